@@ -8,7 +8,7 @@
 
 #define CAP_IPC_LOCK 14
 
-/* As tierd reckons before it warns (daemon/config_check.c). */
+/* As tierd reckons before it warns (daemon/service/config_check.c). */
 #define FILES_PER_CONNECTION 8
 #define FILES_OF_DAEMON 64
 

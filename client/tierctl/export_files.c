@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/safetensors_index.h"
-#include "client/safetensors_list.h"
+#include "client/safetensors/index.h"
+#include "client/safetensors/list.h"
 #include "common/size.h"
 
 #define SUFFIX ".safetensors"

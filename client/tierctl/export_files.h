@@ -2,7 +2,7 @@
 #ifndef TIERD_CLIENT_TIERCTL_EXPORT_FILES_H
 #define TIERD_CLIENT_TIERCTL_EXPORT_FILES_H
 
-#include "client/safetensors_header.h"
+#include "client/safetensors/header.h"
 #include "client/tierctl/export_list.h"
 
 struct export_file {

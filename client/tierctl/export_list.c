@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "client/safetensors_list.h"
+#include "client/safetensors/list.h"
 #include "common/size.h"
 
 /* As many as a refresh takes. */

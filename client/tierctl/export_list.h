@@ -2,7 +2,7 @@
 #ifndef TIERD_CLIENT_TIERCTL_EXPORT_LIST_H
 #define TIERD_CLIENT_TIERCTL_EXPORT_LIST_H
 
-#include "client/safetensors_dtype.h"
+#include "client/safetensors/dtype.h"
 #include "client/tierctl/source.h"
 
 struct export_options {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/safetensors_list.h"
-#include "client/safetensors_model.h"
+#include "client/safetensors/list.h"
+#include "client/safetensors/model.h"
 
 #define INDEX_SUFFIX ".index.json"
 #define SUFFIX ".safetensors"

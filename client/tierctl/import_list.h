@@ -2,7 +2,7 @@
 #ifndef TIERD_CLIENT_TIERCTL_IMPORT_LIST_H
 #define TIERD_CLIENT_TIERCTL_IMPORT_LIST_H
 
-#include "client/safetensors_model.h"
+#include "client/safetensors/model.h"
 #include "client/tierd.h"
 
 struct import_options {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/safetensors_list.h"
+#include "client/safetensors/list.h"
 #include "client/tierctl/command.h"
 #include "client/tierctl/import_list.h"
 

@@ -4,7 +4,7 @@
 #define TIERD_TESTS_BENCH_BARE_STORE_H
 
 #include "common/workers.h"
-#include "offload/store.h"
+#include "offload/store/store.h"
 #include "tests/bench/disk.h"
 
 #define BARE_DEPTH 32 /* as the daemon's queues are */

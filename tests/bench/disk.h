@@ -2,8 +2,8 @@
 #ifndef TIERD_TESTS_BENCH_DISK_H
 #define TIERD_TESTS_BENCH_DISK_H
 
-#include "offload/memory.h"
-#include "offload/nvme.h"
+#include "offload/device/memory.h"
+#include "offload/device/nvme.h"
 
 struct bench_disk {
 	char folder[4096];

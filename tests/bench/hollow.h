@@ -3,7 +3,7 @@
 #ifndef TIERD_TESTS_BENCH_HOLLOW_H
 #define TIERD_TESTS_BENCH_HOLLOW_H
 
-#include "offload/tier.h"
+#include "offload/device/tier.h"
 
 struct hollow_tier {
 	struct tier tier;

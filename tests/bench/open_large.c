@@ -14,8 +14,8 @@
 
 #include "common/clock.h"
 #include "common/size.h"
-#include "offload/map_tree.h"
-#include "offload/store_layout.h"
+#include "offload/store/map_tree.h"
+#include "offload/store/store_layout.h"
 #include "tests/bench/bare_store.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/hollow.h"

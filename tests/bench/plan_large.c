@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "daemon/durable.h"
-#include "offload/fault.h"
+#include "daemon/durability/durable.h"
+#include "offload/device/fault.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/hollow.h"
 #include "tests/unit/daemon_support.h"

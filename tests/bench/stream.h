@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "offload/format.h"
-#include "offload/optimizer.h"
+#include "offload/optimizer/format.h"
+#include "offload/optimizer/optimizer.h"
 
 #define STREAM_RANKS 4
 

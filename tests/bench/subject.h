@@ -3,7 +3,7 @@
 #ifndef TIERD_TESTS_BENCH_SUBJECT_H
 #define TIERD_TESTS_BENCH_SUBJECT_H
 
-#include "offload/optimizer.h"
+#include "offload/optimizer/optimizer.h"
 #include "tests/bench/passes.h"
 #include "tests/bench/stream.h"
 

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/durable.h"
-#include "daemon/job.h"
-#include "daemon/restore.h"
+#include "daemon/durability/durable.h"
+#include "daemon/model/job.h"
+#include "daemon/recovery/restore.h"
 #include "tests/fault/daemon_training.h"
 
 /* More than the training makes. */

@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/durable.h"
-#include "daemon/record.h"
-#include "daemon/restore.h"
-#include "daemon/stored.h"
+#include "daemon/durability/durable.h"
+#include "daemon/durability/record.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/durability/stored.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/fault/daemon_training.h"
 

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/job_list.h"
-#include "daemon/state_file.h"
+#include "daemon/durability/job_list.h"
+#include "daemon/durability/state_file.h"
 #include "tests/fault/alloc_fault.h"
 
 static char folder[64];

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "offload/memory.h"
-#include "offload/schedule.h"
+#include "offload/device/memory.h"
+#include "offload/device/schedule.h"
 #include "tests/unit/io_support.h"
 
 #define CHUNK ((size_t)16384)

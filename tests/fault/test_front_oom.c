@@ -13,14 +13,14 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/client.h"
-#include "daemon/config.h"
-#include "daemon/events.h"
-#include "daemon/reload.h"
-#include "daemon/request.h"
-#include "daemon/server.h"
-#include "daemon/ration.h"
-#include "daemon/session.h"
+#include "daemon/session/client.h"
+#include "daemon/service/config.h"
+#include "daemon/telemetry/events.h"
+#include "daemon/service/reload.h"
+#include "daemon/session/request.h"
+#include "daemon/session/server.h"
+#include "daemon/session/ration.h"
+#include "daemon/session/session.h"
 #include "tests/fault/alloc_fault.h"
 
 struct client {

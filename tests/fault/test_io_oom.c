@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/fault.h"
-#include "offload/host.h"
-#include "offload/nvme.h"
-#include "offload/store.h"
+#include "offload/device/fault.h"
+#include "offload/device/host.h"
+#include "offload/device/nvme.h"
+#include "offload/store/store.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/unit/io_support.h"
 

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/fault.h"
-#include "offload/host.h"
+#include "offload/device/fault.h"
+#include "offload/device/host.h"
 #include "tests/unit/store_support.h"
 
 /* Of the first stream. */

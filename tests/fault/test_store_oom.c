@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/host.h"
-#include "offload/store_verify.h"
+#include "offload/device/host.h"
+#include "offload/store/store_verify.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/unit/io_support.h"
 

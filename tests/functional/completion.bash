@@ -6,8 +6,8 @@ set +eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=client/tierctl/completion.bash
 . "$root/client/tierctl/completion.bash"
-# shellcheck source=daemon/completion.bash
-. "$root/daemon/completion.bash"
+# shellcheck source=daemon/service/completion.bash
+. "$root/daemon/service/completion.bash"
 # Outside of a real completion there are no options to set.
 compopt() { :; }
 PATH=$(dirname "$TIERCTL"):$(dirname "$TIERD"):$PATH

@@ -8,7 +8,7 @@ ldd "$TIERD" | grep -q libsystemd || skip 'tierd is built without libsystemd'
 unshare --mount --propagation private mount -t tmpfs none /run 2>/dev/null || skip 'no mount namespace can be made here'
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-for id in $(grep -oE '"[0-9a-f]{32}"' "$root/daemon/events.c" | tr -d '"'); do
+for id in $(grep -oE '"[0-9a-f]{32}"' "$root/daemon/telemetry/events.c" | tr -d '"'); do
 	grep -q "$id" "$root/docs/administration.md" || fail "administration.md lacks the MESSAGE_ID $id"
 done
 mkdir "$scratch/run"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/config.h"
+#include "daemon/service/config.h"
 
 #define TEXT_BYTES 65536
 

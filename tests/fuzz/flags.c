@@ -6,7 +6,7 @@
 
 #include "client/tierctl/arguments.h"
 #include "client/tierctl/complete.h"
-#include "daemon/config.h"
+#include "daemon/service/config.h"
 
 #define MAX_ARGUMENTS 32
 

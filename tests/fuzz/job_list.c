@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "common/little_endian.h"
-#include "daemon/job_list.h"
+#include "daemon/durability/job_list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/record.h"
-#include "daemon/setup.h"
+#include "daemon/durability/record.h"
+#include "daemon/life/setup.h"
 #include "tests/unit/daemon_support.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/safetensors_header.h"
-#include "client/safetensors_index.h"
+#include "client/safetensors/header.h"
+#include "client/safetensors/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 

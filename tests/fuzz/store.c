@@ -9,8 +9,8 @@
 #include <xxhash.h>
 
 #include "common/little_endian.h"
-#include "offload/host.h"
-#include "offload/lineage.h"
+#include "offload/device/host.h"
+#include "offload/store/lineage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 

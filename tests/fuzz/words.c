@@ -8,10 +8,10 @@
 
 #include "client/tierctl/plan.h"
 #include "common/log.h"
-#include "daemon/config_values.h"
-#include "daemon/limit.h"
+#include "daemon/service/config_values.h"
+#include "daemon/service/limit.h"
 #include "examples/gpt/environment.h"
-#include "offload/fault.h"
+#include "offload/device/fault.h"
 #include "proto/name.h"
 #include "proto/socket_path.h"
 #include "proto/statistics.h"

@@ -1,10 +1,10 @@
 """The daemon's mutants, in the form of table.py; those of the library, and of the pages that they share."""
 
 PAGES = "proto/pages.h"
-EVICTION = "daemon/eviction.c"
-STEP = "daemon/step.c"
-WRITING = "daemon/writing.c"
-RATION = "daemon/ration.c"
+EVICTION = "daemon/residency/eviction.c"
+STEP = "daemon/update/step.c"
+WRITING = "daemon/values/writing.c"
+RATION = "daemon/session/ration.c"
 
 MUTANTS = (
     # Beside each other, because each builds all that there is.
@@ -83,7 +83,7 @@ MUTANTS = (
     (
         "a gather that can never fit left waiting",
         "residency",
-        "daemon/deadlock.c",
+        "daemon/residency/deadlock.c",
         (("\t\twaiter->done(waiter, -EDEADLK);\n", ""),),
     ),
     (
@@ -95,7 +95,7 @@ MUTANTS = (
     (
         "a refused push remembered beyond its epoch",
         "refused",
-        "daemon/ready.c",
+        "daemon/life/ready.c",
         (("\t\tmember->refused_pushes = 0;\n", ""),),
     ),
     (
@@ -107,7 +107,7 @@ MUTANTS = (
     (
         "a refused push counted as a micro-batch",
         "refused",
-        "daemon/gradient.c",
+        "daemon/gradients/gradient.c",
         (
             (
                 "\t\trefuse_push(pending, push->is_silent, r, message);",
@@ -119,7 +119,7 @@ MUTANTS = (
     (
         "an absent tensor updated",
         "absent",
-        "daemon/chunk_work.c",
+        "daemon/update/chunk_work.c",
         (
             (
                 "tensor->layout.section == chunk->section && tensor->is_present &&",
@@ -130,7 +130,7 @@ MUTANTS = (
     (
         "a step that an absent tensor missed counted for it",
         "absent record",
-        "daemon/sweep.c",
+        "daemon/update/sweep.c",
         (
             (
                 "\t\tunit->tensors[i].missed += !unit->tensors[i].is_frozen && !unit->tensors[i].is_present;\n",
@@ -141,55 +141,55 @@ MUTANTS = (
     (
         "what the next push of a buffer lacks taken as absent from one that was put aside",
         "absent",
-        "daemon/held.c",
+        "daemon/gradients/held.c",
         ((".absent = source->absent ? held->absent : NULL,", ".absent = source->absent,"),),
     ),
     (
         "absent tensors taken as present since a step that came to nothing",
         "absent",
-        "daemon/gradient.c",
+        "daemon/gradients/gradient.c",
         (("\tforget_present(&job->catalog.units[unit]);\n", ""),),
     ),
     (
         "steps that absent tensors missed not recorded",
         "record",
-        "daemon/record.c",
+        "daemon/durability/record.c",
         (("\tat = put_missed(at, &job->catalog);\n", ""),),
     ),
     (
         "room for what absent tensors missed in a record that has none",
         "record",
-        "daemon/record.c",
+        "daemon/durability/record.c",
         (("(job->record_format >= RECORD_FORMAT_TENSORS ? missed : 0)", "missed"),),
     ),
     (
         "an absent tensor believed to have missed more updates than there were",
         "record",
-        "daemon/record_read.c",
+        "daemon/recovery/record_read.c",
         (("if (missed > (unit->tensors[i].is_frozen ? 0 : progress->updates[u]))", "if (false)"),),
     ),
     (
         "room for groups of tensors in a record that has none",
         "record",
-        "daemon/record.c",
+        "daemon/durability/record.c",
         (("(job->record_format >= RECORD_FORMAT_GROUPS ? groups : 0)", "groups"),),
     ),
     (
         "groups that tensors were moved to not recorded",
         "record",
-        "daemon/record.c",
+        "daemon/durability/record.c",
         (("\tat = put_groups(at, &job->catalog);\n", ""),),
     ),
     (
         "the groups that tensors were moved to recorded as their definition",
         "record",
-        "daemon/record.c",
+        "daemon/durability/record.c",
         (("\twire->group = tensor->defined_group;\n", ""),),
     ),
     (
         "groups of tensors in a record believed",
         "record",
-        "daemon/record_read.c",
+        "daemon/recovery/record_read.c",
         (("if (groups_check(job, unit, groups, why, sizeof(why)) < 0)", "if (false)"),),
     ),
     (
@@ -201,31 +201,31 @@ MUTANTS = (
     (
         "tensors updated early by the groups that they leave",
         "groups",
-        "daemon/early.c",
+        "daemon/update/early.c",
         (("|| job->ranks[rank]->has_moved)", "|| false)"),),
     ),
     (
         "tensors moved that an announced step may have updated",
         "groups",
-        "daemon/groups.c",
+        "daemon/update/groups.c",
         (("if (member->announced.is_made)", "if (false)"),),
     ),
     (
         "tensors moved in a step that others have closed, too",
         "groups",
-        "daemon/groups.c",
+        "daemon/update/groups.c",
         (("if (member->is_closed || member->next_step)", "if (false)"),),
     ),
     (
         "groups remembered beyond their epoch",
         "groups",
-        "daemon/epoch.c",
+        "daemon/life/epoch.c",
         (("\tmember->has_moved = false;\n", ""),),
     ),
     (
         "a tensor in a group whose moments it has not",
         "groups",
-        "daemon/groups.c",
+        "daemon/update/groups.c",
         (("groups[group].moments != groups[tensor->defined_group].moments", "false"),),
     ),
     (
@@ -237,7 +237,7 @@ MUTANTS = (
     (
         "an announcement remembered beyond its epoch",
         "refused",
-        "daemon/epoch.c",
+        "daemon/life/epoch.c",
         (("\tmember->announced.is_made = member->announced_next.is_made = false;\n", ""),),
     ),
     (
@@ -255,13 +255,13 @@ MUTANTS = (
     (
         "steps called durable that a later commit takes",
         "client",
-        "daemon/durable.c",
+        "daemon/durability/durable.c",
         (("awaited_answer(job->ranks[rank], durable->committed);", "awaited_answer(job->ranks[rank], job->step);"),),
     ),
     (
         "buffers beyond the plan while somebody can go on",
         "held",
-        "daemon/held.c",
+        "daemon/gradients/held.c",
         (
             (
                 "!(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job)))",
@@ -272,121 +272,121 @@ MUTANTS = (
     (
         "buffers beyond the plan without room",
         "held",
-        "daemon/held.c",
+        "daemon/gradients/held.c",
         (("node->host_used + bytes > node->host_budget || ", ""),),
     ),
     (
         "buffers beyond the plan not given back to the node",
         "held",
-        "daemon/held.c",
+        "daemon/gradients/held.c",
         (("\t\tjob->node->host_used -= bytes;\n", ""),),
     ),
     (
         "gradients outside of the rank's room",
         "gradient_buffers",
-        "daemon/gradient_buffers.c",
+        "daemon/gradients/gradient_buffers.c",
         (("span.first > size_rest(member->job->gradient_buffers.room, span.bytes)", "false"),),
     ),
     (
         "gradients over others that are on their way",
         "gradient_buffers",
-        "daemon/gradient_buffers.c",
+        "daemon/gradients/gradient_buffers.c",
         (("\t\tif (gradient_buffers_block(member, i, span))\n", "\t\tif (false)\n"),),
     ),
     (
         "a room that is smaller than a unit's gradients",
         "gradient_buffers",
-        "daemon/gradient_buffers.c",
+        "daemon/gradients/gradient_buffers.c",
         (("size_align(room > most ? room : most, 4096)", "size_align(room, 4096)"),),
     ),
     (
         "put aside, whatever bytes its rank waits for",
         "gradient_buffers",
-        "daemon/gradient_buffers.c",
+        "daemon/gradients/gradient_buffers.c",
         (("gradient_spans_meet(span_of(member, buffer), wanted);", "span_of(member, buffer).bytes > 0;"),),
     ),
     (
         "gradients in fp32 read as if they were as their parameters",
         "sums",
-        "daemon/reduction.c",
+        "daemon/gradients/reduction.c",
         (("return part->has_wide_gradients ? REDUCE_FP32 : ", "return "),),
     ),
     (
         "first values as narrow as parameters where gradients are in fp32",
         "sums",
-        "daemon/sums.c",
+        "daemon/model/sums.c",
         (("	return is_as_parameters(job, unit_part(unit, section));", "	return sums_are_as_pushed(job);"),),
     ),
     (
         "gradients of one part in two formats",
         "catalog",
-        "daemon/catalog.c",
+        "daemon/model/catalog.c",
         (("tensor->gradient_format == 0 && unit_layout_has_wide(layout, tensor->layout.section)", "false"),),
     ),
     (
         "a rollback under ranks without being forced",
         "errands",
-        "daemon/roll_back.c",
+        "daemon/life/roll_back.c",
         (("\tif (ranks[0] && !request->force)", "\tif (false)"),),
     ),
     (
         "a rollback while something is in flight",
         "errands",
-        "daemon/errand.c",
+        "daemon/durability/errand.c",
         (("(job->member_count == 0 && job_is_quiet(job))", "job->member_count == 0"),),
     ),
     (
         "the newest of the steps that are kept deleted first",
         "errands",
-        "daemon/retention.c",
+        "daemon/durability/retention.c",
         (("= retention->is_deleting ? census.oldest :", "= retention->is_deleting ? census.newest :"),),
     ),
     (
         "a user's snapshots deleted to keep steps",
         "errands",
-        "daemon/retention.c",
+        "daemon/durability/retention.c",
         (("return strcmp(snapshot->name, name) == 0;", "return true;"),),
     ),
     (
         "an early update while the last step is not committed",
         "early",
-        "daemon/early.c",
+        "daemon/update/early.c",
         ((" && !durable_is_behind(job);", ";"),),
     ),
     (
         "a pack updated before its backup",
         "backup",
-        "daemon/backup.c",
+        "daemon/durability/backup.c",
         (("\tif (!backup || !backup->is_running)\n\t\treturn true;", "\treturn true;"),),
     ),
     (
         "written state not backed up before its first update",
         "state_write",
-        "daemon/backup.c",
+        "daemon/durability/backup.c",
         (("part.state < STATE_SLOTS || job->has_given_slots", "part.state < STATE_SLOTS"),),
     ),
     (
         "what a draft reads believed",
         "draft",
-        "daemon/draft_room.c",
+        "daemon/values/draft_room.c",
         (("checksum(draft) == draft->checksums[draft->block] ? 0 : -EBADMSG", "0"),),
     ),
     (
         "a job laid out before all is in its draft",
         "draft",
-        "daemon/ready.c",
+        "daemon/life/ready.c",
         (("\t\tif (!draft_go_on(job) && (can_start", "\t\t(void)draft_go_on(job);\n\t\tif ((can_start"),),
     ),
     (
         "values written before those that came before them, in a draft",
         "draft",
-        "daemon/tensor.c",
+        "daemon/values/tensor.c",
         (("(job->phase == JOB_FILLING && !job->draft)", "job->phase == JOB_FILLING"),),
     ),
     (
         "a draft that is written when its job goes not given up",
         "draft",
-        "daemon/job.c",
+        "daemon/life/job.c",
         (("\tdraft_cancel(job);\n", ""),),
     ),
     (
@@ -416,7 +416,7 @@ MUTANTS = (
     (
         "gradients summed over values that are written",
         "writing",
-        "daemon/gradient.c",
+        "daemon/gradients/gradient.c",
         (("job->writing >= WRITING_DECIDED || ", ""),),
     ),
     (
@@ -434,7 +434,7 @@ MUTANTS = (
     (
         "other values of a frozen tensor taken in a writing",
         "writing",
-        "daemon/tensor.c",
+        "daemon/values/tensor.c",
         (("is_compared = tensor->is_frozen && job->writing == WRITING_OPEN;", "is_compared = false;"),),
     ),
     (
@@ -446,7 +446,7 @@ MUTANTS = (
     (
         "two numbers of updates taken for a tensor",
         "writing",
-        "daemon/state_write.c",
+        "daemon/values/state_write.c",
         (("\telse if (tensor->has_given && tensor->given != write->step)", "\telse if (false)"),),
     ),
     (
@@ -463,115 +463,115 @@ MUTANTS = (
     (
         "a read of many that has failed not told",
         "bundle",
-        "daemon/bundle.c",
+        "daemon/values/bundle.c",
         (("\tif (operation->status < 0 && !bundle->failed)\n", "\tif (false)\n"),),
     ),
     (
         "a read of many beyond the window",
         "bundle",
-        "daemon/bundle.c",
+        "daemon/values/bundle.c",
         ((" ||\n\t\t end > WINDOW_BYTES)", ")"),),
     ),
     (
         "a blob set in a reduced step counted for the next one",
         "reduced",
-        "daemon/blob_requests.c",
+        "daemon/durability/blob_requests.c",
         (("+ !reduced_is_owed(member);", "+ 1;"),),
     ),
     (
         "a progress of another format believed",
         "record",
-        "daemon/record_read.c",
+        "daemon/recovery/record_read.c",
         (("\tif (progress->format != job->record_format)", "\tif (false)"),),
     ),
     (
         "absent gradients zeroed as if they were as wide as parameters",
         "library",
-        "client/push.c",
+        "client/library/push.c",
         (("unit_layout_gradient_element(&unit->layout, tensor->section)", "section_element_bytes(tensor->section)"),),
     ),
     (
         "a buffer given back while it is zeroed",
         "library",
-        "client/gradients.c",
+        "client/library/gradients.c",
         (("\twhile (buffer_is_being_zeroed(job, buffer_held(job, unit)))\n\t\tbuffer_wait_for_zeroing(job);\n", ""),),
     ),
     (
         "a buffer pushed while it is zeroed",
         "library",
-        "client/push.c",
+        "client/library/push.c",
         (("\twhile (r == 0 && buffer_is_being_zeroed(job, buffer_held(job, unit))) {", "\twhile (false) {"),),
     ),
     (
         "buffers dropped while one is zeroed",
         "library",
-        "client/buffers.c",
+        "client/library/buffers.c",
         (("\twhile (any_is_being_zeroed(job))", "\twhile (false)"),),
     ),
     (
         "two threads in the end of one writing",
         "library",
-        "client/writing.c",
+        "client/library/writing.c",
         (("\tif (!job->is_writing_busy) {", "\tif (true) {"),),
     ),
     (
         "a job replaced under its ranks",
         "replaced",
-        "daemon/opening.c",
+        "daemon/life/opening.c",
         (("mode == MODE_REPLACE && (*job)->member_count > 0", "false"),),
     ),
     (
         "a job opened that is being rolled back",
         "errands",
-        "daemon/opening.c",
+        "daemon/life/opening.c",
         (("\tif (job && job->is_rolling_back) {", "\tif (false) {"),),
     ),
     (
         "huge pages that lie in pipes lost sight of",
         "memory",
-        "offload/memory.c",
+        "offload/device/memory.c",
         (("#define PIECE_BYTES (HUGE_BYTES / 2)", "#define PIECE_BYTES HUGE_BYTES"),),
     ),
     (
         "what a living process reads taken from it",
         "leaving",
-        "daemon/disposal.c",
+        "daemon/resources/disposal.c",
         (("disposal->made.is_read && !memory_is_alone(memory)", "false"),),
     ),
     (
         "a client's memory taken that has holes",
         "reader",
-        "offload/memory.c",
+        "offload/device/memory.c",
         (("lseek(fd, 0, SEEK_HOLE) != (off_t)length", "false"),),
     ),
     (
         "a client's memory taken that it can make holes in",
         "reader",
-        "offload/memory.c",
+        "offload/device/memory.c",
         (("fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0", "false"),),
     ),
     (
         "a client's memory taken of another size",
         "reader",
-        "offload/memory.c",
+        "offload/device/memory.c",
         (("(uint64_t)status.st_size != length", "false"),),
     ),
     (
         "values written behind the end of a client's memory",
         "reader",
-        "daemon/reader_values.c",
+        "daemon/values/reader_values.c",
         (("at < place->length ? place->length - at : 0;", "WINDOW_BYTES;"),),
     ),
     (
         "page tables of a client's memory not charged",
         "reader",
-        "daemon/reader_memory.c",
+        "daemon/values/reader_memory.c",
         (("return size_align(bytes / 512, 4096);", "return 0;"),),
     ),
     (
         "values of memory that come through the window",
         "library_reader",
-        "client/mapping.c",
+        "client/library/mapping.c",
         (("return at < mapping->bytes", "return false"),),
     ),
     (

@@ -2,12 +2,12 @@
 replaced by what. A text that is not there exactly once is an error: whoever changes the code changes the mutant with
 it."""
 
-COMMIT = "offload/lineage_commit.c"
-OPEN = "offload/lineage_open.c"
-NAMES = "offload/lineage_names.c"
-SNAPSHOT = "offload/lineage_snapshot.c"
-VERIFY = "offload/lineage_verify.c"
-FORK = "offload/lineage_fork.c"
+COMMIT = "offload/store/lineage_commit.c"
+OPEN = "offload/store/lineage_open.c"
+NAMES = "offload/store/lineage_names.c"
+SNAPSHOT = "offload/store/lineage_snapshot.c"
+VERIFY = "offload/store/lineage_verify.c"
+FORK = "offload/store/lineage_fork.c"
 
 MUTANTS = (
     (
@@ -188,7 +188,7 @@ MUTANTS = (
     (
         "extents that are larger than their places",
         "store_commit",
-        "offload/store_extent.c",
+        "offload/store/store_extent.c",
         (("store_layout_place_bytes(layout) > store->place_bytes", "false"),),
     ),
     ("no epoch of its own on open", "lineage", OPEN, (("lineage->next.epoch++;", ""),)),
@@ -212,7 +212,7 @@ MUTANTS = (
     (
         "the map made of what is current, not of what was frozen",
         "store_commit",
-        "offload/extent_operation.c",
+        "offload/store/extent_operation.c",
         (("store->is_committing && tree_is_frozen(&store->head.tree, operation->extent)", "false"),),
     ),
     (
@@ -224,7 +224,7 @@ MUTANTS = (
     (
         "a reader's name of a place not counted",
         "lineage",
-        "offload/places.c",
+        "offload/store/places.c",
         (("if (--places->names[place] > 0)", "if (--places->names[place] > 1)"),),
     ),
     (
@@ -236,7 +236,7 @@ MUTANTS = (
     (
         "nodes believed without their checksum",
         "lineage_damage",
-        "offload/map_node.c",
+        "offload/store/map_node.c",
         (("bool is_it = node_checksum(bytes) == checksum &&\n\t\t     memcmp", "bool is_it = memcmp"),),
     ),
     (
@@ -295,13 +295,13 @@ MUTANTS = (
     (
         "extents that only snapshots have not verified",
         "store_verify",
-        "offload/extent_verify.c",
+        "offload/store/extent_verify.c",
         (("if (is_current(store, kept) || ", "if (true || is_current(store, kept) || "),),
     ),
     (
         "places that are verified free before they were read",
         "store_verify",
-        "offload/extent_verify.c",
+        "offload/store/extent_verify.c",
         (
             ("r = places_name(lineage_places(store->lineage, kept->at.device), kept->at.place);", "r = 0;"),
             ("places_give(lineage_places(verification->store->lineage, at->device), at->place);", "(void)at;"),
@@ -331,7 +331,7 @@ MUTANTS = (
     (
         "what a fork uses not named",
         "store_fork",
-        "offload/store_map.c",
+        "offload/store/store_map.c",
         (
             (
                 "\tif (places_name(places_of(map, extent), node->place) < 0)\n\t\treturn -EBADMSG;\n\ttake_over",
@@ -342,13 +342,13 @@ MUTANTS = (
     (
         "what a job that is closed has taken not given back",
         "store_fork",
-        "offload/extent_commit.c",
+        "offload/store/extent_commit.c",
         (("\t\tstore_map_let_go(&store->map);\n\tif", "\t\t(void)0;\n\tif"),),
     ),
     (
         "a commit that waits for its turn takes in what comes after it",
         "store_fork",
-        "offload/extent_commit.c",
+        "offload/store/extent_commit.c",
         (
             ("\tr = lineage_freeze(&store->head);\n", "\tr = 0;\n"),
             (
@@ -361,13 +361,13 @@ MUTANTS = (
     (
         "what is fixed written after its commit",
         "store_commit",
-        "offload/store_extent.c",
+        "offload/store/store_extent.c",
         (("if (transfer->direction == TIER_WRITE && is_settled(store, transfer->stream))\n\t\treturn -EROFS;\n", ""),),
     ),
     (
         "what is fixed written without waiting for places",
         "store_commit",
-        "offload/extent_operation.c",
+        "offload/store/extent_operation.c",
         (("return store->map.rewrites > store->map.held_back ||\n", "return false ||\n"),),
     ),
     (

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/store.h"
+#include "offload/store/store.h"
 #include "tests/unit/io_support.h"
 #include "tests/unit/sim_disk.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/bfloat16.h"
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 
 /* ---- The requests of a training ---- */
 

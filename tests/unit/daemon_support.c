@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/job.h"
-#include "daemon/listing.h"
-#include "daemon/loop.h"
-#include "daemon/restore.h"
+#include "daemon/model/job.h"
+#include "daemon/durability/listing.h"
+#include "daemon/resources/loop.h"
+#include "daemon/recovery/restore.h"
 
 /* ---- Scene ---- */
 

@@ -8,7 +8,7 @@
 #include <semaphore.h>
 
 #include "common/size.h"
-#include "daemon/client.h"
+#include "daemon/session/client.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"

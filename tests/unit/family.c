@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/extent_store.h"
-#include "offload/lineage_backend.h"
+#include "offload/store/extent_store.h"
+#include "offload/store/lineage_backend.h"
 #include "tests/unit/io_support.h"
 
 unsigned family_choose(struct family *family, unsigned bound)

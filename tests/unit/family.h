@@ -3,7 +3,7 @@
 #ifndef TIERD_TESTS_UNIT_FAMILY_H
 #define TIERD_TESTS_UNIT_FAMILY_H
 
-#include "offload/store.h"
+#include "offload/store/store.h"
 #include "tests/unit/sim_disk.h"
 #include "tests/unit/sim_watch.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "offload/host.h"
+#include "offload/device/host.h"
 
 static unsigned next_order;
 

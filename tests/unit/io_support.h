@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "common/workers.h"
-#include "offload/engine.h"
+#include "offload/device/engine.h"
 
 struct scratch {
 	char path[256];

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "offload/tier.h"
+#include "offload/device/tier.h"
 
 #define SIM_SECTOR 512
 

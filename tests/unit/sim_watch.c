@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/head_record.h"
-#include "offload/map_tree.h"
+#include "offload/store/head_record.h"
+#include "offload/store/map_tree.h"
 
 #define MAX_DISKS 4
 #define MAX_ROOTS 8

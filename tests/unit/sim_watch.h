@@ -3,7 +3,7 @@
 #ifndef TIERD_TESTS_UNIT_SIM_WATCH_H
 #define TIERD_TESTS_UNIT_SIM_WATCH_H
 
-#include "offload/superblock.h"
+#include "offload/store/superblock.h"
 #include "tests/unit/sim_disk.h"
 
 struct sim_watch;

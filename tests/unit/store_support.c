@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "offload/fault.h"
-#include "offload/host.h"
+#include "offload/device/fault.h"
+#include "offload/device/host.h"
 
 #define LENGTHS(block)                                                                                       \
 	{                                                                                                    \

@@ -2,7 +2,7 @@
 #ifndef TIERD_TESTS_UNIT_STORE_SUPPORT_H
 #define TIERD_TESTS_UNIT_STORE_SUPPORT_H
 
-#include "offload/store.h"
+#include "offload/store/store.h"
 #include "tests/unit/io_support.h"
 
 #define STORE_TEST_DEVICES 3

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/early.h"
-#include "daemon/gradient.h"
+#include "daemon/update/early.h"
+#include "daemon/gradients/gradient.h"
 #include "tests/unit/scene_test.h"
 
 /* Without padding, so that a unit's gradients are one array. */

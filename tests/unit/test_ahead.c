@@ -10,9 +10,9 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/ahead.h"
-#include "daemon/early.h"
-#include "daemon/sweep.h"
+#include "daemon/update/ahead.h"
+#include "daemon/update/early.h"
+#include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
 /* Packs of several chunks: more than there are buffers for, together. */

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "daemon/durable.h"
-#include "daemon/job.h"
+#include "daemon/durability/durable.h"
+#include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 
 /* Packs of their own; so many that some have not even begun to be written when the record is. */

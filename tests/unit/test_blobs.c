@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/daemon_support.h"
 
 static struct scene scene;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/daemon_support.h"
 
 #define UNITS 5

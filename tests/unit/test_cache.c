@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/cache.h"
-#include "daemon/warm.h"
+#include "daemon/residency/cache.h"
+#include "daemon/update/warm.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 20

@@ -12,8 +12,8 @@
 
 #include "common/cleanup.h"
 #include "common/size.h"
-#include "daemon/catalog.h"
-#include "daemon/options.h"
+#include "daemon/model/catalog.h"
+#include "daemon/model/options.h"
 
 #define MAX_TENSORS 4
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/budget.h"
-#include "daemon/durable.h"
-#include "daemon/job.h"
+#include "daemon/resources/budget.h"
+#include "daemon/durability/durable.h"
+#include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000

@@ -10,9 +10,9 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/config.h"
-#include "daemon/config_defaults.h"
-#include "daemon/config_values.h"
+#include "daemon/service/config.h"
+#include "daemon/service/config_defaults.h"
+#include "daemon/service/config_values.h"
 
 static struct config_problem problem;
 

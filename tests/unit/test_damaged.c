@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "daemon/damaged.h"
+#include "daemon/scrub/damaged.h"
 
 static struct damaged damaged;
 

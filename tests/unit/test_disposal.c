@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/disposal.h"
-#include "daemon/gradient.h"
+#include "daemon/resources/disposal.h"
+#include "daemon/gradients/gradient.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor first, second;

@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
-#include "daemon/record.h"
+#include "daemon/model/job.h"
+#include "daemon/durability/record.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS 300001 /* of odd bytes, and more than a window holds of fp32 */

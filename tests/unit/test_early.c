@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/durable.h"
-#include "daemon/early.h"
-#include "daemon/spilled.h"
-#include "daemon/sweep.h"
+#include "daemon/durability/durable.h"
+#include "daemon/update/early.h"
+#include "daemon/gradients/spilled.h"
+#include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
 /* A pack of several chunks and extents, one of three units, and two more. */

@@ -8,10 +8,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/errand.h"
-#include "daemon/job.h"
-#include "daemon/restore.h"
-#include "daemon/snapshot.h"
+#include "daemon/durability/errand.h"
+#include "daemon/model/job.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/durability/snapshot.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor rank, first, second;

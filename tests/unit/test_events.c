@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/job.h"
-#include "daemon/log_limit.h"
+#include "daemon/model/job.h"
+#include "daemon/telemetry/log_limit.h"
 #include "tests/unit/daemon_support.h"
 
 #define MAX_LINES 64

@@ -13,11 +13,11 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/family.h"
-#include "daemon/listing_inside.h"
-#include "daemon/restore.h"
-#include "offload/extent_store.h"
-#include "offload/lineage_backend.h"
+#include "daemon/durability/family.h"
+#include "daemon/durability/listing_inside.h"
+#include "daemon/recovery/restore.h"
+#include "offload/store/extent_store.h"
+#include "offload/store/lineage_backend.h"
 #include "tests/unit/daemon_support.h"
 
 static struct scene scene;

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "offload/fault.h"
-#include "offload/host.h"
+#include "offload/device/fault.h"
+#include "offload/device/host.h"
 #include "tests/unit/io_support.h"
 
 #define LENGTH 8192

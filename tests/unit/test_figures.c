@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
-#include "daemon/statistics.h"
+#include "daemon/model/job.h"
+#include "daemon/observe/statistics.h"
 #include "tests/unit/scene_test.h"
 
 #define UNIT_BYTES (2 * PLAY_ELEMENTS)

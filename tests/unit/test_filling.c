@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS (UINT64_C(1) << 19) /* of bf16: as many as the window holds */

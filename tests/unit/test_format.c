@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "common/float16.h"
-#include "offload/format.h"
+#include "offload/optimizer/format.h"
 #include "tests/unit/kernel_support.h"
 
 /* The nearest of the two neighbours, and of two equally near ones the larger in magnitude. */

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/gradient_buffers.h"
-#include "daemon/job.h"
+#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 
 /* Of units of so many MiB each, the first ones; the rest are of the last size. */

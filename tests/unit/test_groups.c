@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/early.h"
+#include "daemon/update/early.h"
 #include "tests/unit/scene_test.h"
 
 #define TENSORS 3

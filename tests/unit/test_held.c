@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/gradient.h"
+#include "daemon/gradients/gradient.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000

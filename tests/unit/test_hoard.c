@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "daemon/hoard.h"
+#include "daemon/model/hoard.h"
 
 #define PIECES 5000
 

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "offload/host.h"
+#include "offload/device/host.h"
 #include "tests/unit/io_support.h"
 
 static void bytes_come_back_and_nothing_runs_before_the_reap(void **state)

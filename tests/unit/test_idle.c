@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/durable.h"
-#include "daemon/idle.h"
+#include "daemon/durability/durable.h"
+#include "daemon/life/idle.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each */

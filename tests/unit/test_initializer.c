@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "offload/initializer.h"
+#include "offload/optimizer/initializer.h"
 #include "tests/unit/kernel_support.h"
 
 #define COUNT 1000000

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/client_holds.h"
 #include "tests/unit/scene_test.h"
 

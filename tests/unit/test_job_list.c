@@ -17,10 +17,10 @@
 
 #include "common/cleanup.h"
 #include "common/little_endian.h"
-#include "daemon/job_list.h"
-#include "daemon/state_file.h"
-#include "offload/store_device.h"
-#include "offload/superblock.h"
+#include "daemon/durability/job_list.h"
+#include "daemon/durability/state_file.h"
+#include "offload/store/store_device.h"
+#include "offload/store/superblock.h"
 
 static const uint8_t marks[3][MARK_BYTES] = { { 1 }, { 2 }, { 3 } };
 

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/disposal.h"
-#include "daemon/job.h"
-#include "daemon/request.h"
+#include "daemon/resources/disposal.h"
+#include "daemon/model/job.h"
+#include "daemon/session/request.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS 600000 /* more than one chunk of the optimizer's */

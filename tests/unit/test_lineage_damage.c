@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "offload/lineage_backend.h"
+#include "offload/store/lineage_backend.h"
 #include "tests/unit/toy_store.h"
 
 #define COPY_STRIDE (256 * 1024)

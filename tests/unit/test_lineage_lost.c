@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "offload/lineage_backend.h"
+#include "offload/store/lineage_backend.h"
 #include "tests/unit/toy_store.h"
 
 #define EXTENTS 250

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "daemon/log_limit.h"
+#include "daemon/telemetry/log_limit.h"
 
 #define SECOND UINT64_C(1000000000)
 

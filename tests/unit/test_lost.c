@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
-#include "daemon/restore.h"
+#include "daemon/model/job.h"
+#include "daemon/recovery/restore.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000

@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/little_endian.h"
-#include "offload/map_tree.h"
+#include "offload/store/map_tree.h"
 
 /* A device for nodes, which are only ever added. */
 struct scene {

@@ -16,7 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/size.h"
-#include "offload/memory.h"
+#include "offload/device/memory.h"
 
 #define LENGTH ((size_t)6 << 20)
 #define NOBODY 65534

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "daemon/names.h"
+#include "daemon/model/names.h"
 
 #define COUNT 20000
 

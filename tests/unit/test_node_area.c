@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "offload/fault.h"
-#include "offload/host.h"
-#include "offload/node_area.h"
+#include "offload/device/fault.h"
+#include "offload/device/host.h"
+#include "offload/store/node_area.h"
 #include "tests/unit/io_support.h"
 
 #define OFFSET 8192

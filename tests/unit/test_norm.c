@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "offload/norm.h"
+#include "offload/optimizer/norm.h"
 #include "tests/unit/kernel_support.h"
 
 static double lane_sum(const float *values, size_t count, size_t lane)

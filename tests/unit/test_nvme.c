@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/nvme.h"
+#include "offload/device/nvme.h"
 #include "tests/unit/io_support.h"
 
 struct fixture {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/float16.h"
-#include "offload/moments.h"
+#include "offload/optimizer/moments.h"
 #include "tests/unit/kernel_support.h"
 
 struct element {

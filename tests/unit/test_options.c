@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/options.h"
+#include "daemon/model/options.h"
 
 static char message[512];
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor actor;

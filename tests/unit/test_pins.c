@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "offload/pins.h"
+#include "offload/device/pins.h"
 
 /* Addresses are only compared, never used. */
 static char *at(uintptr_t address)

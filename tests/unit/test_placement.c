@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/job.h"
-#include "daemon/placement.h"
+#include "daemon/model/job.h"
+#include "daemon/life/placement.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 8

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "offload/places.h"
+#include "offload/store/places.h"
 
 static void every_place_is_taken_once(void **state)
 {

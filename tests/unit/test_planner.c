@@ -10,8 +10,8 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/node.h"
-#include "daemon/plan.h"
+#include "daemon/resources/node.h"
+#include "daemon/life/plan.h"
 #include "proto/status.h"
 #include "proto/vocabulary.h"
 

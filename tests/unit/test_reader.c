@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/job.h"
-#include "daemon/reader_values.h"
-#include "daemon/warm.h"
+#include "daemon/model/job.h"
+#include "daemon/values/reader_values.h"
+#include "daemon/update/warm.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 12

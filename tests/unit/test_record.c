@@ -12,9 +12,9 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "daemon/job.h"
-#include "daemon/record.h"
-#include "daemon/setup.h"
+#include "daemon/model/job.h"
+#include "daemon/durability/record.h"
+#include "daemon/life/setup.h"
 #include "proto/record.pb-c.h"
 #include "tests/unit/daemon_support.h"
 

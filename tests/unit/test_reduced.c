@@ -12,7 +12,7 @@
 #include "common/bfloat16.h"
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS 3000 /* of a tensor; 12 blocks with the padding */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 2

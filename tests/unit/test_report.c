@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/family.h"
+#include "daemon/durability/family.h"
 #include "proto/frame.h"
 #include "tests/unit/scene_test.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/sweep.h"
+#include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor actor;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "client/safetensors_model.h"
+#include "client/safetensors/model.h"
 
 /* ---- Headers ---- */
 

@@ -7,10 +7,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/idle.h"
-#include "daemon/job.h"
-#include "daemon/location.h"
-#include "daemon/scan.h"
+#include "daemon/life/idle.h"
+#include "daemon/model/job.h"
+#include "daemon/scrub/location.h"
+#include "daemon/scrub/scan.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor actor;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/schedule.h"
+#include "offload/device/schedule.h"
 
 #define FLOWS 8
 #define DEPTH 8

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/schedule.h"
+#include "offload/device/schedule.h"
 
 #define FLOWS 9
 #define VICTIM 8 /* a flow alone; the others are those of one other user */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/scrub_pace.h"
+#include "daemon/scrub/scrub_pace.h"
 
 #define SECOND UINT64_C(1000000000)
 #define DAY (86400 * SECOND)

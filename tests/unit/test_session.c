@@ -15,15 +15,15 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "daemon/client.h"
-#include "daemon/events.h"
-#include "daemon/request.h"
-#include "daemon/session_inside.h"
+#include "daemon/session/client.h"
+#include "daemon/telemetry/events.h"
+#include "daemon/session/request.h"
+#include "daemon/session/session_inside.h"
 
 #define INCARNATION 4711
 #define OUTPUT_BYTES (2u << 20)
 
-/* Stands in for daemon/client.c: notes what reaches it, and answers when it is told to. */
+/* Stands in for daemon/session/client.c: notes what reaches it, and answers when it is told to. */
 struct client {
 	struct port *port;
 	unsigned requests;
@@ -36,7 +36,7 @@ struct client {
 
 static struct client fake;
 
-/* Stands in for daemon/events.c. */
+/* Stands in for daemon/telemetry/events.c. */
 static struct {
 	unsigned count;
 	enum event_kind kind;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/durable.h"
-#include "daemon/gradient.h"
+#include "daemon/durability/durable.h"
+#include "daemon/gradients/gradient.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 8

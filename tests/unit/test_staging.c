@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/staging.h"
+#include "daemon/resources/staging.h"
 
 #define COUNT 3
 

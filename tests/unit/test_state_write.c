@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/job.h"
+#include "daemon/model/job.h"
 #include "tests/unit/daemon_support.h"
 
 #define SMALL 1001

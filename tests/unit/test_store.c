@@ -9,9 +9,9 @@
 #include <xxhash.h>
 
 #include "common/size.h"
-#include "offload/host.h"
-#include "offload/nvme.h"
-#include "offload/store_backend.h"
+#include "offload/device/host.h"
+#include "offload/device/nvme.h"
+#include "offload/store/store_backend.h"
 #include "tests/unit/store_support.h"
 
 #define ONE_EXTENT 4 /* a section of the second stream */

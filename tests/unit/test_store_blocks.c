@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/extent_store.h"
-#include "offload/host.h"
-#include "offload/store_verify.h"
+#include "offload/store/extent_store.h"
+#include "offload/device/host.h"
+#include "offload/store/store_verify.h"
 #include "tests/unit/store_support.h"
 
 #define WIDE_EXTENT_BYTES (STORE_EXTENT_BLOCKS * WIDE_BLOCK_BYTES)

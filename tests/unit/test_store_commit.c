@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "offload/extent_store.h"
-#include "offload/superblock.h"
+#include "offload/store/extent_store.h"
+#include "offload/store/superblock.h"
 #include "tests/unit/disk_store.h"
 #include "tests/unit/seeds.h"
 

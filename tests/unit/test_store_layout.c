@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "offload/host.h"
-#include "offload/store_backend.h"
+#include "offload/device/host.h"
+#include "offload/store/store_backend.h"
 #include "tests/unit/store_support.h"
 
 static void sections_start_at_extents_and_streams_are_numbered_through(void **state)

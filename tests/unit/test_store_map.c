@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "offload/store_map.h"
+#include "offload/store/store_map.h"
 
 #define PLACES 6
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "offload/extent_store.h"
-#include "offload/store_verify.h"
+#include "offload/store/extent_store.h"
+#include "offload/store/store_verify.h"
 #include "tests/unit/disk_store.h"
 #include "tests/unit/io_support.h"
 #include "tests/unit/seeds.h"

@@ -15,10 +15,10 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "daemon/devices.h"
-#include "daemon/job.h"
-#include "daemon/stored.h"
-#include "offload/nvme.h"
+#include "daemon/durability/devices.h"
+#include "daemon/model/job.h"
+#include "daemon/durability/stored.h"
+#include "offload/device/nvme.h"
 #include "tests/unit/daemon_support.h"
 
 #define PATHS 3

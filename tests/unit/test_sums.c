@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/bfloat16.h"
-#include "daemon/job.h"
-#include "daemon/spill.h"
+#include "daemon/model/job.h"
+#include "daemon/gradients/spill.h"
 #include "tests/unit/scene_test.h"
 
 /* A pack each, of several chunks; in none of their tensors a number of whole tiles. */

@@ -9,8 +9,8 @@
 
 #include "common/cleanup.h"
 #include "common/little_endian.h"
-#include "offload/store.h"
-#include "offload/superblock.h"
+#include "offload/store/store.h"
+#include "offload/store/superblock.h"
 
 #define RECORDS (SUPERBLOCK_BYTES / SUPERBLOCK_RECORD_BYTES)
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/sweep.h"
+#include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000000

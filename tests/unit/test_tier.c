@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "offload/host.h"
+#include "offload/device/host.h"
 #include "tests/unit/io_support.h"
 
 static int refuse(struct tier *tier, struct tier_io *io)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/trace.h"
+#include "daemon/telemetry/trace.h"
 #include "tests/unit/scene_test.h"
 
 /* Those that are still there die with the scene. */

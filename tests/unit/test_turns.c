@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "daemon/job.h"
-#include "daemon/spill.h"
+#include "daemon/model/job.h"
+#include "daemon/gradients/spill.h"
 #include "tests/unit/scene_test.h"
 
 /* So many are not told yet, and so many are. */

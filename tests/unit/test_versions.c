@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "client/connection.h"
-#include "client/job.h"
+#include "client/library/connection.h"
+#include "client/library/job.h"
 #include "tests/unit/fake_peer.h"
 
 #define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/waits.h"
+#include "daemon/observe/waits.h"
 #include "tests/unit/scene_test.h"
 
 #define RANKS 3

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/cache.h"
-#include "daemon/durable.h"
-#include "daemon/idle.h"
-#include "daemon/tract.h"
-#include "daemon/warm_inside.h"
+#include "daemon/residency/cache.h"
+#include "daemon/durability/durable.h"
+#include "daemon/life/idle.h"
+#include "daemon/residency/tract.h"
+#include "daemon/update/warm_inside.h"
 #include "tests/unit/scene_test.h"
 
 /* Packs of several chunks, and of several units; fp32 and bf16 in turns. Of one size there are three. */

@@ -12,7 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/size.h"
-#include "daemon/wear_file.h"
+#include "daemon/observe/wear_file.h"
 
 /* Noon of some day. */
 #define NOON (UINT64_C(20000) * WEAR_DAY_S + WEAR_DAY_S / 2)

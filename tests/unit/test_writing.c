@@ -12,10 +12,10 @@
 
 #include "common/bfloat16.h"
 #include "common/log.h"
-#include "daemon/durable.h"
-#include "daemon/job.h"
-#include "daemon/reader.h"
-#include "daemon/warm.h"
+#include "daemon/durability/durable.h"
+#include "daemon/model/job.h"
+#include "daemon/values/reader.h"
+#include "daemon/update/warm.h"
 #include "tests/unit/daemon_support.h"
 
 #define LARGE 270001 /* of odd bytes, and more than a window holds of fp32 */

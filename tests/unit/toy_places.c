@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "offload/lineage_backend.h"
+#include "offload/store/lineage_backend.h"
 #include "tests/unit/toy_store.h"
 
 #define NODES_OFFSET (1024 * 1024)

@@ -9,7 +9,7 @@
 
 #include "common/little_endian.h"
 #include "common/size.h"
-#include "offload/lineage_backend.h"
+#include "offload/store/lineage_backend.h"
 
 unsigned toy_choose(struct toy *toy, unsigned bound)
 {

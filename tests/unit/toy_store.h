@@ -3,7 +3,7 @@
 #ifndef TIERD_TESTS_UNIT_TOY_STORE_H
 #define TIERD_TESTS_UNIT_TOY_STORE_H
 
-#include "offload/lineage.h"
+#include "offload/store/lineage.h"
 #include "tests/unit/sim_disk.h"
 #include "tests/unit/sim_watch.h"
 

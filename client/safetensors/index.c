@@ -1,0 +1,198 @@
+#include "client/safetensors/index.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/safetensors/json.h"
+#include "client/safetensors/list.h"
+#include "client/safetensors/text.h"
+#include "proto/name.h"
+
+void safetensors_index_clear(struct safetensors_index *index)
+{
+	free(index->entries);
+	free(index->text);
+	*index = (struct safetensors_index)SAFETENSORS_INDEX_INIT;
+}
+
+int safetensors_index_add(struct safetensors_index *index, const char *tensor, const char *file,
+			  struct safetensors_problem *problem)
+{
+	struct safetensors_index_entry *entries =
+		safetensors_list_grow(index->entries, index->count, &index->capacity, sizeof(*entries));
+
+	if (!entries)
+		return safetensors_fail_memory(problem);
+	index->entries = entries;
+	entries[index->count++] = (struct safetensors_index_entry){ .tensor = tensor, .file = file };
+	return 0;
+}
+
+/* ---- Reading ---- */
+
+static int read_entry(struct json *json, struct safetensors_index *index)
+{
+	const char *tensor, *file;
+	int r = json_name(json, &tensor);
+
+	if (r == 0)
+		r = json_string(json, &file);
+	if (r < 0)
+		return r;
+	if (name_check_kept(tensor, SIZE_MAX - 1) < 0)
+		return json_fail(json, "the name of a tensor is empty, or has a control character");
+	/* What an index from elsewhere names is opened. */
+	if (name_check_kept(file, 255) < 0 || strchr(file, '/') || strcmp(file, ".") == 0 ||
+	    strcmp(file, "..") == 0)
+		return safetensors_fail(
+			json->problem, -EINVAL,
+			"%s: tensor \"%.128s\" is said to lie in \"%.128s\"; files of an index "
+			"lie beside it, and have names of 1 to 255 bytes without a folder",
+			json->file, tensor, file);
+	return safetensors_index_add(index, tensor, file, json->problem);
+}
+
+static int read_map(struct json *json, struct safetensors_index *index)
+{
+	bool more;
+	int r = json_open(json, '{', '}', &more);
+
+	while (r == 0 && more) {
+		r = read_entry(json, index);
+		if (r == 0)
+			r = json_next(json, '}', &more);
+	}
+	return r;
+}
+
+/* What else is said of the model is nobody's business here. */
+static int read_metadata(struct json *json, struct safetensors_index *index)
+{
+	const char *name;
+	bool more;
+	int r = json_open(json, '{', '}', &more);
+
+	while (r == 0 && more) {
+		r = json_name(json, &name);
+		if (r == 0 && strcmp(name, "total_size") == 0) {
+			index->has_total = true;
+			r = json_number(json, &index->total_bytes);
+		} else if (r == 0) {
+			r = json_skip(json);
+		}
+		if (r == 0)
+			r = json_next(json, '}', &more);
+	}
+	return r;
+}
+
+static int read_member(struct json *json, struct safetensors_index *index, bool *has_map)
+{
+	const char *name;
+	int r = json_name(json, &name);
+
+	if (r < 0)
+		return r;
+	if (strcmp(name, "metadata") == 0)
+		return read_metadata(json, index);
+	if (strcmp(name, "weight_map") != 0)
+		return json_skip(json);
+	if (*has_map)
+		return json_fail(json, "weight_map comes twice");
+	*has_map = true;
+	return read_map(json, index);
+}
+
+static int read_members(struct json *json, struct safetensors_index *index)
+{
+	bool more, has_map = false;
+	int r = json_open(json, '{', '}', &more);
+
+	while (r == 0 && more) {
+		r = read_member(json, index, &has_map);
+		if (r == 0)
+			r = json_next(json, '}', &more);
+	}
+	if (r == 0 && !has_map)
+		return json_fail(json, "weight_map, which says where tensors are, is missing");
+	return r < 0 ? r : json_end(json);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+	const struct safetensors_index_entry *one = a, *other = b;
+
+	return strcmp(one->tensor, other->tensor);
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct safetensors_index_entry *one = a, *other = b;
+	int files = strcmp(one->file, other->file);
+
+	return files ? files : strcmp(one->tensor, other->tensor);
+}
+
+static int check_and_sort(struct safetensors_index *index, const char *file,
+			  struct safetensors_problem *problem)
+{
+	if (index->count == 0)
+		return 0;
+	qsort(index->entries, index->count, sizeof(index->entries[0]), compare_tensors);
+	for (size_t i = 1; i < index->count; i++)
+		if (strcmp(index->entries[i - 1].tensor, index->entries[i].tensor) == 0)
+			return safetensors_fail(problem, -EEXIST,
+						"%s: tensor \"%.128s\" is named twice; the index is damaged",
+						file, index->entries[i].tensor);
+	qsort(index->entries, index->count, sizeof(index->entries[0]), compare_entries);
+	return 0;
+}
+
+int safetensors_index_parse(char *text, size_t length, const char *file, struct safetensors_index *ret_index,
+			    struct safetensors_problem *problem)
+{
+	struct safetensors_index index = { .text = text };
+	struct json json;
+	int r;
+
+	json_begin(&json, text, length, file, problem);
+	r = read_members(&json, &index);
+	if (r == 0)
+		r = check_and_sort(&index, file, problem);
+	if (r < 0)
+		safetensors_index_clear(&index);
+	else
+		*ret_index = index;
+	return r;
+}
+
+/* ---- Writing ---- */
+
+int safetensors_index_write(const struct safetensors_index *index, char **ret_text, size_t *ret_length,
+			    struct safetensors_problem *problem)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *stream = open_memstream(&text, &length);
+
+	if (!stream)
+		return safetensors_fail_memory(problem);
+	fprintf(stream, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+		index->total_bytes);
+	for (size_t i = 0; i < index->count; i++) {
+		fputs(i ? ",\n    " : "\n    ", stream);
+		safetensors_text_write(stream, index->entries[i].tensor);
+		fputs(": ", stream);
+		safetensors_text_write(stream, index->entries[i].file);
+	}
+	fputs(index->count ? "\n  }\n}\n" : "}\n}\n", stream);
+	if (fclose(stream) != 0) {
+		free(text);
+		return safetensors_fail_memory(problem);
+	}
+	*ret_text = text;
+	*ret_length = length;
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* Reading JSON as files of tensors have it, strictly: whole numbers that fit into 64 bits, UTF-8, no value
+ * that lies too deep. Strings are decoded where they lie, so nothing is allocated, whatever a file says. */
+#ifndef TIERD_CLIENT_SAFETENSORS_JSON_H
+#define TIERD_CLIENT_SAFETENSORS_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/safetensors/problem.h"
+
+struct json {
+	char *text; /* borrowed; decoding writes into it */
+	size_t length, at;
+	const char *file; /* for messages */
+	struct safetensors_problem *problem;
+};
+
+/* Text has a zero byte at its length. */
+void json_begin(struct json *json, char *text, size_t length, const char *file,
+		struct safetensors_problem *problem);
+
+/* -EINVAL, and where: something else is there than what was expected. */
+int json_fail(const struct json *json, const char *what);
+
+/* Takes the character, after blanks, if it is the next. */
+bool json_take(struct json *json, char character);
+int json_expect(struct json *json, char character);
+
+/* A string that lives as long as the text, and has no zero byte in it. */
+int json_string(struct json *json, const char **ret_string);
+/* -ERANGE: it does not fit. */
+int json_number(struct json *json, uint64_t *ret_number);
+bool json_take_null(struct json *json);
+
+/* Any value, of a depth that is bounded. */
+int json_skip(struct json *json);
+
+/* Nothing but blanks is left. */
+int json_end(struct json *json);
+
+/* Objects and arrays: whether there is a first, or one more, of their members. */
+int json_open(struct json *json, char bracket, char end, bool *ret_more);
+int json_next(struct json *json, char end, bool *ret_more);
+/* The name of a member, and its colon. */
+int json_name(struct json *json, const char **ret_name);
+
+#endif

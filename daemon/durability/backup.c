@@ -1,0 +1,255 @@
+#include "daemon/durability/backup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/durability/hosted.h"
+#include "daemon/telemetry/trace.h"
+
+/* Packs that are written at a time: as many as keep a device busy while one of them ends. */
+#define SAVES 4
+
+struct save;
+
+struct save_part {
+	struct store_transfer transfer;
+	struct save *save;
+	bool is_writing;
+};
+
+/* A pack that is being written. */
+struct save {
+	struct queue link; /* of the free ones */
+	struct backup *backup;
+	uint32_t pack;
+	unsigned writing;
+	struct save_part parts[HOSTED_PARTS];
+};
+
+struct backup {
+	struct job *job;
+	void (*done)(struct job *job, int status);
+	bool is_running;
+	uint32_t next;	 /* packs before it have been begun */
+	uint32_t wanted; /* a sweep waits for this one; SLOT_NONE: for none */
+	unsigned running;
+	int status;
+	struct queue free;
+	struct save saves[SAVES];
+};
+
+int backup_init(struct job *job, void (*done)(struct job *job, int status))
+{
+	struct backup *backup = calloc(1, sizeof(*backup));
+
+	if (!backup)
+		return -ENOMEM;
+	backup->job = job;
+	backup->done = done;
+	queue_init(&backup->free);
+	for (unsigned i = 0; i < SAVES; i++) {
+		backup->saves[i].backup = backup;
+		queue_push(&backup->free, &backup->saves[i].link);
+	}
+	job->backup = backup;
+	return 0;
+}
+
+void backup_free(struct job *job)
+{
+	free(TAKE_PTR(job->backup));
+}
+
+/* ---- A pack ---- */
+
+/* Slots that no update has touched are zeros, which a store has without being told, unless they were given
+ * their first values; frozen values were written before the first step. */
+static bool is_needed(const struct job *job, uint32_t pack, struct hosted_part part)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	if (!section_is_trainable(part.section))
+		return false;
+	if (part.state < STATE_SLOTS || job->has_given_slots)
+		return true;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (job->catalog.units[u].updates > 0)
+			return true;
+	return false;
+}
+
+static void fail(struct save *save, const struct store_transfer *transfer, int status)
+{
+	struct backup *backup = save->backup;
+
+	if (backup->status == 0)
+		backup->status = status;
+	job_break_write(backup->job, save->pack, transfer, status);
+}
+
+static void end_part(struct save *save)
+{
+	struct backup *backup = save->backup;
+
+	if (--save->writing > 0)
+		return;
+	backup->job->residences[save->pack].writes--;
+	backup->running--;
+	queue_push(&backup->free, &save->link);
+	/* Its sweep, or the next pack. */
+	job_settle(backup->job);
+}
+
+static void on_written(struct store_transfer *transfer, int status)
+{
+	struct save_part *part = container_of(transfer, struct save_part, transfer);
+	struct job *job = part->save->backup->job;
+
+	part->is_writing = false;
+	trace_transferred(job, part->save->pack, job_nvme_store(job), transfer);
+	if (status < 0)
+		fail(part->save, transfer, status);
+	end_part(part->save);
+}
+
+static void write_part(struct save *save, unsigned index, enum tier_priority priority)
+{
+	struct job *job = save->backup->job;
+	struct save_part *part = &save->parts[index];
+	int r;
+
+	*part = (struct save_part){
+		.save = save,
+		.transfer = { .direction = TIER_WRITE, .priority = priority, .done = on_written }
+	};
+	if (!is_needed(job, save->pack, hosted_part(index)) ||
+	    !hosted_find(job, save->pack, hosted_part(index), &part->transfer))
+		return;
+	r = store_submit(job_nvme_store(job), &part->transfer);
+	if (r < 0) {
+		fail(save, &part->transfer, r);
+		return;
+	}
+	part->is_writing = true;
+	save->writing++;
+	account_transfer(job, STATISTICS_WRITE_BACK, &part->transfer);
+}
+
+static void start(struct save *save, uint32_t pack, enum tier_priority priority)
+{
+	struct backup *backup = save->backup;
+	struct residence *residence = &backup->job->residences[pack];
+
+	residence->awaits_backup = false;
+	residence->writes++;
+	backup->running++;
+	save->pack = pack;
+	save->writing = 1;
+	for (unsigned i = 0; i < HOSTED_PARTS; i++)
+		write_part(save, i, priority);
+	end_part(save);
+}
+
+static struct save *take_save(struct backup *backup)
+{
+	struct queue *link = queue_pop(&backup->free);
+
+	return link ? queue_entry(link, struct save, link) : NULL;
+}
+
+/* ---- All of them ---- */
+
+void backup_begin(struct job *job)
+{
+	struct backup *backup = job->backup;
+
+	backup->is_running = true;
+	backup->status = 0;
+	backup->next = 0;
+	backup->wanted = SLOT_NONE;
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
+		job->residences[pack].awaits_backup = job->residences[pack].is_unsaved;
+		job->residences[pack].is_unsaved = false;
+	}
+	job_settle(job);
+}
+
+/* SLOT_NONE: none is left. */
+static uint32_t find_next(struct backup *backup)
+{
+	const struct job *job = backup->job;
+
+	if (backup->wanted != SLOT_NONE && job->residences[backup->wanted].awaits_backup)
+		return backup->wanted;
+	while (backup->next < job->catalog.pack_count && !job->residences[backup->next].awaits_backup)
+		backup->next++;
+	return backup->next < job->catalog.pack_count ? backup->next : SLOT_NONE;
+}
+
+static bool is_cancelled(const struct backup *backup)
+{
+	return backup->status < 0 || backup->job->phase == JOB_BROKEN || backup->job->is_dropped;
+}
+
+static void forget_the_rest(struct backup *backup)
+{
+	for (uint32_t pack = 0; pack < backup->job->catalog.pack_count; pack++)
+		backup->job->residences[pack].awaits_backup = false;
+	if (backup->status == 0)
+		backup->status = -ECANCELED;
+}
+
+void backup_go_on(struct job *job)
+{
+	struct backup *backup = job->backup;
+	uint32_t pack;
+
+	if (!backup || !backup->is_running)
+		return;
+	if (is_cancelled(backup))
+		forget_the_rest(backup);
+	for (pack = find_next(backup); pack != SLOT_NONE && !queue_is_empty(&backup->free);
+	     pack = find_next(backup))
+		start(take_save(backup), pack, pack == backup->wanted ? TIER_DEMAND : TIER_WRITE_BACK);
+	if (pack != SLOT_NONE || backup->running > 0)
+		return;
+	backup->is_running = false;
+	backup->done(job, backup->status);
+}
+
+static void raise_parts(const struct job *job, struct save *save)
+{
+	for (unsigned i = 0; i < HOSTED_PARTS; i++) {
+		struct store_transfer *transfer = &save->parts[i].transfer;
+
+		if (save->parts[i].is_writing && transfer->priority != TIER_DEMAND)
+			store_raise(job_nvme_store(job), transfer, TIER_DEMAND);
+	}
+}
+
+static void raise_pack(struct backup *backup, uint32_t pack)
+{
+	for (unsigned i = 0; i < SAVES; i++)
+		if (backup->saves[i].pack == pack)
+			raise_parts(backup->job, &backup->saves[i]);
+}
+
+bool backup_lets(struct job *job, uint32_t pack)
+{
+	struct backup *backup = job->backup;
+	struct save *save;
+
+	if (!backup || !backup->is_running)
+		return true;
+	if (!job->residences[pack].awaits_backup) {
+		/* It may be on its way: then the caller sees its writes. */
+		raise_pack(backup, pack);
+		return true;
+	}
+	backup->wanted = pack;
+	save = take_save(backup);
+	if (save)
+		start(save, pack, TIER_DEMAND);
+	return false;
+}

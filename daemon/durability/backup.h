@@ -1,0 +1,22 @@
+/* Backup: writes what is in host memory to NVMe, before a commit that has it. It writes the state of one
+ * step, in the background, while the next ones are computed: a sweep waits for the packs that it is about to
+ * update, one by one. Nothing is copied; each pack is written from where it is. */
+#ifndef TIERD_DAEMON_BACKUP_H
+#define TIERD_DAEMON_BACKUP_H
+
+#include "daemon/model/job.h"
+
+/* Of a job that needs one: has_backup. done(): a backup has ended, with 0; with -ECANCELED because the job is
+ * broken or dropped; or with an error, of which the job is broken. Never in backup_begin(). -ENOMEM. */
+int backup_init(struct job *job, void (*done)(struct job *job, int status));
+void backup_free(struct job *job);
+
+/* The job stands between two steps: what has changed since the last backup is written. None is under way. */
+void backup_begin(struct job *job);
+/* In the job's turn. */
+void backup_go_on(struct job *job);
+
+/* A sweep is about to update the pack: false, if that is still to be written, and is written first now. */
+bool backup_lets(struct job *job, uint32_t pack);
+
+#endif

@@ -1,0 +1,516 @@
+#include "daemon/durability/durable.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/little_endian.h"
+#include "common/size.h"
+#include "daemon/durability/errand.h"
+#include "daemon/durability/pace.h"
+#include "daemon/durability/backup.h"
+#include "daemon/durability/record.h"
+#include "daemon/life/replaced.h"
+#include "daemon/durability/retention.h"
+#include "daemon/telemetry/trace.h"
+#include "daemon/update/warm.h"
+
+/* A page-aligned part of the record, on its way. */
+struct part {
+	struct durable *durable;
+	struct store_transfer transfer;
+	uint32_t stream;
+	uint64_t offset, length; /* in it */
+	char *bytes;		 /* NULL: it is written */
+};
+
+struct durable {
+	struct job *job;
+	struct part definition, progress, blobs;
+	struct pace pace;
+	unsigned parts;	  /* being written */
+	unsigned writing; /* these, and the backup */
+	bool is_freezing, is_committing, has_commit;
+	bool wants_definition, is_defining; /* a commit is due, or on its way, for that alone */
+	uint64_t step, committed;	    /* being committed; durable */
+	int status;
+	uint64_t began_ns; /* what is traced: freezing, then committing */
+	struct store_request request;
+};
+
+/* ---- Layout ---- */
+
+int durable_lay_out(struct job *job, struct store_layout *layout)
+{
+	uint64_t offset, definition = sizeof(struct record_header) + record_definition_bytes(job);
+	uint64_t progress = sizeof(struct progress_header) + record_progress_bytes(job);
+	int r;
+
+	store_layout_set_durable(layout);
+	store_layout_set_snapshots(layout, job->options.snapshots);
+	r = store_layout_add_stream(layout, "record");
+	if (r >= 0)
+		r = store_layout_add_section(layout, RECORD_STREAM,
+					     size_align(definition, STORE_EXTENT_BYTES), &offset);
+	return r < 0 ? r : store_layout_add_section(layout, RECORD_STREAM, progress, &offset);
+}
+
+int durable_find_layout(const struct record_header *header, uint64_t extents,
+			struct store_layout **ret_layout, uint64_t *ret_progress_offset)
+{
+	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
+	uint64_t most = extents * STORE_EXTENT_BYTES, definition, progress, offset;
+	int r;
+
+	if (header->definition_bytes > most || header->progress_bytes > most)
+		return -EBADMSG;
+	definition = size_align(sizeof(*header) + header->definition_bytes, STORE_EXTENT_BYTES);
+	progress = sizeof(struct progress_header) + header->progress_bytes;
+	if (definition + size_align(progress, STORE_EXTENT_BYTES) > most)
+		return -EBADMSG;
+	r = store_layout_new(&layout);
+	if (r < 0)
+		return r;
+	store_layout_set_durable(layout);
+	r = store_layout_add_stream(layout, "record");
+	if (r >= 0)
+		r = store_layout_add_section(layout, RECORD_STREAM, definition, &offset);
+	if (r >= 0)
+		r = store_layout_add_section(layout, RECORD_STREAM, progress, ret_progress_offset);
+	most -= definition + size_align(progress, STORE_EXTENT_BYTES);
+	if (r >= 0 && most > 0)
+		r = store_layout_add_section(layout, RECORD_STREAM, most, &offset);
+	if (r < 0)
+		return r;
+	*ret_layout = TAKE_PTR(layout);
+	return 0;
+}
+
+/* ---- Life ---- */
+
+static int make_part(struct durable *durable, struct part *part, uint64_t offset, uint64_t length)
+{
+	part->durable = durable;
+	part->stream = RECORD_STREAM;
+	part->offset = offset;
+	part->length = size_align(length, STORE_PAGE_BYTES);
+	part->bytes = aligned_alloc(STORE_PAGE_BYTES, part->length);
+	if (!part->bytes)
+		return -ENOMEM;
+	memset(part->bytes, 0, part->length);
+	return 0;
+}
+
+static int make_definition(struct durable *durable)
+{
+	struct job *job = durable->job;
+	uint64_t bytes = record_definition_bytes(job), progress = record_progress_bytes(job);
+	struct part *part = &durable->definition;
+	int r = make_part(durable, part, 0,
+			  size_align(sizeof(struct record_header) + bytes, STORE_EXTENT_BYTES));
+
+	if (r < 0)
+		return r;
+	memcpy(part->bytes, RECORD_MAGIC, 8);
+	put64((uint8_t *)part->bytes + 8, bytes);
+	put64((uint8_t *)part->bytes + 16, progress);
+	return record_encode_definition(job, part->bytes + sizeof(struct record_header), bytes);
+}
+
+static void on_backed_up(struct job *job, int status);
+
+uint64_t durable_progress(const struct job *job, uint64_t *ret_offset)
+{
+	*ret_offset =
+		size_align(sizeof(struct record_header) + record_definition_bytes(job), STORE_EXTENT_BYTES);
+	return size_align(sizeof(struct progress_header) + record_progress_bytes(job), STORE_PAGE_BYTES);
+}
+
+int durable_init(struct job *job, bool is_found)
+{
+	struct durable *durable = calloc(1, sizeof(*durable));
+	uint64_t offset, length = durable_progress(job, &offset);
+	int r;
+
+	if (!durable)
+		return -ENOMEM;
+	durable->job = job;
+	r = pace_init(&durable->pace, job);
+	if (r == 0)
+		r = make_part(durable, &durable->progress, offset, length);
+	if (r == 0 && !is_found)
+		r = make_definition(durable);
+	if (r == 0 && job->has_backup)
+		r = backup_init(job, on_backed_up);
+	durable->has_commit = is_found;
+	durable->committed = job->step;
+	job->durable = durable;
+	if (r < 0)
+		durable_free(job);
+	return r;
+}
+
+void durable_free(struct job *job)
+{
+	struct durable *durable = TAKE_PTR(job->durable);
+
+	if (!durable)
+		return;
+	backup_free(job);
+	pace_end(&durable->pace);
+	free(durable->definition.bytes);
+	free(durable->progress.bytes);
+	free(durable);
+}
+
+int durable_redefine(struct job *job)
+{
+	if (!job->durable)
+		return 0;
+	free(TAKE_PTR(job->durable->definition.bytes));
+	return make_definition(job->durable);
+}
+
+int durable_redefine_now(struct job *job)
+{
+	int r = durable_redefine(job);
+
+	if (r == 0)
+		job->durable->wants_definition = true;
+	return r;
+}
+
+bool durable_is_redefined(const struct job *job)
+{
+	return job->durable && (job->durable->wants_definition || job->durable->is_defining);
+}
+
+/* There is a step that no commit has taken, or the definition alone has changed. */
+static bool has_news(const struct durable *durable)
+{
+	bool is_taking = durable->is_freezing || durable->is_committing;
+	enum job_phase phase = durable->job->phase;
+
+	if (durable->wants_definition && (phase == JOB_TRAINED || phase == JOB_RELEASED))
+		return true;
+	if (phase != JOB_TRAINED)
+		return false;
+	if (is_taking)
+		return durable->step < durable->job->step;
+	return !durable->has_commit || durable->committed < durable->job->step;
+}
+
+/* Nobody comes to wait for what has no ranks. */
+static bool is_due(const struct durable *durable)
+{
+	const struct job *job = durable->job;
+
+	return durable->pace.is_due || durable->wants_definition || !durable->has_commit ||
+	       job->member_count == 0 || job->node->is_stopping;
+}
+
+/* Else what is on NVMe is that of the last backup, whatever a step does in host memory. */
+static bool sweeps_write(const struct job *job)
+{
+	return job->has_nvme_parameters || job->has_nvme_optimizer;
+}
+
+static bool has_room_to_wait(const struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && !awaited_has_room(&job->ranks[rank]->awaited))
+			return false;
+	return true;
+}
+
+bool durable_holds(const struct job *job)
+{
+	const struct durable *durable = job->durable;
+
+	if (!durable)
+		return false;
+	if (!errands_are_quiet(job) && has_news(durable) && is_due(durable))
+		return true;
+	if (durable_is_quiet(job))
+		return false;
+	if (!sweeps_write(job))
+		return durable->parts > 0 || !has_room_to_wait(job);
+	return durable->is_freezing || durable->step < job->step;
+}
+
+bool durable_is_quiet(const struct job *job)
+{
+	return !job->durable || (!job->durable->is_freezing && !job->durable->is_committing);
+}
+
+bool durable_is_behind(const struct job *job)
+{
+	const struct durable *durable = job->durable;
+
+	return durable && job->phase == JOB_TRAINED &&
+	       (!durable->has_commit || durable->committed < job->step);
+}
+
+bool durable_is_owed(const struct job *job)
+{
+	return durable_is_behind(job) && !job->durable->has_commit && !job->is_dropped;
+}
+
+bool durable_has_step(const struct job *job, uint64_t *ret_step)
+{
+	if (!job->durable || !job->durable->has_commit)
+		return false;
+	*ret_step = job->durable->committed;
+	return true;
+}
+
+bool durable_survives(const struct job *job, uint64_t *ret_step)
+{
+	return !job->files.is_removed && durable_has_step(job, ret_step);
+}
+
+uint64_t durable_lag_ns(const struct job *job)
+{
+	return job->durable ? pace_lag_ns(&job->durable->pace) : 0;
+}
+
+/* ---- Answers ---- */
+
+void durable_answer(struct member *member, struct pending *pending)
+{
+	struct job *job = member->job;
+
+	if (!job->durable) {
+		pending_error(pending, -EOPNOTSUPP,
+			      job->durability == DURABILITY_NONE
+				      ? "job %s is not durable: it was opened so"
+				      : "job %s is not durable: tierd has no NVMe path",
+			      job->name);
+		return;
+	}
+	awaited_add(&member->awaited, job->step, pending->number);
+	if (pending->is_hurried || !awaited_has_room(&member->awaited))
+		job->durable->pace.is_due = true;
+	pending_drop(pending);
+}
+
+void durable_hurry_step(struct pending *pending, const Tierd__Wire__StepHurry *hurry)
+{
+	struct member *member = pending->member;
+	struct pending *steps[] = { member->step, member->next_step };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(steps); i++)
+		if (steps[i] && steps[i]->number == hurry->request)
+			steps[i]->is_hurried = true;
+	if (awaited_has(&member->awaited, hurry->request))
+		durable_hurry(member->job);
+	pending_reply(pending, NULL);
+}
+
+/* ---- A commit ---- */
+
+static void fail_commit(struct durable *durable, int status, const char *what)
+{
+	struct job *job = durable->job;
+
+	durable->is_freezing = durable->is_committing = false;
+	pace_end_commit(&durable->pace);
+	job_break(job, status, &(struct log_fields){ .step = &durable->step },
+		  "step %llu cannot be made durable: %s", (unsigned long long)durable->step, what);
+	job_settle(job);
+}
+
+static void tell_durable(struct durable *durable)
+{
+	struct job *job = durable->job;
+
+	job->replaced = replaced_remove(job->replaced);
+	events_of_job(job, EVENT_DURABLE, &(struct log_fields){ .step = &durable->step },
+		      "step %llu is durable", (unsigned long long)durable->step);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			awaited_answer(job->ranks[rank], durable->committed);
+}
+
+/* What was committed goes with the daemon. */
+static void tell_removed(struct job *job)
+{
+	char message[PRESENCE_TEXT + 80];
+	int r = presence_refuse(job, message, sizeof(message));
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			awaited_fail(job->ranks[rank], r, message);
+}
+
+static void on_committed(struct store_request *request, int status)
+{
+	struct durable *durable = container_of(request, struct durable, request);
+	struct job *job = durable->job;
+
+	durable->is_committing = false;
+	trace_span(job, TRACE_COMMIT, durable->began_ns, durable->step);
+	if (status < 0) {
+		fail_commit(durable, status, store_message(job_nvme_store(job)));
+		return;
+	}
+	free(TAKE_PTR(durable->definition.bytes));
+	durable->is_defining = false;
+	durable->has_commit = true;
+	durable->committed = durable->step;
+	pace_end_commit(&durable->pace);
+	if (presence_check(job))
+		tell_durable(durable);
+	else
+		tell_removed(job);
+	retention_note_commit(job);
+	durable_advance(job);
+	step_advance(job);
+	job_settle(job);
+	node_check_idle(job->node);
+}
+
+/* All of the step is written, and the state stands still: from here on it may move again. */
+static void freeze(struct durable *durable)
+{
+	struct job *job = durable->job;
+	int r = durable->status;
+
+	if (r == -ECANCELED) {
+		durable->is_freezing = false;
+		pace_end_commit(&durable->pace);
+		job_settle(job);
+		return;
+	}
+	if (r == 0) {
+		durable->is_committing = true;
+		trace_span(job, TRACE_SAVE, durable->began_ns, durable->step);
+		durable->began_ns = trace_now(job);
+		r = store_commit(job_nvme_store(job), durable->step, &durable->request);
+	}
+	durable->is_freezing = false;
+	if (r < 0) {
+		fail_commit(durable, r,
+			    durable->status < 0 ? "its record cannot be written"
+						: store_message(job_nvme_store(job)));
+		return;
+	}
+	step_advance(job);
+	job_settle(job);
+}
+
+static void end_write(struct durable *durable, int status)
+{
+	if (status < 0 && durable->status == 0)
+		durable->status = status;
+	if (--durable->writing == 0)
+		freeze(durable);
+}
+
+static void on_written(struct store_transfer *transfer, int status)
+{
+	struct durable *durable = container_of(transfer, struct part, transfer)->durable;
+	struct job *job = durable->job;
+
+	trace_transferred(job, SLOT_NONE, job_nvme_store(job), transfer);
+	durable->parts--;
+	end_write(durable, status);
+	/* The backup may take longer; a step need not. */
+	step_advance(job);
+}
+
+/* The job is broken already by what is not told here. */
+static void on_backed_up(struct job *job, int status)
+{
+	end_write(job->durable, status < 0 ? -ECANCELED : 0);
+}
+
+static void write_part(struct durable *durable, struct part *part)
+{
+	int r;
+
+	part->transfer = (struct store_transfer){ .direction = TIER_WRITE,
+						  .priority = TIER_DEMAND,
+						  .stream = part->stream,
+						  .offset = part->offset,
+						  .length = part->length,
+						  .buffer = part->bytes,
+						  .done = on_written };
+	r = store_submit(job_nvme_store(durable->job), &part->transfer);
+	if (r < 0) {
+		durable->status = r;
+		return;
+	}
+	trace_submitted(durable->job, TRACE_RECORD_WRITE, &part->transfer);
+	durable->parts++;
+	durable->writing++;
+}
+
+/* Where they lie says the progress; they do not change while a commit takes them. */
+static void write_blobs(struct durable *durable)
+{
+	struct job *job = durable->job;
+	struct part *part = &durable->blobs;
+
+	if (!blobs_take_dirty(job, &part->offset, &part->length))
+		return;
+	part->durable = durable;
+	part->stream = job->streams.blobs;
+	part->bytes = job->blobs.image.base + part->offset;
+	write_part(durable, part);
+}
+
+static void begin(struct durable *durable)
+{
+	struct job *job = durable->job;
+	uint64_t bytes =
+		record_encode_progress(job, durable->progress.bytes + sizeof(struct progress_header));
+
+	put64((uint8_t *)durable->progress.bytes, bytes);
+	pace_take(&durable->pace);
+	durable->step = job->step;
+	durable->is_defining = durable->wants_definition;
+	durable->wants_definition = false;
+	durable->status = 0;
+	durable->began_ns = trace_now(job);
+	durable->is_freezing = true;
+	durable->request.done = on_committed;
+	durable->writing = 1;
+	write_part(durable, &durable->progress);
+	if (durable->definition.bytes)
+		write_part(durable, &durable->definition);
+	write_blobs(durable);
+	/* What is released has been written. */
+	if (job->backup && job->phase == JOB_TRAINED) {
+		durable->writing++;
+		backup_begin(job);
+	}
+	/* As above. */
+	if (warm_has_dirty(job)) {
+		durable->writing++;
+		warm_flush_all(job, on_backed_up);
+	}
+	end_write(durable, 0);
+}
+
+void durable_advance(struct job *job)
+{
+	struct durable *durable = job->durable;
+
+	/* They are for the step that is durable now. */
+	if (errands_advance(job) || !durable || !has_news(durable))
+		return;
+	pace_note_step(&durable->pace);
+	/* A step that is being measured is decided when that has ended: nothing would hold it up then. */
+	if (is_due(durable) && durable_is_quiet(job) && !job->norm && !job->sweep &&
+	    job->decided == job->step && !job->is_dropped)
+		begin(durable);
+}
+
+void durable_hurry(struct job *job)
+{
+	if (!job->durable || !has_news(job->durable))
+		return;
+	job->durable->pace.is_due = true;
+	durable_advance(job);
+}

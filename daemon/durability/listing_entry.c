@@ -1,0 +1,109 @@
+/* How a new job comes onto the list: its store says what it is called, and the list is on the disk before
+ * anything of the job is called durable. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/own.h"
+#include "daemon/durability/listing_inside.h"
+#include "daemon/request/refuse.h"
+#include "daemon/durability/state_file.h"
+
+static void finish(struct listing_entry *entry, int r)
+{
+	struct job *job = entry->job;
+
+	free(TAKE_PTR(entry->bytes));
+	if (r < 0) {
+		refuse(entry->message, entry->size, r,
+		       "it cannot be written to the list of jobs, %s/" LISTING_NAME
+		       ": %s; make room there, or "
+		       "make it writable",
+		       job->node->listing->directory, strerror(-r));
+		listing_forget(job->node, job->file, job->name);
+	}
+	entry->done(entry, r);
+}
+
+static void run_write(struct work *work)
+{
+	struct listing_entry *entry = container_of(work, struct listing_entry, work);
+	const struct listing *listing = entry->job->node->listing;
+
+	entry->status = state_file_write_in(listing->directory, LISTING_NAME, entry->bytes, entry->length);
+}
+
+static void on_written(struct work *work)
+{
+	struct listing_entry *entry = container_of(work, struct listing_entry, work);
+
+	listing_note_result(entry->job->node->listing, entry->status);
+	finish(entry, entry->status);
+}
+
+/* What the store is called: that it has its superblocks the caller has seen to. */
+static void run_identify(struct work *work)
+{
+	struct listing_entry *entry = container_of(work, struct listing_entry, work);
+	const struct job *job = entry->job;
+	const struct node_path *path = &job->node->paths[job->paths.paths[0]];
+	_cleanup_close_ int fd = own_open(path->directory_fd, job->file, O_RDONLY, 0);
+
+	entry->status = fd < 0 ? fd : store_device_read(fd, &entry->says);
+}
+
+static void on_identified(struct work *work)
+{
+	struct listing_entry *entry = container_of(work, struct listing_entry, work);
+	struct job *job = entry->job;
+	struct listing *listing = job->node->listing;
+	struct job_list_store *store;
+	bool has_changed;
+	int r;
+
+	if (!listing) {
+		entry->done(entry, 0);
+		return;
+	}
+	r = listing_put(listing, job, &has_changed);
+	store = r < 0 ? NULL : job_list_find(&listing->list, job->file);
+	if (store && entry->status == 0) {
+		memcpy(store->store, entry->says.store, sizeof(store->store));
+		store->generation = entry->says.generation;
+	}
+	if (r == 0)
+		r = listing_encode(listing, &entry->bytes, &entry->length);
+	if (r < 0) {
+		finish(entry, r);
+		return;
+	}
+	entry->work = (struct work){ .run = run_write, .done = on_written, .urgency = WORK_NORMAL };
+	workers_submit(job->node->slow_workers, &entry->work);
+}
+
+void listing_add(struct listing_entry *entry)
+{
+	entry->work = (struct work){ .run = run_identify, .done = on_identified, .urgency = WORK_NORMAL };
+	workers_submit(entry->job->node->slow_workers, &entry->work);
+}
+
+/* ---- Waiting ---- */
+
+static void run_nothing(struct work *work)
+{
+}
+
+static void on_turn(struct work *work)
+{
+	struct listing_wait *wait = container_of(work, struct listing_wait, work);
+
+	wait->done(wait);
+}
+
+/* Writes go in turn. */
+void listing_await(struct node *node, struct listing_wait *wait)
+{
+	wait->work = (struct work){ .run = run_nothing, .done = on_turn, .urgency = WORK_NORMAL };
+	workers_submit(node->slow_workers, &wait->work);
+}

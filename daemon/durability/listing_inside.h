@@ -1,0 +1,37 @@
+/* The inside of listing.c, listing_entry.c and listing_start.c. */
+#ifndef TIERD_DAEMON_LISTING_INSIDE_H
+#define TIERD_DAEMON_LISTING_INSIDE_H
+
+#include "daemon/durability/listing.h"
+
+struct listing {
+	struct node *node;
+	const char *directory;
+	struct job_list list;
+	int places[NODE_MAX_PATHS]; /* of the node's paths in the list; -1: not there */
+	bool is_settled;	    /* it may be written */
+	bool is_behind, has_failed; /* the file is older; that is told */
+};
+
+/* ---- listing.c ---- */
+
+/* The bytes that are to be written; the caller frees them. -ENOMEM. */
+int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length);
+/* What became of them. */
+void listing_note_result(struct listing *listing, int r);
+/* The job is on the list as it is now. -ENOMEM, -ENOSPC. */
+int listing_put(struct listing *listing, const struct job *job, bool *ret_has_changed);
+/* At once, on this thread. */
+void listing_save_now(struct listing *listing);
+bool listing_are_paths_here(const struct node *node, const struct job_list_store *store);
+
+/* ---- listing_start.c ---- */
+
+/* Errors as listing_new(). */
+int listing_read(struct listing *listing);
+/* Which paths are those that are on it. */
+void listing_look_at_paths(struct listing *listing);
+/* What has been committed since. */
+void listing_look_at_files(struct listing *listing);
+
+#endif

@@ -1,0 +1,127 @@
+#include "daemon/durability/presence.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "daemon/model/job.h"
+#include "daemon/durability/listing.h"
+#include "daemon/request/refuse.h"
+
+#define LOOK_S 2
+
+struct presence {
+	struct node *node;
+	struct event *timer;
+};
+
+_Static_assert(NODE_MAX_PATHS <= 16, "there is an inode for each path");
+
+/* What cannot be looked at may be there. */
+static bool is_there(struct job *job, unsigned path)
+{
+	ino_t *inode = &job->files.inodes[path];
+	struct stat status;
+
+	if (fstatat(job->node->paths[path].directory_fd, job->file, &status, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno != ENOENT && errno != ENOTDIR;
+	if (*inode == 0)
+		*inode = status.st_ino;
+	return *inode == status.st_ino;
+}
+
+static void tell(const struct job *job)
+{
+	char text[PRESENCE_TEXT];
+
+	if (job->files.is_removed)
+		events_of_job(job, EVENT_REMOVED,
+			      &(struct log_fields){ .tier = "nvme",
+						    .device = job->node->paths[job->files.removed].path },
+			      "%s", presence_describe(job, text, sizeof(text)));
+	else
+		events_of_job(job, EVENT_MENDED, &(struct log_fields){ .tier = "nvme" },
+			      "its store %s is back in its place: steps are durable again", job->file);
+}
+
+bool presence_check(struct job *job)
+{
+	bool was_removed = job->files.is_removed;
+
+	job->files.is_removed = false;
+	for (unsigned i = 0; i < job->paths.count && !job->files.is_removed; i++) {
+		job->files.removed = job->paths.paths[i];
+		job->files.is_removed = !is_there(job, job->files.removed);
+	}
+	if (job->files.is_removed != was_removed)
+		tell(job);
+	return !job->files.is_removed;
+}
+
+const char *presence_describe(const struct job *job, char *text, size_t size)
+{
+	text[0] = '\0';
+	if (job->files.is_removed)
+		snprintf(text, size,
+			 "its store %.300s/%s has been removed: no step is durable any more, and all of its "
+			 "state is gone when tierd ends; export it before (tierctl export %s)",
+			 job->node->paths[job->files.removed].folder, job->file, job->name);
+	return text;
+}
+
+int presence_refuse(const struct job *job, char *message, size_t size)
+{
+	char text[PRESENCE_TEXT];
+
+	if (!job->files.is_removed)
+		return 0;
+	return refuse(message, size, -EIO, "job %s: %s", job->name,
+		      presence_describe(job, text, sizeof(text)));
+}
+
+/* One that is being made, or has ended, has no files that anybody knows. */
+static bool has_files(const struct job *job)
+{
+	return job->durable && job_nvme_store(job) && job->phase != JOB_BROKEN;
+}
+
+static void on_timer(evutil_socket_t fd, short events, void *argument)
+{
+	struct node *node = ((struct presence *)argument)->node;
+
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (has_files(job))
+			presence_check(job);
+	}
+	listing_retry(node);
+}
+
+int presence_new(struct node *node, struct presence **ret_presence)
+{
+	static const struct timeval period = { .tv_sec = LOOK_S };
+	struct presence *presence = calloc(1, sizeof(*presence));
+
+	if (!presence)
+		return -ENOMEM;
+	presence->node = node;
+	presence->timer = event_new(node->loop, -1, EV_PERSIST, on_timer, presence);
+	if (!presence->timer || event_add(presence->timer, &period) < 0) {
+		presence_free(presence);
+		return -ENOMEM;
+	}
+	*ret_presence = presence;
+	return 0;
+}
+
+struct presence *presence_free(struct presence *presence)
+{
+	if (presence && presence->timer)
+		event_free(presence->timer);
+	free(presence);
+	return NULL;
+}

@@ -1,0 +1,36 @@
+/* Snapshots: steps of a job that stay on its devices under names, while the job goes on. */
+#ifndef TIERD_DAEMON_SNAPSHOT_H
+#define TIERD_DAEMON_SNAPSHOT_H
+
+#include "daemon/model/job.h"
+
+/* member: who asks as a rank, or NULL. askers: of the client, until they are answered. */
+void snapshot_take(struct pending *pending, const struct member *member,
+		   const Tierd__Wire__SnapshotTake *take, struct queue *askers);
+void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
+		     struct queue *askers);
+void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *askers);
+
+/* Of one whole state. */
+uint64_t snapshot_state_bytes(const struct job *job);
+
+/* That it has. */
+unsigned snapshot_count(const struct job *job);
+/* Of these that are lost; what writes to the job is refused then. */
+unsigned snapshot_count_lost(const struct job *job);
+int snapshot_check_lost(const struct job *job, char *message, size_t size);
+/* 0, or why snapshots of the job cannot be asked for now. */
+int snapshot_check_job(const struct job *job, char *message, size_t size);
+/* 0, or why whoever is at the port cannot have a step of it kept now. */
+int snapshot_check_take(const struct job *job, const struct port *port, char *message, size_t size);
+bool snapshot_look_for(const struct job *job, const char *name, struct store_snapshot *ret_snapshot);
+/* False, and message says so, and which there are: it has none of that name. */
+bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
+		   char *message, size_t size);
+/* What a store that has refused or failed means to a person. */
+void snapshot_explain(const struct job *job, const char *name, int status, char *message, size_t size);
+#define SNAPSHOT_TEXT 900
+/* Answers with that. */
+void snapshot_fail(struct pending *pending, const struct job *job, const char *name, int status);
+
+#endif

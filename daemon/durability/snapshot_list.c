@@ -1,0 +1,142 @@
+#include "daemon/durability/snapshot_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/model/access.h"
+#include "daemon/request/asker.h"
+#include "daemon/durability/errand.h"
+#include "daemon/values/reader.h"
+#include "daemon/durability/snapshot.h"
+
+struct snapshot_list {
+	struct errand errand;
+	struct asker asker;
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
+	bool is_measured[STORE_MAX_SNAPSHOTS];
+	unsigned count, measured;
+};
+
+static void snapshot_list_free(struct snapshot_list *list)
+{
+	asker_end(&list->asker);
+	free(list);
+}
+
+/* What the job keeps without a name. */
+struct kept_list {
+	Tierd__Wire__SnapshotReader entries[READER_MAX_KEPT], *pointers[READER_MAX_KEPT];
+};
+
+static void add_readers(const struct job *job, struct kept_list *list, Tierd__Wire__SnapshotsReply *body)
+{
+	struct reader_kept kept[READER_MAX_KEPT];
+
+	body->n_readers = readers_list_kept(job, kept);
+	body->readers = list->pointers;
+	for (unsigned i = 0; i < body->n_readers; i++) {
+		list->pointers[i] = &list->entries[i];
+		tierd__wire__snapshot_reader__init(&list->entries[i]);
+		list->entries[i].step = kept[i].step;
+		list->entries[i].seconds = kept[i].seconds;
+		list->entries[i].uid = kept[i].uid;
+	}
+}
+
+static void reply(struct snapshot_list *list, const struct job *job)
+{
+	struct kept_list kept;
+	Tierd__Wire__Snapshot entries[STORE_MAX_SNAPSHOTS], *pointers[STORE_MAX_SNAPSHOTS];
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__SnapshotsReply body = TIERD__WIRE__SNAPSHOTS_REPLY__INIT;
+
+	for (unsigned i = 0; i < list->count; i++) {
+		pointers[i] = &entries[i];
+		tierd__wire__snapshot__init(&entries[i]);
+		entries[i].name = list->snapshots[i].name;
+		entries[i].step = list->snapshots[i].step;
+		entries[i].seconds = list->snapshots[i].seconds;
+		entries[i].own_bytes = list->own_bytes[i];
+		entries[i].is_measured = list->is_measured[i];
+		entries[i].is_lost = list->snapshots[i].is_lost;
+	}
+	body.n_snapshots = list->count;
+	body.snapshots = pointers;
+	body.maximum = job->options.snapshots;
+	body.state_bytes = snapshot_state_bytes(job);
+	add_readers(job, &kept, &body);
+	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
+	reply.snapshots = &body;
+	pending_reply(list->asker.pending, &reply);
+}
+
+/* ---- Measuring: one after the other, so that commits come in between ---- */
+
+static int begin(struct errand *errand, struct store *store)
+{
+	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
+
+	if (!list->asker.pending)
+		return -ECANCELED;
+	return store_measure_snapshot(store, list->snapshots[list->measured].name, &errand->request,
+				      &list->own_bytes[list->measured]);
+}
+
+static void measure_next(struct snapshot_list *list)
+{
+	struct errand *errand = &list->errand;
+
+	if (++list->measured < list->count) {
+		errand_send(errand);
+		return;
+	}
+	reply(list, errand->job);
+	snapshot_list_free(list);
+}
+
+/* Nobody can tell of one that is being read, or cannot be, or was deleted meanwhile. */
+static void on_measured(struct errand *errand, int status)
+{
+	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
+
+	if (!list->asker.pending) {
+		snapshot_list_free(list);
+	} else if (status == -ESHUTDOWN) {
+		snapshot_fail(list->asker.pending, errand->job, list->snapshots[list->measured].name, status);
+		snapshot_list_free(list);
+	} else {
+		list->is_measured[list->measured] = status == 0;
+		measure_next(list);
+	}
+}
+
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *askers)
+{
+	struct job *job = access_find(pending, read->name, read->has_owner, read->owner);
+	struct snapshot_list *list;
+	char message[SNAPSHOT_TEXT];
+	int r;
+
+	if (!job)
+		return;
+	r = snapshot_check_job(job, message, sizeof(message));
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return;
+	}
+	list = calloc(1, sizeof(*list));
+	if (!list) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return;
+	}
+	asker_begin(&list->asker, pending, askers);
+	list->count = store_snapshots(job_nvme_store(job), list->snapshots);
+	list->errand = (struct errand){ .job = job, .begin = begin, .done = on_measured };
+	if (read->measures && list->count > 0) {
+		errand_send(&list->errand);
+	} else {
+		reply(list, job);
+		snapshot_list_free(list);
+	}
+}

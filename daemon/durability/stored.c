@@ -1,0 +1,414 @@
+#include "daemon/durability/stored.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/own.h"
+#include "daemon/durability/devices.h"
+#include "daemon/durability/listing.h"
+#include "daemon/durability/mark.h"
+#include "offload/device/nvme.h"
+#include "proto/name.h"
+#include "proto/vocabulary.h"
+
+#define SUFFIX ".store"
+
+/* A job, and the paths that have a file of it, by their bits. */
+struct entry {
+	struct stored_job job;
+	uint32_t paths;
+};
+
+struct search {
+	struct node *node;
+	struct entry *entries; /* of each file one, until they are joined */
+	size_t count, capacity;
+	uint64_t highest; /* number */
+};
+
+/* ---- Names ---- */
+
+/* As it is printed, and not otherwise: each number has one name. */
+static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]) || (text[0] == '0' && text[1]))
+		return false;
+	errno = 0;
+	*ret_number = strtoull(text, &end, 10);
+	return errno == 0 && *end == '\0' && *ret_number <= most;
+}
+
+/* The last number means "no change" to the kernel, and is nobody's. */
+static bool parse_folder(const char *text, uid_t *ret_uid)
+{
+	uint64_t number;
+
+	if (!parse_number(text, UINT32_MAX - 1, &number))
+		return false;
+	*ret_uid = (uid_t)number;
+	return true;
+}
+
+/* From the rest of it. */
+static void print_file(struct stored_job *job)
+{
+	snprintf(job->file, sizeof(job->file), "%u/%s-%llu" SUFFIX, (unsigned)job->uid, job->name,
+		 (unsigned long long)job->number);
+}
+
+void stored_assign(struct job *job, uint64_t number)
+{
+	struct stored_job file = { .uid = job->uid, .number = number };
+
+	snprintf(file.name, sizeof(file.name), "%s", job->name);
+	print_file(&file);
+	job->number = number;
+	memcpy(job->file, file.file, sizeof(job->file));
+}
+
+void stored_name(const struct job *job, struct stored_job *ret_job)
+{
+	*ret_job = (struct stored_job){ .uid = job->uid, .number = job->number };
+	snprintf(ret_job->name, sizeof(ret_job->name), "%s", job->name);
+	memcpy(ret_job->file, job->file, sizeof(ret_job->file));
+}
+
+/* NAME-N.store; of a number above the most that fits, later ones would begin anew. */
+static bool parse_file(const char *text, struct stored_job *job)
+{
+	char copy[NAME_MAX + 1], *number;
+	size_t length = strlen(text), suffix = strlen(SUFFIX);
+
+	if (length >= sizeof(copy) || length <= suffix || strcmp(text + length - suffix, SUFFIX) != 0)
+		return false;
+	memcpy(copy, text, length - suffix);
+	copy[length - suffix] = '\0';
+	number = strrchr(copy, '-');
+	if (!number)
+		return false;
+	*number++ = '\0';
+	if (!name_is_word(copy, WIRE_MAX_JOB_NAME) || !parse_number(number, INT64_MAX, &job->number))
+		return false;
+	memcpy(job->name, copy, strlen(copy) + 1);
+	print_file(job);
+	return true;
+}
+
+bool stored_parse(const char *file, struct stored_job *ret_job)
+{
+	const char *slash = strchr(file, '/');
+	struct stored_job job = { .uid = 0 };
+	char folder[16];
+
+	if (!slash || slash - file >= (ptrdiff_t)sizeof(folder))
+		return false;
+	memcpy(folder, file, (size_t)(slash - file));
+	folder[slash - file] = '\0';
+	if (!parse_folder(folder, &job.uid) || !parse_file(slash + 1, &job))
+		return false;
+	*ret_job = job;
+	return true;
+}
+
+/* ---- Folders ---- */
+
+static int add(struct search *search, const struct stored_job *job, unsigned path)
+{
+	if (search->count == search->capacity) {
+		size_t capacity = search->capacity ? 2 * search->capacity : 64;
+		struct entry *entries = realloc(search->entries, capacity * sizeof(*entries));
+
+		if (!entries)
+			return -ENOMEM;
+		search->entries = entries;
+		search->capacity = capacity;
+	}
+	search->entries[search->count++] = (struct entry){ *job, UINT32_C(1) << path };
+	return 0;
+}
+
+static void log_foreign(const struct node_path *path, const char *folder, const char *name)
+{
+	log_warning(
+		"%s/%s%s%s is no file of a job and is left as it is: tierd's own are UID/NAME-N%s; move it "
+		"elsewhere",
+		path->folder, folder, folder[0] ? "/" : "", name, SUFFIX);
+}
+
+/* A name counts even of what is no file: another one cannot have it. */
+static int look_at_file(struct search *search, unsigned path, int fd, const char *folder, const char *name)
+{
+	struct stored_job job = { 0 };
+	struct stat status;
+
+	(void)parse_folder(folder, &job.uid);
+	if (!parse_file(name, &job)) {
+		log_foreign(&search->node->paths[path], folder, name);
+		return 0;
+	}
+	if (job.number > search->highest)
+		search->highest = job.number;
+	if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode)) {
+		job.is_unfinished = (status.st_mode & 07777) == NVME_UNFINISHED_MODE;
+		return add(search, &job, path);
+	}
+	log_foreign(&search->node->paths[path], folder, name);
+	return 0;
+}
+
+typedef int look(struct search *search, unsigned path, int fd, const char *folder, const char *name);
+
+/* Calls what looks for each name in a folder of the path's. */
+static int look_through(struct search *search, unsigned path, const char *folder, look *look_at)
+{
+	int parent = search->node->paths[path].directory_fd, r = 0;
+	int fd = own_open_folder(parent, folder);
+	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+
+	if (!directory) {
+		r = fd < 0 ? fd : -errno;
+		fd_close(fd);
+		return r;
+	}
+	for (;;) {
+		errno = 0;
+		const struct dirent *entry = r == 0 ? readdir(directory) : NULL;
+
+		if (!entry)
+			break;
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			r = look_at(search, path, fd, folder, entry->d_name);
+	}
+	r = r < 0 ? r : -errno;
+	closedir(directory);
+	return r;
+}
+
+static void log_unreadable(const struct node_path *path, const char *folder, int r)
+{
+	if (r == -EPERM)
+		log_warning(
+			"%s/%s is not tierd's own, or others may write to it: jobs that have files there do "
+			"not come back; if you trust what is in it: chown %u %s/%s, chmod 0700 %s/%s",
+			path->folder, folder, (unsigned)geteuid(), path->folder, folder, path->folder,
+			folder);
+	else
+		log_warning("%s/%s cannot be read: %s; jobs that have files there do not come back before it "
+			    "can be",
+			    path->folder, folder, strerror(-r));
+}
+
+/* What cannot be read holds back its own jobs alone. */
+static int look_at_folder(struct search *search, unsigned path, int fd, const char *folder, const char *name)
+{
+	uid_t uid;
+	int r;
+
+	if (strcmp(name, MARK_NAME) == 0)
+		return 0;
+	r = parse_folder(name, &uid) ? look_through(search, path, name, look_at_file) : -ENOTDIR;
+	if (r == -ENOMEM || r == 0)
+		return r;
+	if (r == -ENOTDIR || r == -ELOOP)
+		log_foreign(&search->node->paths[path], "", name);
+	else
+		log_unreadable(&search->node->paths[path], name, r);
+	return 0;
+}
+
+static int look_at_paths(struct search *search)
+{
+	for (unsigned i = 0; i < search->node->path_count; i++) {
+		int r = look_through(search, i, ".", look_at_folder);
+
+		if (r < 0 && r != -ENOMEM)
+			log_unreadable(&search->node->paths[i], "", r);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* A user's folder may be left when its last job has gone. */
+static int look_for_any(struct search *search, unsigned path, int fd, const char *folder, const char *name)
+{
+	uid_t uid;
+
+	if (strcmp(folder, ".") == 0 && parse_folder(name, &uid))
+		return look_through(search, path, name, look_for_any);
+	return -ENOTEMPTY;
+}
+
+bool stored_is_empty(struct node *node, unsigned path)
+{
+	struct search search = { .node = node };
+
+	return look_through(&search, path, ".", look_for_any) == 0;
+}
+
+/* ---- Jobs ---- */
+
+static int compare_jobs(const void *one, const void *another)
+{
+	const struct stored_job *a = &((const struct entry *)one)->job;
+	const struct stored_job *b = &((const struct entry *)another)->job;
+
+	if (a->uid != b->uid)
+		return a->uid < b->uid ? -1 : 1;
+	int order = strcmp(a->name, b->name);
+
+	return order != 0 ? order : (a->number > b->number) - (a->number < b->number);
+}
+
+static int compare_age(const void *one, const void *another)
+{
+	const struct stored_job *a = &((const struct entry *)one)->job;
+	const struct stored_job *b = &((const struct entry *)another)->job;
+
+	if (a->is_outdated != b->is_outdated)
+		return a->is_outdated ? 1 : -1;
+	if (a->number != b->number)
+		return a->number < b->number ? -1 : 1;
+	return compare_jobs(one, another);
+}
+
+static void join(struct entry *entry, const struct entry *other)
+{
+	entry->paths |= other->paths;
+	entry->job.is_unfinished |= other->job.is_unfinished;
+	entry->job.is_given_up |= other->job.is_given_up;
+}
+
+/* What is on the list, and nowhere else. */
+static int add_listed(struct search *search)
+{
+	const struct job_list *list = listing_list(search->node);
+	int r = 0;
+
+	for (size_t i = 0; list && i < list->store_count && r == 0; i++) {
+		struct stored_job job;
+		struct entry *entry;
+
+		if (!stored_parse(list->stores[i].file, &job))
+			continue;
+		r = add(search, &job, 0);
+		if (r < 0)
+			break;
+		entry = &search->entries[search->count - 1];
+		entry->paths = 0;
+		entry->job.is_given_up = job_list_is_given_up(&list->stores[i]);
+	}
+	if (list && list->highest > search->highest)
+		search->highest = list->highest;
+	return r;
+}
+
+/* Of files that are of one job, one entry. */
+static void join_files(struct search *search)
+{
+	size_t jobs = 0;
+
+	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_jobs);
+	for (size_t i = 0; i < search->count; i++) {
+		struct entry *entry = &search->entries[i];
+
+		if (jobs > 0 && compare_jobs(&search->entries[jobs - 1], entry) == 0)
+			join(&search->entries[jobs - 1], entry);
+		else
+			search->entries[jobs++] = *entry;
+	}
+	search->count = jobs;
+}
+
+/* Paths that were added later have none of it; nor does what was never whole lack any. */
+static uint32_t find_missing(const struct node *node, const struct entry *entry)
+{
+	uint32_t missing = (uint32_t)((UINT64_C(1) << node->path_count) - 1) & ~entry->paths;
+	struct path_list paths;
+	char message[640];
+
+	if (!missing || entry->job.is_unfinished ||
+	    devices_find(node, &entry->job, NULL, &paths, message, sizeof(message)) != -ENOENT)
+		return 0;
+	return missing;
+}
+
+/* Tells the latest of each job from the others. */
+static void choose(struct search *search)
+{
+	const struct stored_job *latest = NULL;
+
+	for (size_t i = search->count; i-- > 0;) {
+		struct entry *entry = &search->entries[i];
+		struct stored_job *job = &entry->job;
+
+		job->missing = find_missing(search->node, entry);
+		job->is_outdated = latest && latest->uid == job->uid && strcmp(latest->name, job->name) == 0;
+		/* Nor has it replaced anything. */
+		if (!job->is_outdated && !job->is_unfinished && !job->is_given_up)
+			latest = job;
+	}
+	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_age);
+}
+
+int stored_find(struct node *node,
+		int (*found)(struct node *node, const struct stored_job *job, void *argument), void *argument)
+{
+	struct search search = { .node = node };
+	int r = look_at_paths(&search);
+
+	if (r == 0)
+		r = add_listed(&search);
+	if (search.highest > node->jobs_created)
+		node->jobs_created = search.highest;
+	if (r == 0 && search.count > 0) {
+		join_files(&search);
+		choose(&search);
+	}
+	for (size_t i = 0; i < search.count && r == 0; i++)
+		r = found(node, &search.entries[i].job, argument);
+	free(search.entries);
+	return r;
+}
+
+/* And the names that lead to it. */
+static int finish_on(const struct node_path *path, const char *file, const char *folder)
+{
+	_cleanup_close_ int fd = own_open(path->directory_fd, file, O_RDONLY, 0);
+	_cleanup_close_ int folder_fd = own_open_folder(path->directory_fd, folder);
+
+	if (fd < 0 || folder_fd < 0)
+		return fd < 0 ? fd : folder_fd;
+	if (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || fsync(folder_fd) < 0 || fsync(path->directory_fd) < 0)
+		return -errno;
+	return 0;
+}
+
+int stored_finish(const struct node *node, const struct path_list *paths, const struct stored_job *job)
+{
+	char folder[16];
+	int r = 0;
+
+	snprintf(folder, sizeof(folder), "%u", (unsigned)job->uid);
+	for (unsigned i = 0; i < paths->count && r == 0; i++)
+		r = finish_on(&node->paths[paths->paths[i]], job->file, folder);
+	return r;
+}
+
+/* In the order in which they were finished: what is left if that ends half-way is unfinished still. */
+void stored_remove(const struct node *node, const struct stored_job *job)
+{
+	for (unsigned i = 0; i < node->path_count; i++)
+		(void)unlinkat(node->paths[i].directory_fd, job->file, 0);
+}

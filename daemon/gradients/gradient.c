@@ -1,0 +1,397 @@
+/* Gradients on their way from the ranks' buffers into the sums of the open step.
+ *
+ * A push is a contribution. In stages 2 and 3 a unit has one sum; its micro-batch m is added when every rank
+ * has pushed it or has closed its part of the step with fewer. In stages 0 and 1 each rank has a sum of its
+ * own, to which its contributions are added as they come, and the ranks' sums are folded when the step is
+ * decided.
+ *
+ * A contribution that has to wait for other ranks stays in the buffer where the rank wrote it, until that
+ * rank wants the buffer back: then it is put aside. So ranks that skip units block nobody as long as there is
+ * room to put aside. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/plural.h"
+#include "common/size.h"
+#include "daemon/update/early.h"
+#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/durability/record.h"
+#include "daemon/request/refuse.h"
+
+bool gradient_is_of_ranks(const struct job *job)
+{
+	return job->sum_ranks > 1 || job->options.stage < 2;
+}
+
+struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
+{
+	return &job->sums[(uint64_t)unit * job->sum_ranks + (gradient_is_of_ranks(job) ? rank : 0)];
+}
+
+char *gradient_sum_address(const struct job *job, const struct sum *sum)
+{
+	uint64_t region = job->sums_memory.length / job->sum_ranks / UNIT_ALIGN_BYTES * UNIT_ALIGN_BYTES;
+
+	if (job->spill)
+		return spill_address(job, job->catalog.units[sum->unit].pack) + job->sum_offsets[sum->unit];
+	return job->sums_memory.base + sum->rank * region + job->sum_offsets[sum->unit];
+}
+
+char *gradient_sum(const struct job *job, uint32_t unit)
+{
+	return gradient_sum_address(job, gradient_sum_of(job, unit, 0));
+}
+
+bool gradient_has_content(const struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
+		if (gradient_sum_of(job, unit, rank)->has_content)
+			return true;
+	return false;
+}
+
+uint64_t gradient_absent_bytes(const struct job *job)
+{
+	return size_divide_up(job->catalog.unit_tensors, 8);
+}
+
+static void forget_present(struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		unit->tensors[i].is_present = false;
+}
+
+void gradient_reset_unit(struct job *job, uint32_t unit)
+{
+	spill_drop(job, job->catalog.units[unit].pack);
+	forget_present(&job->catalog.units[unit]);
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++) {
+		gradient_sum_of(job, unit, rank)->has_content = false;
+		gradient_sum_of(job, unit, rank)->next = 0;
+	}
+}
+
+/* The step that ranks push to now. */
+uint64_t gradient_open_step(const struct job *job)
+{
+	return job->decided + 1;
+}
+
+/* The unit's sum still belongs to the step that is being applied, or it is not a sum any more. */
+bool gradient_is_in_use(const struct job *job, uint32_t unit)
+{
+	uint32_t pack = job->catalog.units[unit].pack;
+
+	return job->writing >= WRITING_DECIDED || job->residences[pack].sweep != SWEEP_NOTHING ||
+	       early_uses_sums(job, pack);
+}
+
+/* ---- Contributions come and go ---- */
+
+static struct sum *sum_of(const struct contribution *contribution)
+{
+	return gradient_sum_of(contribution->member->job, contribution->unit, contribution->rank);
+}
+
+void contribution_wait(struct contribution *contribution)
+{
+	struct sum *sum = sum_of(contribution);
+
+	queue_push(&sum->waiting, &contribution->link);
+	sum->waiting_count++;
+	contribution->member->job->waiting_of_step[contribution->step % 2]++;
+}
+
+void contribution_take(struct contribution *contribution)
+{
+	if (queue_is_empty(&contribution->link))
+		return;
+	queue_remove(&contribution->link);
+	sum_of(contribution)->waiting_count--;
+	contribution->member->job->waiting_of_step[contribution->step % 2]--;
+}
+
+static void free_contribution(struct contribution *contribution)
+{
+	struct member *member = contribution->member;
+	struct job *job = member->job;
+
+	contribution_take(contribution);
+	contribution->is_active = contribution->is_reading = contribution->is_void = false;
+	contribution->pending = NULL;
+	if (contribution->held)
+		queue_push(&job->free_held, &contribution->held->link);
+	else
+		atomic_store_explicit(&lease_buffers(member->leases)[contribution->buffer],
+				      GRADIENT_BUFFER_FREE, memory_order_release);
+}
+
+static void serve_buffer_waiters(struct member *member)
+{
+	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
+	     link = queue_pop(&member->buffer_waiters))
+		pending_reply(queue_entry(link, struct pending, link), NULL);
+}
+
+/* Read to its end: the rank has its buffer back, and hears of it. */
+void contribution_finish(struct contribution *contribution, int status)
+{
+	struct member *member = contribution->member;
+	struct pending *pending = contribution->pending;
+	bool was_buffer = contribution->held == NULL;
+
+	free_contribution(contribution);
+	member->busy--;
+	if (pending && status < 0)
+		pending_error(pending, status, "unit %u: its gradients cannot be summed: %s",
+			      contribution->unit, strerror(-status));
+	else if (pending)
+		pending_reply(pending, NULL);
+	if (was_buffer && !member->has_left)
+		serve_buffer_waiters(member);
+}
+
+/* ---- Push ---- */
+
+/* Empty: it has a gradient of each tensor. What is said of frozen ones is nothing new. */
+static int check_absent(const struct job *job, const Tierd__Wire__Push *push, char *message, size_t size)
+{
+	const struct unit *unit = &job->catalog.units[push->unit];
+	uint32_t tensors = unit->tensor_count;
+
+	if (push->absent.len == 0)
+		return 0;
+	if (push->absent.len != size_divide_up(tensors, 8) ||
+	    (tensors % 8 && push->absent.data[tensors / 8] >> tensors % 8))
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\" has %u tensor%s: as many bits say which of them have no gradient",
+			      unit->name, tensors, PLURAL(tensors));
+	if (job->record_format < RECORD_FORMAT_TENSORS)
+		return refuse(
+			message, size, -EOPNOTSUPP,
+			"unit \"%s\": the store of job %s was made by an older tierd, and has no place "
+			"for the updates of each tensor, which differ where one has no gradient: begin a "
+			"job with its state (\"from\", with_optimizer)",
+			unit->name, job->name);
+	return 0;
+}
+
+static int check_push(const struct member *member, const Tierd__Wire__Push *push, char *message, size_t size)
+{
+	const struct announcement *announced =
+		member->is_closed ? &member->announced_next : &member->announced;
+	const struct catalog *catalog = &member->job->catalog;
+	int r;
+
+	if (push->unit >= catalog->unit_count)
+		return refuse(message, size, -EINVAL, "there is no unit %u", push->unit);
+	if (!unit_is_trainable(&catalog->units[push->unit]))
+		return refuse(message, size, -EINVAL, "unit \"%s\" is frozen: it has no gradients",
+			      catalog->units[push->unit].name);
+	r = gradient_buffers_check(member, push, message, size);
+	if (r < 0)
+		return r;
+	if (member->job->options.is_pushed_once && member->pushed[push->unit] > 0)
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
+			      "(pushed_once), and this is its second push",
+			      catalog->units[push->unit].name);
+	if (reduced_is_owed(member))
+		return refuse(message, size, -EBUSY,
+			      "rank %u has to finish its step before it pushes more; call %s first",
+			      member->rank, reduced_remedy(member));
+	if (member->next_step)
+		return refuse(message, size, -EBUSY,
+			      "rank %u has two steps on their way; wait for one before it pushes more",
+			      member->rank);
+	if (announced->is_made && member->pushed[push->unit] >= announced->micro_batches)
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\": %u micro-batches were announced, this is one more",
+			      catalog->units[push->unit].name, announced->micro_batches);
+	return check_absent(member->job, push, message, size);
+}
+
+/* The library takes the buffer back by itself. Of a silent push it may read the answer only after it has sent
+ * its step. */
+static void refuse_push(struct pending *pending, bool is_silent, int r, const char *message)
+{
+	struct member *member = pending->member;
+
+	if (is_silent) {
+		member->refused_pushes++;
+		member->push_error = r;
+		snprintf(member->push_message, sizeof(member->push_message), "%s", message);
+	}
+	pending_error(pending, r, "%s", message);
+}
+
+/* The frame is gone when it is summed. */
+static const uint8_t *keep_absent(struct member *member, const Tierd__Wire__Push *push)
+{
+	uint8_t *absent = member->absent + push->buffer * gradient_absent_bytes(member->job);
+
+	return push->absent.len > 0 ? memcpy(absent, push->absent.data, push->absent.len) : NULL;
+}
+
+void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	struct contribution *contribution;
+	char message[sizeof(member->push_message)];
+	int r;
+
+	if (!job_check_live(pending, push->epoch))
+		return;
+	r = check_push(member, push, message, sizeof(message));
+	if (r < 0) {
+		refuse_push(pending, push->is_silent, r, message);
+		return;
+	}
+	if (job->departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->departed);
+		return;
+	}
+	contribution = &member->contributions[push->buffer];
+	*contribution = (struct contribution){
+		.member = member,
+		.rank = member->rank,
+		.unit = push->unit,
+		.buffer = push->buffer,
+		.micro_batch = member->pushed[push->unit]++,
+		.step = gradient_open_step(job) + member->is_closed,
+		.data = member->gradients.base + gradient_buffers_offset(member, push),
+		.absent = keep_absent(member, push),
+		.pending = push->is_silent ? NULL : pending,
+		.is_active = true,
+	};
+	contribution_wait(contribution);
+	member->busy++;
+	member->pushed_count++;
+	member->pushes++;
+	account_push(job, member, push->unit);
+	if (push->is_silent)
+		pending_drop(pending);
+	sum_try(job, sum_of(contribution));
+}
+
+bool gradient_has_pushed(const struct member *member)
+{
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		if (member->contributions[i].is_active)
+			return true;
+	return member->pushed_count > 0;
+}
+
+/* ---- Ends ---- */
+
+void gradient_forget_pendings(struct member *member)
+{
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		member->contributions[i].pending = NULL;
+	QUEUE_FOREACH (link, &member->job->all_held) {
+		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
+
+		if (held->contribution.is_active && held->contribution.member == member)
+			held->contribution.pending = NULL;
+	}
+}
+
+/* What a worker reads just now is freed when it is done with it. */
+static void void_contribution(struct contribution *contribution)
+{
+	if (!contribution->is_active)
+		return;
+	if (contribution->is_reading) {
+		contribution->is_void = true;
+		return;
+	}
+	contribution->member->busy--;
+	free_contribution(contribution);
+}
+
+void gradient_forget_member(struct member *member)
+{
+	gradient_forget_pendings(member);
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		void_contribution(&member->contributions[i]);
+	QUEUE_FOREACH (link, &member->job->all_held) {
+		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
+
+		if (held->contribution.is_active && held->contribution.member == member)
+			void_contribution(&held->contribution);
+	}
+}
+
+/* Sums of units that the running sweep still consumes belong to a decided step. */
+static void reset_open_sums(struct job *job)
+{
+	for (uint32_t unit = 0; job->sums && unit < job->catalog.unit_count; unit++)
+		if (!gradient_is_in_use(job, unit))
+			gradient_reset_unit(job, unit);
+	job->folded_units = 0;
+}
+
+void gradient_abort(struct job *job)
+{
+	QUEUE_FOREACH (link, &job->all_held)
+		void_contribution(&queue_entry(link, struct held_buffer, all_link)->contribution);
+	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch - 1);
+	reset_open_sums(job);
+}
+
+static void relabel_waiting(struct job *job, uint64_t step)
+{
+	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
+		QUEUE_FOREACH (link, &job->sums[i].waiting)
+			queue_entry(link, struct contribution, link)->step = step;
+	job->waiting_of_step[step % 2] += job->waiting_of_step[(step + 1) % 2];
+	job->waiting_of_step[(step + 1) % 2] = 0;
+}
+
+/* Contributions that ranks made to the step after it are to the open one now, those that are being put aside
+ * too. */
+void gradient_drop_open(struct job *job)
+{
+	reset_open_sums(job);
+	relabel_waiting(job, gradient_open_step(job));
+	QUEUE_FOREACH (link, &job->all_held) {
+		struct contribution *source = queue_entry(link, struct held_buffer, all_link)->source;
+
+		if (source)
+			source->step = gradient_open_step(job);
+	}
+}
+
+/* ---- Memory ---- */
+
+int gradient_init(struct job *job)
+{
+	uint64_t count = (uint64_t)job->catalog.unit_count * job->sum_ranks;
+
+	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
+						      job->options.gradient_bytes);
+	job->sums = calloc(count, sizeof(*job->sums));
+	if (!job->sums || reduction_init(job) < 0)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < count; i++) {
+		job->sums[i].unit = (uint32_t)(i / job->sum_ranks);
+		job->sums[i].rank = (uint32_t)(i % job->sum_ranks);
+		queue_init(&job->sums[i].waiting);
+		queue_init(&job->sums[i].link);
+	}
+	return held_init(job) < 0 ? -ENOMEM : spill_new(job);
+}
+
+void gradient_clear(struct job *job)
+{
+	reduction_clear(job);
+	held_clear(job);
+	spill_free(job);
+	free(job->sums);
+	job->sums = NULL;
+	queue_init(&job->sums_waiting);
+}

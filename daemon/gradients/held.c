@@ -1,0 +1,283 @@
+/* Held buffers: where a contribution that waits for other ranks is put aside, when its own rank wants its
+ * buffer back. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/resources/budget.h"
+#include "daemon/resources/disposal.h"
+#include "daemon/update/early.h"
+#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/telemetry/stall.h"
+#include "daemon/telemetry/trace.h"
+
+static void run_copy(struct work *work)
+{
+	struct held_buffer *held = container_of(work, struct held_buffer, work);
+
+	memcpy(held->memory.base, held->source->data, held->source_bytes);
+	if (held->source->absent)
+		memcpy(held->absent, held->source->absent, gradient_absent_bytes(held->source->member->job));
+}
+
+/* The copy takes the contribution's place. */
+static void on_copied(struct work *work)
+{
+	struct held_buffer *held = container_of(work, struct held_buffer, work);
+	struct contribution *source = TAKE_PTR(held->source);
+	struct member *member = source->member;
+	struct job *job = member->job;
+	struct sum *sum = gradient_sum_of(job, source->unit, source->rank);
+
+	trace_worked(job, TRACE_HOLD, source->unit, 0, work);
+	held->contribution = (struct contribution){ .member = member,
+						    .rank = source->rank,
+						    .unit = source->unit,
+						    .micro_batch = source->micro_batch,
+						    .step = source->step,
+						    .data = held->memory.base,
+						    .absent = source->absent ? held->absent : NULL,
+						    .held = held,
+						    .pending = TAKE_PTR(source->pending),
+						    .is_active = !source->is_void };
+	queue_init(&held->contribution.link);
+	job->reductions_running--;
+	if (source->is_void) {
+		queue_push(&job->free_held, &held->link);
+	} else {
+		member->busy++;
+		contribution_wait(&held->contribution);
+	}
+	contribution_finish(source, 0);
+	member_release(member);
+	sum_try(job, sum);
+	gradient_unblock(job, false);
+	step_advance(job);
+	job_settle(job);
+}
+
+static struct gradient_span wanted_by(const struct pending *waiter)
+{
+	return (struct gradient_span){ waiter->first, waiter->count };
+}
+
+/* Of those whose bytes the rank waits for. */
+static struct contribution *waiting_buffer(struct member *member, const struct pending *waiter)
+{
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		if (gradient_buffers_block(member, i, wanted_by(waiter)) &&
+		    !member->contributions[i].is_reading)
+			return &member->contributions[i];
+	return NULL;
+}
+
+static uint32_t count_active(const struct member *member, const struct pending *waiter)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		count += gradient_buffers_block(member, i, wanted_by(waiter));
+	return count;
+}
+
+static bool has_reading_buffer(const struct member *member, const struct pending *waiter)
+{
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		if (gradient_buffers_block(member, i, wanted_by(waiter)) &&
+		    member->contributions[i].is_reading)
+			return true;
+	return false;
+}
+
+/* The one that has waited longest. */
+static const struct pending *first_waiter(const struct member *member)
+{
+	return queue_entry(queue_first(&member->buffer_waiters), struct pending, link);
+}
+
+static struct held_buffer *held_new(struct job *job)
+{
+	struct held_buffer *held = calloc(1, sizeof(*held) + gradient_absent_bytes(job));
+
+	if (!held)
+		return NULL;
+	held->memory = (struct memory)MEMORY_INIT;
+	if (memory_new_private(job->catalog.gradient_bytes_maximum, &held->memory) < 0) {
+		free(held);
+		return NULL;
+	}
+	held->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_URGENT };
+	queue_push(&job->all_held, &held->all_link);
+	queue_push(&job->free_held, &held->link);
+	return held;
+}
+
+/* More room than planned, as long as the node has some, beyond the job's own budget too: ranks that skip
+ * units would block each other for ever. */
+static bool grow_held(struct job *job)
+{
+	uint64_t bytes = gradient_held_bytes(job, 1);
+	struct node *node = job->node;
+
+	if (node->host_used + bytes > node->host_budget || !held_new(job))
+		return false;
+	node->host_used += bytes;
+	job->host_bytes += bytes;
+	job->grown_held++;
+	return true;
+}
+
+static void held_free(struct job *job, struct held_buffer *held)
+{
+	disposal_start_memory(job->node, &held->memory);
+	free(held);
+}
+
+/* What is still read comes free in a turn that comes here again. */
+void gradient_shrink_held(struct job *job)
+{
+	for (; job->grown_held > 0 && !queue_is_empty(&job->free_held); job->grown_held--) {
+		struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
+		uint64_t bytes = gradient_held_bytes(job, 1);
+
+		queue_remove(&held->all_link);
+		held_free(job, held);
+		job->node->host_used -= bytes;
+		job->host_bytes -= bytes;
+	}
+}
+
+/* Nobody is left who could push or close anything. with_gathers: ranks that wait for a slot are stuck too, as
+ * no slot is or becomes free unless some rank releases a unit. */
+static bool all_are_blocked(struct job *job, bool with_gathers)
+{
+	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
+	if (job->closed_count == job->options.world_size || job->sweep || job->norm || early_is_ending(job) ||
+	    spill_is_wished(job))
+		return false;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (!member)
+			return false;
+		if (!member->is_closed && queue_is_empty(&member->buffer_waiters) &&
+		    !(with_gathers && residency_awaits_release(job, member)))
+			return false;
+	}
+	return true;
+}
+
+/* False: there is no room, or it is to wait. A rank that runs ahead waits at last with a lease. Without a
+ * slot for each rank those that wait, each at another unit, would take all slots from the rank that they wait
+ * for. So there a rank is helped to run ahead only when nobody else can go on: till then all that wait want
+ * the same unit, if they push in the same order. */
+static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
+{
+	bool is_planned = !queue_is_empty(&job->free_held);
+
+	if (!(is_planned && slots_have_room_for(&job->slots, job->options.world_size)) &&
+	    !(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job))))
+		return false;
+	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
+
+	contribution_take(contribution);
+	contribution->is_reading = true;
+	held->source = contribution;
+	held->source_bytes = unit_gradient_bytes(&job->catalog.units[contribution->unit]);
+	job->reductions_running++;
+	held->work.is_timed = trace_is_on(job);
+	workers_submit(job->node->workers, &held->work);
+	return true;
+}
+
+static void fail_buffer_waiters(struct member *member)
+{
+	const struct catalog *catalog = &member->job->catalog;
+	const struct pending *first = first_waiter(member);
+	uint32_t unit = first->unit, count = count_active(member, first);
+	const struct contribution *stuck = waiting_buffer(member, first);
+	char bytes[16];
+	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
+	     link = queue_pop(&member->buffer_waiters))
+		pending_error(queue_entry(link, struct pending, link), -ENOBUFS,
+			      "no gradient buffer of rank %u is free for unit \"%s\", %s: %u wait for "
+			      "other ranks to push unit \"%s\" or close their step, all ranks wait for "
+			      "buffers, and host_budget has no room to put gradients aside; raise it, or "
+			      "%s, or cut large units into several (slices)",
+			      member->rank, catalog->units[unit].name,
+			      budget_print_needed(unit_gradient_bytes(&catalog->units[unit]), bytes), count,
+			      stuck ? catalog->units[stuck->unit].name : "?",
+			      member->job->gradient_buffers.room > 0 ? "gradient_bytes" : "gradient_buffers");
+}
+
+/* Ranks that can go on neither by themselves nor by each other get room, or an error. */
+void gradient_unblock(struct job *job, bool with_gathers)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (job->reductions_running > 0 || !all_are_blocked(job, with_gathers))
+			return;
+		if (queue_is_empty(&member->buffer_waiters))
+			continue;
+		struct contribution *waiting = waiting_buffer(member, first_waiter(member));
+
+		if (waiting && !put_aside(job, waiting, with_gathers))
+			fail_buffer_waiters(member);
+	}
+}
+
+void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
+{
+	struct member *member = pending->member;
+	struct gradient_span wanted;
+	struct contribution *waiting;
+
+	if (!job_check_live(pending, wait->epoch) || !job_check_unit(pending, wait->unit))
+		return;
+	wanted = gradient_buffers_wanted(member, wait);
+	pending->unit = wait->unit;
+	pending->first = wanted.first;
+	pending->count = wanted.bytes;
+	/* One has come back meanwhile. Of those that are not on their way the client knows why it does not
+	 * take them: it holds them. */
+	if (count_active(member, pending) < wait->pushed || wait->pushed == 0) {
+		pending_reply(pending, NULL);
+		return;
+	}
+	queue_push(&member->buffer_waiters, &pending->link);
+	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
+	if (has_reading_buffer(member, pending))
+		return;
+	waiting = waiting_buffer(member, pending);
+	if (waiting && !put_aside(member->job, waiting, false))
+		gradient_unblock(member->job, false);
+}
+
+/* ---- Memory ---- */
+
+uint64_t gradient_held_bytes(const struct job *job, unsigned count)
+{
+	return count * (size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer) +
+			gradient_absent_bytes(job));
+}
+
+int held_init(struct job *job)
+{
+	unsigned count = job->catalog.gradient_bytes_maximum ? job->held_count : 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (!held_new(job))
+			return -ENOMEM;
+	return 0;
+}
+
+void held_clear(struct job *job)
+{
+	for (struct queue *link = queue_pop(&job->all_held); link; link = queue_pop(&job->all_held))
+		held_free(job, queue_entry(link, struct held_buffer, all_link));
+	queue_init(&job->free_held);
+	job->grown_held = 0;
+}

@@ -1,0 +1,163 @@
+#include "daemon/gradients/norm_work.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/durability/durable.h"
+#include "daemon/update/early.h"
+#include "daemon/gradients/norm.h"
+#include "daemon/gradients/spill.h"
+#include "daemon/telemetry/trace.h"
+
+struct norm_work {
+	struct job *job;
+	norm_work_done *done;
+	norm_kernel *kernel;
+	_Atomic uint32_t next_unit;
+	bool *is_pushed;   /* by unit: the gradients' own mark may go while this is measured */
+	const char **sums; /* by unit; NULL: not pushed, or measured before it was spilled */
+	struct norm_sums measured;
+	unsigned left;
+	bool is_void; /* it was given up */
+	unsigned work_count;
+	struct norm_part {
+		struct work work;
+		struct norm_work *norm;
+	} parts[];
+};
+
+static void run_norm(struct work *work)
+{
+	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
+
+	for (;;) {
+		uint32_t unit = atomic_fetch_add(&norm->next_unit, 1);
+
+		if (unit >= norm->job->catalog.unit_count)
+			return;
+		if (norm->sums[unit])
+			norm_measure(norm->job, norm->kernel, unit, norm->sums[unit],
+				     norm_sums_of(&norm->measured, unit));
+	}
+}
+
+static struct norm_work *norm_free(struct norm_work *norm)
+{
+	if (!norm)
+		return NULL;
+	free(norm->is_pushed);
+	free(norm->sums);
+	norm_sums_free(&norm->measured);
+	free(norm);
+	return NULL;
+}
+
+static void on_norm_done(struct work *work)
+{
+	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
+	struct job *job = norm->job;
+
+	trace_worked(job, TRACE_MEASURE, TRACE_NO_UNIT, 0, work);
+	if (--norm->left > 0)
+		return;
+	job->norm = NULL;
+	if (!norm->is_void)
+		norm->done(job, norm);
+	norm_free(norm);
+	/* It waits for steps that are being measured; this one may have come to nothing. */
+	durable_advance(job);
+	job_settle(job);
+}
+
+/* What is not in host memory has been measured already, and so has what was updated early. */
+static void take_sums(struct norm_work *norm)
+{
+	struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		const double *measured = early_norm(job, unit);
+
+		if (!norm->is_pushed[unit])
+			continue;
+		if (!measured && job->spill && !spill_address(job, job->catalog.units[unit].pack))
+			measured = spill_norm(job, unit);
+		if (measured)
+			memcpy(norm_sums_of(&norm->measured, unit), measured,
+			       norm_sums_count(&norm->measured, unit) * sizeof(*measured));
+		else
+			norm->sums[unit] = gradient_sum(job, unit);
+	}
+}
+
+static int norm_new(struct job *job, struct norm_work **ret_norm)
+{
+	unsigned count = workers_count(job->node->workers);
+	struct norm_work *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
+
+	if (!norm)
+		return -ENOMEM;
+	norm->job = job;
+	norm->kernel = norm_find_kernel(simd_level());
+	norm->work_count = count;
+	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
+	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
+	if (!norm->is_pushed || !norm->sums || norm_sums_init(job, &norm->measured) < 0) {
+		norm_free(norm);
+		return -ENOMEM;
+	}
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		norm->is_pushed[unit] = gradient_has_content(job, unit);
+	take_sums(norm);
+	*ret_norm = norm;
+	return 0;
+}
+
+int norm_work_start(struct job *job, norm_work_done *done)
+{
+	int r = norm_new(job, &job->norm);
+
+	if (r < 0)
+		return r;
+	job->norm->done = done;
+	job->norm->left = job->norm->work_count;
+	for (unsigned i = 0; i < job->norm->work_count; i++) {
+		struct norm_part *part = &job->norm->parts[i];
+
+		part->norm = job->norm;
+		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
+		part->work.is_timed = trace_is_on(job);
+		workers_submit(job->node->workers, &part->work);
+	}
+	return 0;
+}
+
+void norm_work_give_up(struct norm_work *norm)
+{
+	norm->is_void = true;
+}
+
+double norm_work_sum(const struct norm_work *norm)
+{
+	const struct job *job = norm->job;
+	double sum = 0.0;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		const double *blocks = norm_sums_of(&norm->measured, unit);
+
+		for (uint64_t i = 0; norm->is_pushed[unit] && i < norm_sums_count(&norm->measured, unit); i++)
+			sum += blocks[i];
+	}
+	return sum;
+}
+
+const char *norm_work_nonfinite(const struct norm_work *norm)
+{
+	const struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		if (norm->is_pushed[unit] && !norm_sums_are_finite(&norm->measured, unit))
+			return job->catalog.units[unit].name;
+	return "?";
+}

@@ -1,0 +1,324 @@
+/* Reductions: adds the contributions of a micro-batch to a sum, on the workers, when all of them are there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/update/early.h"
+#include "daemon/gradients/gradient.h"
+#include "daemon/model/sums.h"
+#include "daemon/telemetry/trace.h"
+
+/* One that cannot be summed yet leaves its turn to the next. */
+static void run_waiting_sums(struct job *job)
+{
+	while (!queue_is_empty(&job->free_reductions)) {
+		struct queue *link = queue_pop(&job->sums_waiting);
+
+		if (!link)
+			return;
+		sum_try(job, queue_entry(link, struct sum, link));
+	}
+}
+
+/* Each worker's part of it. */
+static void note_reduction(const struct reduction *reduction)
+{
+	const struct work *work;
+
+	for (unsigned i = 0; (work = collective_push_work(&reduction->push, i)); i++)
+		trace_worked(reduction->job, reduction->sum ? TRACE_REDUCE : TRACE_FOLD,
+			     reduction->push.op.unit, reduction->push.pieces[i].count, work);
+}
+
+static void on_reduced(struct collective_op *op, int status)
+{
+	struct reduction *reduction = container_of(op, struct reduction, push.op);
+	struct job *job = reduction->job;
+	struct sum *sum = reduction->sum;
+
+	note_reduction(reduction);
+	job->reductions_running--;
+	for (uint32_t rank = 0; sum && rank < job->options.world_size; rank++) {
+		struct contribution *contribution = TAKE_PTR(reduction->contributions[rank]);
+		struct member *member = contribution ? contribution->member : NULL;
+
+		if (!contribution)
+			continue;
+		contribution_finish(contribution, status);
+		member_release(member);
+	}
+	queue_push(&job->free_reductions, &reduction->link);
+	if (sum) {
+		spill_unpin(job, job->catalog.units[sum->unit].pack);
+		sum->is_reducing = false;
+		sum_try(job, sum);
+		early_note_sum(job, sum->unit);
+	}
+	run_waiting_sums(job);
+	gradient_unblock(job, false);
+	step_advance(job);
+	job_settle(job);
+}
+
+static struct reduction *take_reduction(struct job *job, uint32_t unit)
+{
+	struct queue *link = queue_pop(&job->free_reductions);
+
+	if (!link)
+		return NULL;
+	struct reduction *reduction = queue_entry(link, struct reduction, link);
+
+	memset(reduction->pointers, 0, job->options.world_size * sizeof(*reduction->pointers));
+	memset(reduction->contributions, 0, job->options.world_size * sizeof(*reduction->contributions));
+	reduction->push.op = (struct collective_op){
+		.job = (uint64_t)(uintptr_t)job,
+		.epoch = job->epoch,
+		.unit = unit,
+		.version = gradient_open_step(job),
+		.is_timed = trace_is_on(job),
+		.done = on_reduced,
+	};
+	reduction->push.contributions = reduction->pointers;
+	reduction->push.rank_count = job->options.world_size;
+	reduction->push.segments = reduction->segments;
+	return reduction;
+}
+
+static void submit_reduction(struct job *job, struct reduction *reduction)
+{
+	job->reductions_running++;
+	int r = collective_push(job->node->collective, &reduction->push);
+
+	/* Only our own mistakes are refused: nobody contributing, or too many ranks. */
+	if (r < 0) {
+		log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
+			  "job %s of user %u: a reduction was refused: %s; this is a mistake of tierd, which "
+			  "ends here: please report it",
+			  job->name, (unsigned)job->uid, strerror(-r));
+		abort();
+	}
+}
+
+/* Copied, as numbers of which nobody asks what they mean. */
+static void set_copy(struct reduction *reduction, const struct unit *unit)
+{
+	reduction->segments[0] =
+		(struct collective_segment){ REDUCE_FP32, 0, unit_gradient_bytes(unit) / sizeof(float) };
+	reduction->push.segment_count = 1;
+}
+
+/* Of what is pushed. */
+static enum reduce_format format_of(const struct unit_part *part)
+{
+	static const enum reduce_format formats[UNIT_TRAINABLE_FORMATS] = {
+		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP16] = REDUCE_FP16, [SECTION_FP32] = REDUCE_FP32
+	};
+
+	return part->has_wide_gradients ? REDUCE_FP32 : formats[section_plain(part->section)];
+}
+
+static void set_segments(struct reduction *reduction, const struct unit *unit)
+{
+	uint64_t first = 0;
+
+	reduction->push.segment_count = 0;
+	for (uint32_t i = 0; i < unit->part_count; i++) {
+		const struct unit_part *part = &unit->parts[i];
+
+		if (!section_is_trainable(part->section))
+			break;
+		reduction->segments[reduction->push.segment_count++] =
+			(struct collective_segment){ format_of(part), first, part->elements };
+		first += unit_part_gradient_bytes(part);
+	}
+}
+
+/* Whether the rank will not push the sum's next micro-batch any more. */
+static bool is_absent(const struct job *job, const struct sum *sum, uint32_t rank)
+{
+	const struct member *member = job->ranks[rank];
+
+	return !member || (member->is_closed && member->closed_pushed[sum->unit] <= sum->next);
+}
+
+/* More are missing than can be absent: without looking at each rank. */
+static bool is_hopeless(const struct job *job, const struct sum *sum)
+{
+	uint32_t absent = job->closed_count + job->options.world_size - job->member_count;
+
+	if (gradient_is_of_ranks(job))
+		return sum->waiting_count == 0;
+	return sum->waiting_count == 0 || sum->waiting_count + absent < job->options.world_size;
+}
+
+/* Collects the contributions to the next micro-batch. False if one is still to come, or there is none. */
+static bool collect(struct job *job, struct sum *sum, struct contribution **ret_contributions)
+{
+	uint32_t first = gradient_is_of_ranks(job) ? sum->rank : 0;
+	uint32_t end = gradient_is_of_ranks(job) ? first + 1 : job->options.world_size;
+	bool has_some = false;
+
+	QUEUE_FOREACH (link, &sum->waiting) {
+		struct contribution *contribution = queue_entry(link, struct contribution, link);
+
+		if (contribution->micro_batch != sum->next || contribution->step != gradient_open_step(job))
+			continue;
+		ret_contributions[contribution->rank] = contribution;
+		has_some = true;
+	}
+	for (uint32_t rank = first; has_some && rank < end; rank++)
+		if (!ret_contributions[rank] && !is_absent(job, sum, rank))
+			return false;
+	return has_some;
+}
+
+/* Nobody looks at them yet: the sum is the open step's. */
+static void note_present(struct unit *unit, const struct contribution *contribution)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (!unit->tensors[i].is_frozen && !contribution_lacks(contribution, i))
+			unit->tensors[i].is_present = true;
+}
+
+void sum_try(struct job *job, struct sum *sum)
+{
+	uint32_t pack = job->catalog.units[sum->unit].pack;
+	struct reduction *reduction;
+
+	if (sum->is_reducing || is_hopeless(job, sum) || gradient_is_in_use(job, sum->unit))
+		return;
+	reduction = take_reduction(job, sum->unit);
+	if (!reduction) {
+		queue_remove(&sum->link);
+		queue_push(&job->sums_waiting, &sum->link);
+		return;
+	}
+	if (!collect(job, sum, reduction->contributions) || !spill_want(job, pack)) {
+		queue_push(&job->free_reductions, &reduction->link);
+		return;
+	}
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct contribution *contribution = reduction->contributions[rank];
+
+		if (!contribution)
+			continue;
+		contribution_take(contribution);
+		contribution->is_reading = true;
+		note_present(&job->catalog.units[sum->unit], contribution);
+		reduction->pointers[rank] = contribution->data;
+	}
+	spill_pin(job, pack, true);
+	if (sums_are_as_pushed(job))
+		set_copy(reduction, &job->catalog.units[sum->unit]);
+	else
+		set_segments(reduction, &job->catalog.units[sum->unit]);
+	reduction->sum = sum;
+	reduction->push.sum = (float *)gradient_sum_address(job, sum);
+	reduction->push.is_added = sum->has_content;
+	sum->has_content = true;
+	sum->is_reducing = true;
+	sum->next++;
+	submit_reduction(job, reduction);
+}
+
+void gradient_try(struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
+		sum_try(job, gradient_sum_of(job, unit, rank));
+}
+
+void gradient_try_all(struct job *job)
+{
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		gradient_try(job, unit);
+}
+
+/* A rank's own sum waits for nobody else. */
+void gradient_try_closed(struct job *job)
+{
+	if (!gradient_is_of_ranks(job) && job->waiting_of_step[gradient_open_step(job) % 2] > 0)
+		gradient_try_all(job);
+}
+
+bool gradient_is_complete(const struct job *job)
+{
+	return job->reductions_running == 0 && job->waiting_of_step[gradient_open_step(job) % 2] == 0;
+}
+
+static bool needs_fold(const struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 1; rank < job->sum_ranks; rank++)
+		if (gradient_sum_of(job, unit, rank)->has_content)
+			return true;
+	return false;
+}
+
+/* Marks what is folded by giving the content to rank 0 alone. */
+static void fold_unit(struct job *job, uint32_t unit)
+{
+	struct reduction *reduction = take_reduction(job, unit);
+
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++) {
+		struct sum *sum = gradient_sum_of(job, unit, rank);
+
+		if (sum->has_content)
+			reduction->pointers[rank] = gradient_sum_address(job, sum);
+		sum->has_content = rank == 0;
+	}
+	reduction->sum = NULL;
+	reduction->segments[0] =
+		(struct collective_segment){ REDUCE_FP32, 0, job->catalog.units[unit].trainable };
+	reduction->push.segment_count = 1;
+	/* In place: the kernels read an element of every contribution before they write it. */
+	reduction->push.sum = (float *)gradient_sum(job, unit);
+	reduction->push.is_added = false;
+	submit_reduction(job, reduction);
+}
+
+/* From where it was when the reductions ran out. */
+bool gradient_fold(struct job *job)
+{
+	for (; job->sum_ranks > 1 && job->folded_units < job->catalog.unit_count; job->folded_units++) {
+		if (!needs_fold(job, job->folded_units))
+			continue;
+		if (queue_is_empty(&job->free_reductions))
+			return true;
+		fold_unit(job, job->folded_units);
+	}
+	if (job->reductions_running > 0)
+		return true;
+	job->folded_units = 0;
+	return false;
+}
+
+int reduction_init(struct job *job)
+{
+	job->reductions = calloc(REDUCTIONS, sizeof(*job->reductions));
+	if (!job->reductions)
+		return -ENOMEM;
+	for (unsigned i = 0; i < REDUCTIONS; i++) {
+		struct reduction *reduction = &job->reductions[i];
+
+		reduction->job = job;
+		reduction->pointers = calloc(job->options.world_size, sizeof(*reduction->pointers));
+		reduction->contributions = calloc(job->options.world_size, sizeof(*reduction->contributions));
+		if (!reduction->pointers || !reduction->contributions)
+			return -ENOMEM;
+		queue_push(&job->free_reductions, &reduction->link);
+	}
+	return 0;
+}
+
+void reduction_clear(struct job *job)
+{
+	for (unsigned i = 0; job->reductions && i < REDUCTIONS; i++) {
+		free(job->reductions[i].pointers);
+		free(job->reductions[i].contributions);
+	}
+	free(job->reductions);
+	job->reductions = NULL;
+	queue_init(&job->free_reductions);
+}

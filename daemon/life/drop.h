@@ -1,0 +1,14 @@
+/* Drop: a job and its state end because its owner or an administrator says so. */
+#ifndef TIERD_DAEMON_DROP_H
+#define TIERD_DAEMON_DROP_H
+
+#include "daemon/model/job.h"
+#include "daemon/request/pending.h"
+
+/* Answers the request. Its memory and files are given back when nothing of it is in flight any more. */
+void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request);
+
+/* Its ranks leave at once, and are told why. */
+void drop_ranks(struct job *job, const char *reason);
+
+#endif

@@ -1,0 +1,253 @@
+/* An epoch ends when a rank is lost, or leaves and is needed, and when the job breaks. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/durability/blob_requests.h"
+#include "daemon/durability/durable.h"
+#include "daemon/update/early.h"
+#include "daemon/durability/errand.h"
+#include "daemon/durability/family.h"
+#include "daemon/life/idle.h"
+#include "daemon/model/job.h"
+
+/* Who may return is told even before his first epoch. */
+static void announce_end(struct member *member, int r, const char *reason, bool may_return)
+{
+	Tierd__Wire__Event event = TIERD__WIRE__EVENT__INIT;
+	Tierd__Wire__Event__EpochEnded ended = TIERD__WIRE__EVENT__EPOCH_ENDED__INIT;
+	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
+
+	if (!member->port || (member->epoch == 0 && !may_return))
+		return;
+	status.code = status_from_errno(r);
+	status.message = (char *)reason;
+	ended.job = member->handle;
+	ended.epoch = member->epoch;
+	ended.reason = &status;
+	ended.may_return = may_return;
+	event.body_case = TIERD__WIRE__EVENT__BODY_EPOCH_ENDED;
+	event.epoch_ended = &ended;
+	member->port->ops->event(member->port, &event);
+}
+
+/* A decided step goes on: its ticket, and reads that are under way, are answered when they are done. */
+static bool outlives_epoch(const struct job *job, struct member *member, const struct pending *pending)
+{
+	if (pending == member->step)
+		return job->decided > job->step && job->phase != JOB_BROKEN;
+	return pending == member->ready || pending == member->leaving ||
+	       operation_is_under_way(member, pending);
+}
+
+/* Those that it has set with a step that will not be. */
+static void forget_blobs(struct member *member)
+{
+	blob_forget_upload(member);
+	blobs_drop_undecided(member->job, member->rank);
+}
+
+static void end_for_member(struct job *job, struct member *member, int r)
+{
+	announce_end(member, r, job->reason, false);
+	member->next_step = NULL;
+	member->is_closed = false;
+	member->announced.is_made = member->announced_next.is_made = false;
+	member->has_moved = false;
+	if (member->pushed)
+		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
+	member->pushed_count = 0;
+	gradient_forget_member(member);
+	forget_blobs(member);
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (outlives_epoch(job, member, pending))
+			continue;
+		if (pending == member->step)
+			member->step = NULL;
+		if (pending == member->ready)
+			member->ready = NULL;
+		pending_error(pending, r, "%s", job->reason);
+	}
+	if (job->phase == JOB_BROKEN)
+		awaited_fail(member, r, job->reason);
+	member_step_over(member);
+}
+
+static void end_epoch(struct job *job, int r)
+{
+	bool was_live = job->is_live;
+
+	job->is_live = false;
+	job->closed_count = 0;
+	if (was_live) {
+		job->epoch++;
+		job->figures.broken_epochs++;
+	}
+	if (job->directory)
+		atomic_store(&job->directory->epoch, job->epoch);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			end_for_member(job, job->ranks[rank], r);
+	if (was_live) {
+		gradient_abort(job);
+		step_abort(job);
+	}
+}
+
+void job_abort(struct job *job, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	/* The first reason counts. */
+	if (!job->is_live)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	events_of_job(
+		job, EVENT_EPOCH_ENDED, &(struct log_fields){ .step = &job->decided },
+		"epoch %u ends at step %llu: %s; what came after that step is lost, and all ranks have to "
+		"call tierd_job_ready again",
+		job->epoch, (unsigned long long)job->decided, job->reason);
+	end_epoch(job, r);
+}
+
+/* Every rank is told what is not lost. */
+static bool note_durable(struct job *job)
+{
+	size_t used = strlen(job->reason);
+	uint64_t step;
+
+	if (!durable_has_step(job, &step))
+		return false;
+	snprintf(job->reason + used, sizeof(job->reason) - used, " (its last durable step is %llu)",
+		 (unsigned long long)step);
+	return true;
+}
+
+/* Its reason says why. */
+static void break_alone(struct job *job, const struct log_fields *about)
+{
+	bool has_step = note_durable(job);
+
+	events_of_job(
+		job, EVENT_BROKEN, about, "it is broken at step %llu: %s; %s", (unsigned long long)job->step,
+		job->reason,
+		has_step ? "all its calls fail until its ranks have left; then it comes back at that step"
+			 : "its state is lost, all its calls fail, and it has to be opened with replace, "
+			   "or dropped");
+	job->phase = JOB_BROKEN;
+	errands_end(job);
+	sweep_cancel(job);
+	end_epoch(job, -EIO);
+	job_fail_ready(job, -EIO, job->reason);
+	node_check_idle(job->node);
+}
+
+void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+{
+	va_list arguments;
+
+	if (job->phase == JOB_BROKEN)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	break_alone(job, about);
+	family_break(job);
+}
+
+void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status)
+{
+	struct log_fields fault = store_fault(job, pack, transfer);
+
+	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
+		  fault.device ? fault.device : "its store", store_error(status));
+}
+
+void job_break_with(struct job *job, const struct job *cause)
+{
+	if (job->phase == JOB_BROKEN)
+		return;
+	snprintf(job->reason, sizeof(job->reason), "job %s, which is in the same store, is broken: %.300s",
+		 cause->name, store_message(job_nvme_store(cause)));
+	break_alone(job, NULL);
+	job_settle(job);
+}
+
+/* ---- Leaving ---- */
+
+/* A member can be thrown out while its process lives and waits. */
+static void answer_pendings(struct member *member, const char *reason)
+{
+	member->ready = member->step = member->next_step = member->leaving = NULL;
+	awaited_fail(member, -ESTALE, reason);
+	gradient_forget_pendings(member);
+	operation_forget(member);
+	for (struct queue *link = queue_first(&member->pendings); link; link = queue_first(&member->pendings))
+		pending_error(queue_entry(link, struct pending, member_link), -ESTALE, "%s", reason);
+}
+
+/* A rank that leaves in good order disturbs those who need it for the open step. */
+static bool has_part(const struct member *member)
+{
+	return member && (member->is_closed || member->next_step || gradient_has_pushed(member));
+}
+
+static bool is_needed(const struct job *job, const struct member *leaving)
+{
+	if (has_part(leaving))
+		return true;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (has_part(job->ranks[rank]))
+			return true;
+	return false;
+}
+
+void job_leave(struct member *member, bool is_orderly, const char *reason)
+{
+	struct job *job = member->job;
+
+	bool is_needed_now = is_needed(job, member);
+
+	/* Who asked to leave has no client any more. */
+	events_of_job(job, member->client ? EVENT_LOST : EVENT_LEFT,
+		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
+
+	if (!is_orderly)
+		announce_end(member, -ESTALE, reason, job->is_rolling_back);
+	if (!is_orderly && member->client)
+		port_note_farewell(member->port, member->handle, reason);
+	/* It is used until the end of this. */
+	member->busy++;
+	answer_pendings(member, reason);
+	member->has_left = true;
+	member->port = NULL;
+	job->ranks[member->rank] = NULL;
+	job->member_count--;
+	job->has_next_uses = false;
+	queue_push(&job->lingering, &member->link);
+
+	if (!is_orderly || is_needed_now)
+		job_abort(job, -ESTALE, "%s", reason);
+	else
+		snprintf(job->departed, sizeof(job->departed), "%s", reason);
+	gradient_forget_member(member);
+	forget_blobs(member);
+	member->busy--;
+	member_release(member);
+	job_settle(job);
+	if (job->member_count > 0)
+		return;
+	job->is_live = false;
+	early_give_up(job);
+	durable_advance(job);
+	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
+	if (job->phase < JOB_TRAINED && !job->is_dropped)
+		job_drop(job);
+	else if (!job->is_dropped)
+		idle_begin(job);
+}

@@ -1,0 +1,422 @@
+/* A job's life. Its phases: FORMING (units are defined) → PLANNING → FILLING (values are written) →
+ * INITIALIZING → TRAINED (→ RELEASED → RETURNING → TRAINED); BROKEN when a step cannot be finished. Beside
+ * that, epochs: see epoch.c. */
+#include "daemon/model/job.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/update/ahead.h"
+#include "daemon/durability/backup.h"
+#include "daemon/resources/budget.h"
+#include "daemon/residency/cache.h"
+#include "daemon/resources/disposal.h"
+#include "daemon/values/draft.h"
+#include "daemon/durability/durable.h"
+#include "daemon/update/early.h"
+#include "daemon/durability/errand.h"
+#include "daemon/durability/family.h"
+#include "daemon/life/idle.h"
+#include "daemon/life/lost.h"
+#include "daemon/update/rates.h"
+#include "daemon/durability/record.h"
+#include "daemon/life/remedy.h"
+#include "daemon/values/reader.h"
+#include "daemon/life/replaced.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/values/source.h"
+#include "daemon/gradients/spill.h"
+#include "daemon/observe/statistics.h"
+#include "daemon/telemetry/trace.h"
+#include "daemon/update/warm.h"
+#include "offload/device/schedule.h"
+
+struct job *job_find(struct node *node, uid_t uid, const char *name)
+{
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (job->uid == uid && strcmp(job->name, name) == 0)
+			return job;
+	}
+	return NULL;
+}
+
+const char *job_status_name(const struct job *job)
+{
+	/* Values may be written before all ranks are here. */
+	if (job->phase < JOB_INITIALIZING && job->member_count < job->options.world_size)
+		return "waiting for its ranks";
+	switch (job->phase) {
+	case JOB_FORMING:
+		return "forming";
+	case JOB_PLANNING:
+	case JOB_RETURNING:
+		return "planning";
+	case JOB_FILLING:
+		return "filling";
+	case JOB_INITIALIZING:
+		return "initializing";
+	case JOB_BROKEN:
+		return "broken";
+	default:
+		return job->is_live ? "training" : job_is_idle(job) ? "idle" : "waiting for its ranks";
+	}
+}
+
+const char *job_describe_loss(const struct job *job, char *text, size_t size)
+{
+	char remedy[REMEDY_TEXT];
+	uint64_t step;
+
+	if (job->is_lost && job->loss.is_explained)
+		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
+	else if (job->is_lost)
+		snprintf(text, size,
+			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
+			 "is left of it",
+			 job->name, job->reason, remedy_describe(job, remedy));
+	else if (durable_has_step(job, &step))
+		snprintf(text, size,
+			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,
+			 job->reason);
+	else
+		snprintf(text, size, "the state of job %s is lost: %s; open it with replace", job->name,
+			 job->reason);
+	return text;
+}
+
+struct store *job_nvme_store(const struct job *job)
+{
+	return job->parameter_store	 ? job->parameter_store
+	       : job->has_nvme_optimizer ? job->optimizer_store
+					 : NULL;
+}
+
+struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
+				 unsigned state, uint64_t first, uint64_t count)
+{
+	uint64_t offset = state_offset(section, state, first);
+
+	return (struct store_piece){ .stream = job->streams.state[section][state],
+				     .offset = job->places[pack].state[section][state] + offset,
+				     .length = state_bytes(section, state, first + count) - offset };
+}
+
+bool job_is_idle(const struct job *job)
+{
+	return job->member_count == 0 && job->phase >= JOB_TRAINED;
+}
+
+/* ---- Creation and end ---- */
+
+static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+
+	residency_serve(job);
+	cache_go_on(job);
+	if (queue_is_empty(&job->slot_wishes))
+		return;
+	residency_check_deadlock(job);
+	/* Who holds the leases may wait for a gradient buffer, which frees no slot by itself. */
+	if (job->loading_bytes == 0)
+		gradient_unblock(job, true);
+	job_watch_slots(job);
+}
+
+/* The timer is for those who release without ringing: a broken client, or one that has died. */
+void job_watch_slots(struct job *job)
+{
+	static const struct timeval soon = { .tv_usec = 20000 };
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && job->ranks[rank]->has_pages)
+			atomic_store_explicit(&job->ranks[rank]->leases->is_release_wanted, 1,
+					      memory_order_seq_cst);
+	if (!event_pending(job->slot_timer, EV_TIMEOUT, NULL))
+		event_add(job->slot_timer, &soon);
+}
+
+/* Far more than follow each other where each of them gets something done. */
+#define TURNS_MOST 100000
+
+static void count_turn(struct job *job)
+{
+	if (++job->turns_in_a_row != TURNS_MOST)
+		return;
+	log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
+		  "job %s of user %u: it takes one turn after the other and gets nothing done; this is a "
+		  "mistake of tierd: please report it",
+		  job->name, (unsigned)job->uid);
+	job->node->spins++;
+}
+
+/* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
+static void take_turn(struct job *job)
+{
+	spill_serve(job);
+	backup_go_on(job);
+	warm_flush_go_on(job);
+	early_go_on(job);
+	sweep_go_on(job);
+	ahead_go_on(job);
+	residency_serve(job);
+	readers_go_on(job);
+	sources_go_on(job);
+	cache_go_on(job);
+	prefetch_bring_back(job);
+	if (!job->is_dropped)
+		job_go_on(job);
+	else if (!job_is_quiet(job))
+		return;
+	else if (job->comes_back)
+		restore_again(job);
+	else if (!family_leave(job))
+		job_free(job);
+}
+
+static void on_turn(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+	struct node *node = job->node;
+
+	count_turn(job);
+	node->is_in_turn = true;
+	take_turn(job);
+	node->is_in_turn = false;
+}
+
+/* Once, however often it is asked for, and before the loop waits again. */
+void job_settle(struct job *job)
+{
+	/* Something has come from outside. */
+	if (!job->node->is_in_turn)
+		job->turns_in_a_row = 0;
+	event_active(job->turn, EV_TIMEOUT, 0);
+}
+
+void job_settle_all(struct node *node)
+{
+	QUEUE_FOREACH (link, &node->jobs)
+		job_settle(queue_entry(link, struct job, link));
+}
+
+void job_set_limits(struct job *job, const struct quota *quota)
+{
+	job->host_budget = job->options.host_budget ? job->options.host_budget : quota->host_default;
+	job->nvme_budget = job->options.nvme_budget ? job->options.nvme_budget : quota->nvme_default;
+	job->host_maximum = quota->host_maximum;
+	job->nvme_maximum = quota->nvme_maximum;
+	job->io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE;
+}
+
+struct tier_share job_share(const struct job *job)
+{
+	return (struct tier_share){ .user = job->uid,
+				    .user_share = job->io_share,
+				    .weight = job->options.io_weight };
+}
+
+/* Of the options, of the last decided step, and of two rates. */
+#define JOB_ROOMS 4
+
+static void settle_groups(struct job *job, const struct optimizer_group *groups)
+{
+	uint32_t count = job->options.group_count;
+	struct optimizer_group *own = job->rooms;
+
+	job->groups = own + count;
+	job->open_rates.groups = own + 2 * count;
+	job->decided_rates.groups = own + 3 * count;
+	memcpy(own, groups, count * sizeof(*groups));
+	memcpy(job->groups, groups, count * sizeof(*groups));
+	job->options.groups = own;
+}
+
+int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
+	    const struct job_options *options, struct job **ret_job)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return -ENOMEM;
+	*job = (struct job){ .node = node,
+			     .uid = uid,
+			     .options = *options,
+			     .snapshots_asked = options->snapshots,
+			     .epoch = 1,
+			     .record_format = RECORD_FORMAT,
+			     .paths = node_all_paths(node),
+			     .directory_memory = MEMORY_INIT,
+			     .arena = MEMORY_INIT,
+			     .cache = MEMORY_INIT,
+			     .sums_memory = MEMORY_INIT,
+			     .statistics = MEMORY_INIT };
+	snprintf(job->name, sizeof(job->name), "%s", name);
+	job->catalog.unit_maximum = node->units_per_job;
+	job->catalog.tensor_maximum = node->tensors_per_job;
+	job->catalog.name_maximum = node->name_length;
+	job->catalog.dimension_maximum = node->dimensions_per_tensor;
+	job_set_limits(job, quota);
+	job->durability = options->durability ? options->durability : node->durability;
+	shortage_init(&job->shortage, room_claim(job), job);
+	job->loss_scale.value = options->loss_scale.initial;
+	blobs_init(&job->blobs);
+	queue_init(&job->lingering);
+	queue_init(&job->readers);
+	queue_init(&job->takers);
+	queue_init(&job->errands);
+	queue_init(&job->slot_wishes);
+	queue_init(&job->filling);
+	queue_init(&job->state_writes);
+	queue_init(&job->tensor_waiting);
+	queue_init(&job->copies_waiting);
+	queue_init(&job->free_reductions);
+	queue_init(&job->sums_waiting);
+	queue_init(&job->free_held);
+	queue_init(&job->all_held);
+	queue_push(&node->jobs, &job->link);
+	job->ranks = calloc(options->world_size, sizeof(struct member *));
+	job->rooms = rates_rooms(job, JOB_ROOMS);
+	job->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
+	job->turn = event_new(node->loop, -1, 0, on_turn, job);
+	if (job->rooms)
+		settle_groups(job, options->groups);
+	if (!job->ranks || !job->rooms || !job->slot_timer || !job->turn) {
+		job_free(job);
+		return -ENOMEM;
+	}
+	*ret_job = job;
+	return 0;
+}
+
+void job_free(struct job *job)
+{
+	bool is_left_behind = job->is_left_behind;
+	struct node *node = job->node;
+	struct stored_job file;
+
+	stored_name(job, &file);
+	if (job->is_lost && !job->is_kept)
+		lost_remove(job);
+	replaced_inherit(job);
+	trace_leave_job(job);
+	readers_end_job(job);
+	sources_end_job(job);
+	job->source = source_free(job->source);
+	draft_free(job);
+	for (struct queue *link = queue_first(&job->lingering); link; link = queue_first(&job->lingering)) {
+		struct member *member = queue_entry(link, struct member, link);
+
+		/* What a living process still reads stays there. */
+		job->is_read |= member->client && member_has_leases(member);
+		queue_remove(&member->client_link);
+		member->client = NULL;
+		member_free(member);
+	}
+	setup_clear(job);
+	blobs_free(job);
+	damaged_clear(&job->damaged);
+	job->replaced = job->is_kept ? replaced_leave(job->replaced) : replaced_bring_back(job->replaced);
+	statistics_end_job(job);
+	catalog_free(&job->catalog);
+	budget_uncharge(job, job->charged_bytes);
+	if (job->slot_timer)
+		event_free(job->slot_timer);
+	if (job->turn)
+		event_free(job->turn);
+	shortage_end(&job->shortage);
+	idle_end(job);
+	queue_remove(&job->link);
+	free(job->ranks);
+	free(job->rooms);
+	free(job);
+	disposal_start_trim(node);
+
+	if (is_left_behind)
+		restore_and_end(node, &file);
+	family_charge_again(node, file.file);
+	restore_go_on(node);
+	job_settle_all(node);
+	node_check_idle(node);
+}
+
+void job_drop(struct job *job)
+{
+	queue_remove(&job->link);
+	queue_push(&job->node->dying, &job->link);
+	job->is_dropped = true;
+	/* Whoever asks again finds no job. */
+	errands_end(job);
+	shortage_end(&job->shortage);
+	sweep_cancel(job);
+	draft_cancel(job);
+	job_settle(job);
+}
+
+static bool members_are_quiet(const struct job *job)
+{
+	QUEUE_FOREACH (link, &job->lingering)
+		if (queue_entry(link, struct member, link)->busy > 0)
+			return false;
+	return true;
+}
+
+bool job_is_still(const struct job *job)
+{
+	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
+	       !job->is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
+	       !job->blobs.is_loading && !job->sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
+	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
+	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
+	       residency_is_quiet(job) && members_are_quiet(job);
+}
+
+bool job_is_at_rest(const struct job *job)
+{
+	return job_is_still(job) && !early_is_busy(job) && !ahead_is_busy(job);
+}
+
+bool job_is_quiet(const struct job *job)
+{
+	return job_is_at_rest(job) && job->scans == 0;
+}
+
+/* ---- Checks ---- */
+
+bool job_check_live(struct pending *pending, uint32_t epoch)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
+	char loss[JOB_LOSS_TEXT];
+
+	if (job->phase == JOB_BROKEN)
+		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
+	else if (member->epoch == 0 && member->has_reconnected)
+		pending_error(pending, -ESTALE,
+			      "job %s: this rank has lost its connection; call tierd_job_ready", job->name);
+	else if (member->epoch == 0)
+		pending_error(pending, -EINVAL, "job %s: this rank has not called tierd_job_ready",
+			      job->name);
+	else if (!job->is_live || member->epoch != job->epoch || epoch != job->epoch)
+		pending_error(pending, -ESTALE, "%s; call tierd_job_ready",
+			      job->reason[0] ? job->reason : "the epoch has ended");
+	else
+		return true;
+	return false;
+}
+
+bool job_check_unit(struct pending *pending, uint32_t unit)
+{
+	const struct job *job = pending->member->job;
+
+	if (unit < job->catalog.unit_count)
+		return true;
+	pending_error(pending, -EINVAL, "job %s has no unit %u; it has %u", job->name, unit,
+		      job->catalog.unit_count);
+	return false;
+}

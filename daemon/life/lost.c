@@ -1,0 +1,171 @@
+#include "daemon/life/lost.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "daemon/model/access.h"
+#include "daemon/durability/family.h"
+#include "daemon/durability/listing.h"
+#include "daemon/model/options.h"
+#include "daemon/life/remedy.h"
+#include "daemon/recovery/restore.h"
+
+/* ---- A broken job ---- */
+
+static struct job *new_job(struct node *node, const struct stored_job *file)
+{
+	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+	struct quota quota = access_quota_of_user(node, file->uid);
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
+	struct job_options options;
+	struct job *job;
+	char message[128];
+
+	open.name = (char *)file->name;
+	open.world_size = 1;
+	if (options_read(&options, groups, &open, true, message, sizeof(message)) < 0 ||
+	    job_new(node, file->uid, &quota, file->name, &options, &job) < 0)
+		return NULL;
+	job->number = file->number;
+	memcpy(job->file, file->file, sizeof(job->file));
+	job->phase = JOB_BROKEN;
+	job->is_lost = true;
+	/* As far as anybody knows. */
+	job->has_nvme_parameters = job->has_nvme_optimizer = job->has_stored_parameters = true;
+	job->idle_since_ns = clock_now_ns();
+	return job;
+}
+
+/* What is left of each budget. */
+static void measure_room(const struct node *node, struct loss *loss)
+{
+	loss->host_room = size_rest(node->host_budget, node->host_used);
+	for (unsigned i = 0; i < node->path_count; i++)
+		loss->path_room[i] = size_rest(node->paths[i].capacity, node->paths[i].used);
+}
+
+static void tell(const struct job *job, const char *why)
+{
+	char remedy[REMEDY_TEXT], more[REMEDY_TEXT + 200] = "";
+
+	if (!job->loss.is_explained)
+		snprintf(more, sizeof(more),
+			 ": %s; or open it with replace, or drop it, which both destroy what is left%s",
+			 remedy_describe(job, remedy),
+			 job->loss.is_unread
+				 ? "; what else is in it, such as forks, nobody can say before that"
+				 : "");
+	events_of_job(job, EVENT_BROKEN, NULL,
+		      "its store %s cannot be opened: %s; nothing of it is touched%s", job->file, why, more);
+}
+
+void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why)
+{
+	struct job *job = job_find(node, file->uid, file->name) ? NULL : new_job(node, file);
+
+	if (!job) {
+		log_error("%s: %s; it is left alone", file->file, why);
+		return;
+	}
+	job->loss = *loss;
+	measure_room(node, &job->loss);
+	snprintf(job->reason, sizeof(job->reason), "%.500s", why);
+	tell(job, why);
+}
+
+/* ---- Another try ---- */
+
+bool lost_lacks_room(const struct job *job)
+{
+	return job->loss.lacking < 0;
+}
+
+/* Or it would be tried again and again. */
+static bool has_more_room(const struct job *job)
+{
+	struct loss now;
+
+	measure_room(job->node, &now);
+	if (job->loss.lacking == -ENOMEM)
+		return now.host_room > job->loss.host_room;
+	for (unsigned i = 0; i < job->node->path_count; i++)
+		if (now.path_room[i] > job->loss.path_room[i])
+			return true;
+	return false;
+}
+
+static void try_again(struct job *job)
+{
+	job->is_kept = job->comes_back = true;
+	job_drop(job);
+}
+
+void lost_go_on(struct job *job)
+{
+	if (lost_lacks_room(job) && has_more_room(job) && !job->node->is_stopping)
+		try_again(job);
+}
+
+bool lost_try_again(struct job *job)
+{
+	job->loss.is_asked = !job->loss.is_asked;
+	if (job->loss.is_asked)
+		try_again(job);
+	return job->loss.is_asked;
+}
+
+/* ---- What is given up ---- */
+
+struct removal {
+	struct work work;
+	struct node *node;
+	struct stored_job file;
+};
+
+static void run_removal(struct work *work)
+{
+	const struct removal *removal = container_of(work, struct removal, work);
+
+	stored_remove(removal->node, &removal->file);
+}
+
+static void on_removed(struct work *work)
+{
+	struct removal *removal = container_of(work, struct removal, work);
+
+	removal->node->disposals--;
+	free(removal);
+}
+
+void lost_remove_file(struct node *node, const struct stored_job *file)
+{
+	struct removal *removal;
+
+	listing_give_up(node, file->file, file->name);
+	if (family_has_file(node, file)) {
+		restore_and_end(node, file);
+		return;
+	}
+	removal = calloc(1, sizeof(*removal));
+	if (!removal) {
+		log_error("%s cannot be removed: out of memory; remove it when tierd has ended", file->file);
+		return;
+	}
+	removal->node = node;
+	removal->file = *file;
+	removal->work = (struct work){ .run = run_removal, .done = on_removed, .urgency = WORK_NORMAL };
+	node->disposals++;
+	workers_submit(node->slow_workers, &removal->work);
+}
+
+void lost_remove(const struct job *job)
+{
+	struct stored_job file;
+
+	stored_name(job, &file);
+	lost_remove_file(job->node, &file);
+}

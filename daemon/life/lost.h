@@ -1,0 +1,26 @@
+/* Lost: jobs whose stores an earlier daemon has left, and this one cannot open. Each is a broken job under
+ * its name that says why, and nothing of it is touched: who replaces or drops it decides. It is tried again
+ * when somebody opens it, and, if there was no room for it, when there is more. */
+#ifndef TIERD_DAEMON_LOST_H
+#define TIERD_DAEMON_LOST_H
+
+#include "daemon/model/job.h"
+#include "daemon/durability/stored.h"
+
+/* Logs it all the same where there is no memory for one. */
+void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why);
+
+/* In the job's turn: there may be more room than there was. */
+void lost_go_on(struct job *job);
+/* Somebody opens it. False: it was tried for him already, in vain. */
+bool lost_try_again(struct job *job);
+/* For want of room, and of nothing else. */
+bool lost_lacks_room(const struct job *job);
+
+/* The files of a lost job that was replaced or dropped. */
+void lost_remove(const struct job *job);
+
+/* Those of any job, which nobody has open; of a store with other jobs, what is its own. */
+void lost_remove_file(struct node *node, const struct stored_job *file);
+
+#endif

@@ -1,0 +1,493 @@
+/* How a rank comes to a job: which one it means, whether it may have it, and what is made for it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/plural.h"
+#include "daemon/model/access.h"
+#include "daemon/resources/budget.h"
+#include "daemon/durability/family.h"
+#include "daemon/life/idle.h"
+#include "daemon/model/job.h"
+#include "daemon/life/lost.h"
+#include "daemon/life/replaced.h"
+#include "daemon/request/refuse.h"
+#include "daemon/durability/reserve.h"
+#include "daemon/life/reshape.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/durability/retain.h"
+#include "daemon/life/share.h"
+#include "daemon/durability/snapshot.h"
+#include "daemon/values/source.h"
+#include "daemon/durability/stored.h"
+
+static inline void source_freep(struct source **source)
+{
+	source_free(*source);
+}
+
+static int create(struct node *node, const struct port *owner, const char *name,
+		  const struct job_options *options, struct job **ret_job)
+{
+	struct quota quota = access_quota(node, owner);
+	int r = job_new(node, owner->uid, &quota, name, options, ret_job);
+
+	if (r < 0)
+		return r;
+	stored_assign(*ret_job, ++node->jobs_created);
+	events_of_job(*ret_job, EVENT_OPENED, NULL, "it is opened, for %u rank%s at stage %u",
+		      options->world_size, PLURAL(options->world_size), options->stage);
+	return 0;
+}
+
+static bool has_state(const struct job *job)
+{
+	return job->phase >= JOB_TRAINED;
+}
+
+/* Of a job that has no values yet. */
+static int compare_drafted(const struct job *job, bool is_drafted, char *message, size_t size)
+{
+	if (job->is_drafted == is_drafted)
+		return 0;
+	return refuse(message, size, -EINVAL, "drafted is %d here, %d in the job", is_drafted,
+		      job->is_drafted);
+}
+
+static void reply_opened(struct pending *pending, struct member *member)
+{
+	struct job *job = member->job;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobOpenReply open = TIERD__WIRE__JOB_OPEN_REPLY__INIT;
+	_cleanup_close_ int fd = memory_client_fd(&member->window, MEMORY_WRITABLE);
+
+	if (fd < 0) {
+		pending_error(pending, fd, "job %s: no descriptor for the exchange window: %s", job->name,
+			      strerror(-fd));
+		queue_remove(&member->client_link);
+		member->client = NULL;
+		job_leave(member, true, "no descriptors");
+		return;
+	}
+	open.job = member->handle;
+	/* New is a job whose tensors need values; they have them once they are being stored. */
+	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
+	open.step = job->step;
+	open.loss_scale = job->loss_scale.value;
+	open.epoch = job->epoch;
+	open.window_bytes = WINDOW_BYTES;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;
+	reply.job_open = &open;
+	pending_reply_fds(pending, &reply, &fd, 1);
+}
+
+/* The rank's place must be free, or be taken over; the last rank of a job without state takes the job with
+ * it. */
+static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open)
+{
+	struct member *member = job ? job->ranks[open->rank] : NULL;
+	char reason[128];
+	bool is_own;
+
+	if (!member)
+		return true;
+	/* A trainer that is restarted at once may be faster than the news of its death. */
+	if (port_is_dead(member->port)) {
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) is lost: its process died", member->rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+		return true;
+	}
+	/* Of a shared job a rank is taken from its holder by himself, or by the job's owner. */
+	if (member->port->uid != pending_port(pending)->uid && job->uid != pending_port(pending)->uid) {
+		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d of user %u",
+			      open->rank, job->name, (int)member->pid, (unsigned)member->port->uid);
+		return false;
+	}
+	if (open->is_reconnect && member->pid == pending_port(pending)->pid) {
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) has lost its connection", member->rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+		return true;
+	}
+	if (!open->takeover) {
+		/* 0: of another namespace. */
+		is_own = member->pid > 0 && member->pid == pending_port(pending)->pid;
+		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d%s", open->rank,
+			      job->name, (int)member->pid,
+			      is_own ? ", which is this one: close the job before it is opened again"
+				     : "; end that, or take the rank from it (takeover)");
+		return false;
+	}
+	snprintf(reason, sizeof(reason), "rank %u (pid %d) was taken over by another process", member->rank,
+		 (int)member->pid);
+	job_leave(member, false, reason);
+	return true;
+}
+
+/* A member's window is in the job's plan, once there is one. */
+static int charge_window(struct job *job, char *message, size_t size)
+{
+	int r;
+
+	if (job->has_plan || job->windows > job->member_count)
+		return 0;
+	r = budget_charge(job, WINDOW_BYTES, message, size);
+	if (r == 0)
+		job->windows++;
+	return r;
+}
+
+static void join(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open,
+		 struct queue *client_members, uint32_t handle)
+{
+	struct member *member;
+	char message[640];
+	int r;
+
+	if (job->is_live)
+		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
+	/* Of a job that was brought back, the owner's groups were only looked up. */
+	if (job->member_count == 0 && !job->has_plan && pending_port(pending)->uid == job->uid) {
+		struct quota quota = access_quota(job->node, pending_port(pending));
+
+		job_set_limits(job, &quota);
+	}
+	r = charge_window(job, message, sizeof(message));
+	if (r == 0) {
+		r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
+		if (r < 0)
+			snprintf(message, sizeof(message), "%s", strerror(-r));
+	}
+	if (r < 0) {
+		refusal_note(pending, job, open->rank, r, message);
+		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
+		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
+			      "rank %u (pid %d) cannot join it: %s", open->rank,
+			      (int)pending_port(pending)->pid, message);
+		if (job->member_count == 0 && !has_state(job))
+			job_drop(job);
+		return;
+	}
+	member->handle = handle;
+	member->has_reconnected = open->is_reconnect;
+	idle_end(job);
+	member->joined_ns = member->heard_ns = clock_now_ns();
+	job->ranks[open->rank] = member;
+	refusal_forget(pending->client, job, open->rank);
+	job->member_count++;
+	queue_push(client_members, &member->client_link);
+	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
+		      "rank %u (pid %d) has opened it", member->rank, (int)member->pid);
+	reply_opened(pending, member);
+}
+
+static bool replace(struct pending *pending, struct job **job, struct replaced **ret_replaced)
+{
+	char message[SNAPSHOT_TEXT];
+	int r = family_check_end(*job, message, sizeof(message));
+
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return false;
+	}
+	r = replaced_new(*job, ret_replaced);
+	if (r < 0)
+		pending_error(pending, r, "job %s cannot be replaced: out of memory", (*job)->name);
+	else
+		*job = NULL;
+	return r == 0;
+}
+
+/* Whether the mode allows to join what exists; replaces it where it says so (*job becomes NULL). */
+static bool check_mode(struct pending *pending, struct job **job, uint32_t mode, const char *name,
+		       struct replaced **ret_replaced)
+{
+	char loss[JOB_LOSS_TEXT], message[SNAPSHOT_TEXT];
+	int r;
+
+	if (mode == MODE_RESUME && (!*job || !has_state(*job))) {
+		pending_error(pending, -ENOENT,
+			      "there is no job %s to resume; open it with create, or either", name);
+		return false;
+	}
+	if (!*job || !has_state(*job))
+		return true;
+	if (mode == MODE_CREATE) {
+		pending_error(
+			pending, -EEXIST,
+			"job %s exists at step %llu; resume it, or replace it, which destroys its state",
+			name, (unsigned long long)(*job)->step);
+		return false;
+	}
+	if (mode == MODE_REPLACE && (*job)->member_count > 0) {
+		pending_error(pending, -EBUSY, "job %s cannot be replaced: %u of its ranks %s alive", name,
+			      (*job)->member_count, (*job)->member_count == 1 ? "is" : "are");
+		return false;
+	}
+	if (mode == MODE_REPLACE)
+		return replace(pending, job, ret_replaced);
+	if ((*job)->is_lost && lost_try_again(*job)) {
+		pending_error(pending, -EAGAIN, "job %s is looked for again; try again", name);
+		return false;
+	}
+	if ((*job)->phase == JOB_BROKEN) {
+		pending_error(pending, -EIO, "%s", job_describe_loss(*job, loss, sizeof(loss)));
+		return false;
+	}
+	r = snapshot_check_lost(*job, message, sizeof(message));
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
+}
+
+static unsigned count_jobs(const struct node *node, uid_t uid)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &node->jobs)
+		if (queue_entry(link, struct job, link)->uid == uid)
+			count++;
+	return count;
+}
+
+int job_check_count(const struct node *node, uid_t uid, char *message, size_t size)
+{
+	if (count_jobs(node, uid) < node->jobs_per_user)
+		return 0;
+	return refuse(
+		message, size, -EBUSY,
+		"this user has %u job%s already (tierctl jobs): drop one whose state is not needed, since "
+		"that destroys it, or ask an administrator to raise jobs_per_user",
+		node->jobs_per_user, PLURAL(node->jobs_per_user));
+}
+
+int job_check_name(const struct node *node, const char *name, char *message, size_t size)
+{
+	if (strlen(name) <= node->job_name_length)
+		return 0;
+	return refuse(message, size, -EINVAL,
+		      "the name of job %s has %zu bytes; at most %u are allowed (job_name_length)", name,
+		      strlen(name), node->job_name_length);
+}
+
+static bool is_foreign(const struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	return open->has_owner && open->owner != pending_port(pending)->uid;
+}
+
+static void refuse_foreign(struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	pending_error(pending, -ENOENT, "there is no job %s of user %u that is shared with you", open->name,
+		      open->owner);
+}
+
+/* The caller's own, NULL if there is none; or another user's, which is there and shared with the caller,
+ * whose own idea of sharing does not count. */
+static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *open,
+			 struct job_options *options, struct job **ret_job)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job;
+
+	if (!is_foreign(pending, open)) {
+		*ret_job = job_find(pending_node(pending), port->uid, open->name);
+		return true;
+	}
+	job = job_find(pending_node(pending), open->owner, open->name);
+	if (!job || !access_may_see(job, port)) {
+		if (job || !access_refuse_returning(pending, open->name, open->owner))
+			refuse_foreign(pending, open);
+		return false;
+	}
+	if (!access_may_train(job, port) || open->mode == MODE_REPLACE) {
+		pending_error(pending, -EPERM, "job %s of user %u is not yours to %s", open->name,
+			      open->owner, open->mode == MODE_REPLACE ? "replace" : "train");
+		return false;
+	}
+	options->sharing = job->options.sharing;
+	options->share_group = job->options.share_group;
+	*ret_job = job;
+	return true;
+}
+
+/* Without its paths, it would be made where they are to be mounted, or not be durable, though it is to be. */
+static int check_paths(const struct node *node, char *message, size_t size)
+{
+	if (node->path_count == 0 || node_all_paths(node).count > 0)
+		return 0;
+	return refuse(message, size, -ENODEV,
+		      "the NVMe path %.300s is not mounted%s: mount it, and start tierd again; no job can be "
+		      "made before",
+		      node->paths[0].path, node->path_count > 1 ? ", nor is any other" : "");
+}
+
+/* NULL: it is answered, and what it was to replace comes back. */
+static struct job *create_opened(struct pending *pending, const Tierd__Wire__JobOpen *open,
+				 const struct job_options *options, struct replaced *replaced)
+{
+	struct node *node = pending_node(pending);
+	struct job *job = NULL;
+	char message[640];
+	int r = job_check_count(node, pending_port(pending)->uid, message, sizeof(message));
+
+	if (r == 0)
+		r = check_paths(node, message, sizeof(message));
+	if (is_foreign(pending, open))
+		refuse_foreign(pending, open);
+	else if (r < 0)
+		pending_error(pending, r, "%s", message);
+	else if (create(node, pending_port(pending), open->name, options, &job) < 0)
+		pending_error(pending, -ENOMEM, "job %s: out of memory", open->name);
+	if (job)
+		job->replaced = replaced;
+	else
+		replaced_bring_back(replaced);
+	return job;
+}
+
+/* What a rank asks for has to be what the others did; who comes to an idle job may say how many there are. */
+static int agree(struct job *job, const struct job_options *options, const struct source *source,
+		 bool is_drafted, char *message, size_t size)
+{
+	struct job_options asked = *options;
+	int r;
+
+	share_overlook(job, &asked);
+	if (has_state(job)) {
+		reserve_overlook(job, &asked);
+		reshape_overlook(job, &asked);
+		retain_overlook(job, &asked);
+	}
+	if (has_state(job) && reshape_is_asked(job, &asked))
+		return reshape(job, &asked, message, size);
+	r = options_compare(&asked, &job->options, message, size);
+	if (r < 0 || job->phase > JOB_FILLING)
+		return r;
+	r = compare_drafted(job, is_drafted, message, size);
+	return r < 0 ? r : source_compare(source, job->source, message, size);
+}
+
+/* Who does not say for how many snapshots there is to be room means what the job has; of one that is to be
+ * made, what its owner gets by default. */
+static uint32_t resolve_snapshots(const Tierd__Wire__JobOpen *open, const struct job *job,
+				  const struct quota *quota)
+{
+	if (open->snapshots == WIRE_NO_SNAPSHOTS)
+		return 0;
+	if (open->snapshots > 0 || open->durability == DURABILITY_NONE)
+		return open->snapshots; /* a default is for those that can have some */
+	return job ? job->options.snapshots : access_snapshots_default(quota);
+}
+
+static uint32_t resolve_io_weight(const Tierd__Wire__JobOpen *open, const struct job *job,
+				  const struct quota *quota)
+{
+	if (open->io_weight > 0)
+		return open->io_weight;
+	return job ? job->options.io_weight : access_io_weight_default(quota);
+}
+
+/* What is there may be opened whatever a limit has become. */
+static int read_options(const struct pending *pending, const Tierd__Wire__JobOpen *open,
+			struct job_options *options, struct optimizer_group groups[WIRE_MAX_GROUPS],
+			char *message, size_t size)
+{
+	struct node *node = pending_node(pending);
+	const struct port *port = pending_port(pending);
+	const struct job *job = job_find(node, open->has_owner ? open->owner : port->uid, open->name);
+	struct quota quota = access_quota(node, port);
+	Tierd__Wire__JobOpen asked = *open;
+	int r = 0;
+
+	if (job && open->mode == MODE_REPLACE && has_state(job))
+		job = NULL;
+	asked.snapshots = resolve_snapshots(open, job, &quota);
+	asked.io_weight = resolve_io_weight(open, job, &quota);
+	if (!job)
+		r = access_check_snapshots(&quota, asked.snapshots, message, size);
+	if (r == 0)
+		r = options_read(options, groups, &asked, node->path_count > 0, message, size);
+	return r < 0 || job ? r : access_check_io_weight(&quota, asked.io_weight, message, size);
+}
+
+/* A job that has a state has its values. */
+static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open)
+{
+	return !job || !has_state(job) || open->mode == MODE_REPLACE;
+}
+
+void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
+	      uint32_t handle)
+{
+	struct replaced *replaced = NULL;
+	struct node *node = pending_node(pending);
+	_cleanup_(source_freep) struct source *source = NULL;
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
+	struct job_options options;
+	struct job *job;
+	char message[640];
+	int r = read_options(pending, open, &options, groups, message, sizeof(message));
+
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return;
+	}
+	if (!find_to_open(pending, open, &options, &job))
+		return;
+	if (job ? job->blobs.is_loading
+		: restore_is_under_way(node, pending_port(pending)->uid, open->name)) {
+		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
+		return;
+	}
+	if (job && job->is_rolling_back) {
+		pending_error(pending, -EAGAIN, "job %s is being rolled back; try again", open->name);
+		return;
+	}
+	/* What is there may be opened, and replaced, whatever the limit has become. */
+	if (!job && job_check_name(node, open->name, message, sizeof(message)) < 0) {
+		pending_error(pending, -EINVAL, "%s", message);
+		return;
+	}
+	if (node->is_draining && (!job || job->member_count == 0)) {
+		pending_error(pending, -ESHUTDOWN,
+			      "tierd drains: job %s cannot be opened until it has been started again, or "
+			      "tierctl drain --undo",
+			      open->name);
+		return;
+	}
+	if (needs_source(job, open)) {
+		r = source_new(node, pending_port(pending), open, &source, message, sizeof(message));
+		if (r < 0) {
+			pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
+			return;
+		}
+	}
+	if (!check_mode(pending, &job, open->mode, open->name, &replaced))
+		return;
+	r = job ? agree(job, &options, source, open->drafted, message, sizeof(message)) : 0;
+	if (r < 0) {
+		if (r != -EAGAIN)
+			refusal_note(pending, job, open->rank, r, message);
+		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
+		return;
+	}
+	if (!clear_rank(pending, job, open))
+		return;
+	/* Its last rank may have just been taken from it. */
+	if (job && job->is_dropped)
+		replaced = TAKE_PTR(job->replaced);
+	if (!job || job->is_dropped) {
+		job = create_opened(pending, open, &options, replaced);
+		if (job) {
+			job->has_earlier_updates = source_has_state(source);
+			job->source = TAKE_PTR(source);
+			job->is_drafted = open->drafted;
+		}
+	}
+	if (job)
+		join(pending, job, open, client_members, handle);
+}

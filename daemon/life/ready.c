@@ -1,0 +1,328 @@
+/* An epoch begins when all ranks wait in tierd_job_ready and nothing of the last one is in flight. What a job
+ * waits for is looked at in one place, job_go_on(), in the turn of the loop that job_settle() asks for. */
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/plural.h"
+#include "daemon/values/draft.h"
+#include "daemon/durability/durable.h"
+#include "daemon/model/job.h"
+#include "daemon/life/lost.h"
+#include "daemon/durability/pace.h"
+#include "daemon/life/reshape.h"
+#include "daemon/values/source.h"
+#include "daemon/values/state_write.h"
+#include "daemon/values/writing.h"
+
+static void name_missing(const struct job *job, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t rank = 0; rank < job->options.world_size && used + 48 < size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (member && member->ready)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "%srank %u (%s)", used ? ", " : "", rank,
+					 member ? "has not called tierd_job_ready" : "has not joined");
+	}
+}
+
+static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
+{
+	struct pending *pending = argument;
+	struct job *job = pending->member->job;
+	char missing[400];
+
+	name_missing(job, missing, sizeof(missing));
+	pending->member->ready = NULL;
+	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
+		      missing[0]		   ? missing
+		      : job->shortage.since_ns > 0 ? "other jobs to give up memory, their caches or idle ones"
+		      : job->draft		   ? "its values to be written where they belong"
+						   : "its memory to be prepared");
+}
+
+static bool start_timeout(struct pending *pending, int timeout_ms)
+{
+	struct timeval timeout = { timeout_ms / 1000, timeout_ms % 1000 * 1000 };
+
+	if (timeout_ms < 0)
+		return true;
+	pending->timer = event_new(pending_node(pending)->loop, -1, 0, on_ready_timeout, pending);
+	return pending->timer && event_add(pending->timer, &timeout) == 0;
+}
+
+static bool all_are_ready(const struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (!job->ranks[rank] || !job->ranks[rank]->ready)
+			return false;
+	return true;
+}
+
+static void fail_ready(struct member *member, int r, const char *message)
+{
+	struct pending *pending = member->ready;
+
+	if (!pending)
+		return;
+	member->ready = NULL;
+	refusal_note(pending, member->job, member->rank, r, message);
+	pending_error(pending, r, "job %s: %s", member->job->name, message);
+}
+
+void job_fail_ready(struct job *job, int r, const char *message)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			fail_ready(job->ranks[rank], r, message);
+}
+
+/* A rank that has defined fewer units than another. */
+static bool fail_incomplete(struct job *job)
+{
+	bool has_failed = false;
+	char message[256];
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (member->defined == job->catalog.unit_count)
+			continue;
+		snprintf(message, sizeof(message),
+			 "rank %u has defined %u of %u units; unit \"%s\" is missing", rank, member->defined,
+			 job->catalog.unit_count, job->catalog.units[member->defined].name);
+		fail_ready(member, -EINVAL, message);
+		has_failed = true;
+	}
+	return has_failed;
+}
+
+void job_ready(struct pending *pending, int timeout_ms)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	char loss[JOB_LOSS_TEXT];
+
+	if (job->phase == JOB_BROKEN)
+		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
+	else if (job->catalog.unit_count == 0)
+		pending_error(pending, -EINVAL, "job %s has no units", job->name);
+	else if (member->ready)
+		pending_error(pending, -EBUSY, "job %s: rank %u waits in tierd_job_ready already", job->name,
+			      member->rank);
+	else if (job->is_live && member->epoch == job->epoch)
+		pending_error(pending, -EINVAL, "job %s: rank %u is ready already", job->name, member->rank);
+	else if (refusal_answer(pending))
+		return;
+	else if (!start_timeout(pending, timeout_ms))
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	else {
+		member->ready = pending;
+		job_settle(job);
+	}
+}
+
+/* False: there are no descriptors for it, and the epoch cannot be. */
+static bool reply_ready(struct member *member)
+{
+	struct job *job = member->job;
+	struct pending *pending = TAKE_PTR(member->ready);
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
+	int fds[] = { -1, -1, -1, -1, -1, -1 };
+	unsigned count = job->cache.length > 0 ? 6 : 5;
+	bool is_first = member->epoch == 0;
+
+	if (is_first) {
+		fds[0] = memory_client_fd(&job->directory_memory, MEMORY_READ_ONLY);
+		fds[1] = memory_client_fd(&job->arena, MEMORY_READ_ONLY);
+		fds[2] = memory_client_fd(&member->page, MEMORY_WRITABLE);
+		fds[3] = memory_client_fd(&member->gradients, MEMORY_WRITABLE);
+		fds[4] = fcntl(member->doorbell_fd, F_DUPFD_CLOEXEC, 0);
+		if (job->cache.length > 0)
+			fds[5] = memory_client_fd(&job->cache, MEMORY_READ_ONLY);
+	}
+	ready.status = job->has_begun ? JOB_RESUMED : JOB_NEW;
+	ready.step = job->step;
+	ready.loss_scale = job->loss_scale.value;
+	ready.epoch = job->epoch;
+	ready.unit_count = job->catalog.unit_count;
+	ready.directory_bytes = job->directory_memory.length;
+	ready.arena_bytes = job->arena.length;
+	ready.cache_offset = slots_cache_offset(&job->slots);
+	ready.cache_bytes = job->cache.length;
+	ready.durability_seconds = job->durable ? pace_seconds(job) : 0;
+	ready.lease_bytes = member->page.length;
+	ready.gradient_buffers = member->buffer_count;
+	ready.gradient_buffer_bytes = job->gradient_buffers.bytes;
+	ready.last_buffer_bytes = job->gradient_buffers.last_bytes;
+	ready.gradient_room = job->gradient_buffers.room;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
+	reply.job_ready = &ready;
+	bool is_complete = true;
+
+	for (unsigned i = 0; is_first && i < count; i++)
+		is_complete &= fds[i] >= 0;
+	if (is_complete) {
+		member->epoch = job->epoch;
+		member->refused_pushes = 0;
+		refusal_forget(pending->client, job, member->rank);
+		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
+	} else {
+		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
+	}
+	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
+		fd_close(fds[i]);
+	return is_complete;
+}
+
+static void begin_epoch(struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		int r = member_make_pages(job->ranks[rank]);
+
+		if (r < 0) {
+			job_fail_ready(job, r, "no memory for the pages of its ranks");
+			return;
+		}
+	}
+	job->is_live = true;
+	job->figures.epochs++;
+	job->departed[0] = '\0';
+	atomic_store(&job->directory->epoch, job->epoch);
+	bool is_complete = true;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		is_complete &= reply_ready(job->ranks[rank]);
+	job->has_begun = true;
+	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u rank%s", job->epoch,
+		      (unsigned long long)job->step, job->options.world_size,
+		      PLURAL(job->options.world_size));
+	if (!is_complete)
+		job_abort(job, -ESTALE, "tierd has no descriptors left for all ranks of job %s", job->name);
+}
+
+/* 0: there is nothing, or no more, to take. */
+static int take_source(struct job *job)
+{
+	char message[1024];
+	int r = source_go_on(job, message, sizeof(message));
+
+	if (r < 0) {
+		events_of_job(job, EVENT_REFUSED, NULL, "it cannot take its values: %s; its ranks are told",
+			      message);
+		job_fail_ready(job, r, message);
+	}
+	return r;
+}
+
+static void start_initializing(struct job *job)
+{
+	char names[256], message[640];
+	int r = job->has_values ? 0 : take_source(job);
+
+	if (r != 0)
+		return;
+	unsigned unwritten = job->has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
+
+	if (unwritten > 0) {
+		snprintf(message, sizeof(message), "%u tensor%s no values and no initializer: %s%s",
+			 unwritten, unwritten == 1 ? " has" : "s have", names, unwritten > 4 ? ", …" : "");
+		job_fail_ready(job, -ENODATA, message);
+		return;
+	}
+	job->has_values = true;
+	r = tensor_initialize(job);
+
+	if (r < 0) {
+		job_fail_ready(job, r, "no memory to initialize its tensors");
+		return;
+	}
+	if (r > 0 || !residency_is_quiet(job))
+		return;
+	job->phase = JOB_INITIALIZING;
+	state_write_begin_job(job);
+	r = sweep_start(job, true);
+	if (r < 0)
+		job_break(job, r, NULL, "its values cannot be stored: %s", strerror(-r));
+}
+
+/* Without ranks nobody needs what is left of it in memory. */
+static void come_back(struct job *job)
+{
+	uint64_t step;
+
+	if (job->is_lost)
+		lost_go_on(job);
+	if (job->member_count > 0 || job->node->is_stopping || !durable_has_step(job, &step))
+		return;
+	job->is_kept = job->comes_back = true;
+	job_drop(job);
+}
+
+void job_go_on(struct job *job)
+{
+	bool can_start = all_are_ready(job) && !fail_incomplete(job);
+
+	if (job->member_count == 0)
+		gradient_shrink_held(job);
+	durable_advance(job);
+	switch (job->phase) {
+	case JOB_FORMING:
+		/* What is written needs its place, too. */
+		if (!draft_go_on(job) && (can_start || !queue_is_empty(&job->filling)) &&
+		    node_has_settled(job->node, job->uid))
+			setup_start(job);
+		break;
+	case JOB_RELEASED:
+		reshape_undo(job);
+		/* Another definition may be on its way. */
+		if (can_start && node_has_settled(job->node, job->uid) && durable_is_quiet(job))
+			setup_start(job);
+		break;
+	case JOB_FILLING:
+		/* A draft that is written has such writes, too. */
+		if (!state_write_go_on(job) && !draft_go_on(job) && can_start)
+			start_initializing(job);
+		break;
+	case JOB_TRAINED:
+		if (!writing_go_on(job) && can_start && !job->sweep && !job->early &&
+		    job->reductions_running == 0 && !job->norm && job->shard_copies == 0)
+			begin_epoch(job);
+		break;
+	case JOB_BROKEN:
+		draft_give_up(job);
+		come_back(job);
+		break;
+	default:
+		break;
+	}
+}
+
+void job_planned(struct job *job, int r, const char *message)
+{
+	if (r < 0) {
+		/* Each rank may try, and is told; the log needs it once. */
+		if (strcmp(job->reason, message) != 0)
+			events_of_job(job, EVENT_REFUSED, NULL,
+				      "it cannot be prepared: %s; its ranks are told, and may try again",
+				      message);
+		snprintf(job->reason, sizeof(job->reason), "%s", message);
+		job_fail_ready(job, r, message);
+		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling)) {
+			struct pending *filling = queue_entry(link, struct pending, link);
+
+			refusal_note(filling, job, filling->member->rank, r, message);
+			pending_error(filling, r, "job %s: %s", job->name, message);
+		}
+	} else if (!job->is_dropped && !job->draft) {
+		tensor_fill_waiting(job);
+	}
+	job_settle(job);
+}

@@ -1,0 +1,69 @@
+#include "daemon/life/refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/session/client_inside.h"
+#include "daemon/model/job.h"
+
+void refusal_note(const struct pending *pending, const struct job *job, uint32_t rank, int r,
+		  const char *text)
+{
+	struct refusal *refusal = &pending->client->refusal;
+
+	refusal->error = r;
+	refusal->owner = job->uid;
+	refusal->rank = rank;
+	snprintf(refusal->job, sizeof(refusal->job), "%s", job->name);
+	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
+}
+
+static bool is_of(const struct refusal *refusal, const struct job *job)
+{
+	return refusal->error < 0 && refusal->owner == job->uid && strcmp(refusal->job, job->name) == 0;
+}
+
+void refusal_forget(struct client *client, const struct job *job, uint32_t rank)
+{
+	if (is_of(&client->refusal, job) && client->refusal.rank == rank)
+		client->refusal.error = 0;
+	for (uint32_t i = 0; i < job->options.world_size; i++)
+		if (job->ranks[i] && job->ranks[i]->untold.rank == rank)
+			job->ranks[i]->untold.error = 0;
+}
+
+bool refusal_answer(struct pending *ready)
+{
+	struct refusal *untold = &ready->member->untold;
+
+	if (untold->error == 0)
+		return false;
+	pending_error(ready, untold->error, "job %s: rank %u has gone, whose opening was refused: %s",
+		      untold->job, untold->rank, untold->text);
+	untold->error = 0;
+	return true;
+}
+
+/* Who has been in an epoch waits for a rank that is started again, as for one that was killed. */
+static void tell(struct member *member, const struct refusal *refusal)
+{
+	struct pending *ready = TAKE_PTR(member->ready);
+
+	member->untold = *refusal;
+	if (ready)
+		refusal_answer(ready);
+}
+
+void refusal_tell(struct client *client, const struct job *left)
+{
+	struct refusal *refusal = &client->refusal;
+	struct job *job = refusal->error < 0 ? job_find(client->node, refusal->owner, refusal->job) : NULL;
+
+	if (!job || (left && job != left) ||
+	    (refusal->rank < job->options.world_size && job->ranks[refusal->rank]))
+		return;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && job->ranks[rank]->epoch == 0)
+			tell(job->ranks[rank], refusal);
+	refusal->error = 0;
+}

@@ -1,0 +1,60 @@
+#include "daemon/life/release.h"
+
+#include <errno.h>
+
+#include "daemon/model/access.h"
+#include "daemon/life/idle.h"
+#include "daemon/request/refuse.h"
+
+static int check(const struct job *job, const struct port *port, char *message, size_t size)
+{
+	char ranks[256];
+
+	if (!access_may_drop(job, port))
+		return refuse(message, size, -EPERM, "it is for its owner to release, user %u",
+			      (unsigned)job->uid);
+	members_describe(job, ranks, sizeof(ranks));
+	if (ranks[0])
+		return refuse(message, size, -EBUSY, "it is in use by %s; end them first", ranks);
+	if (job->phase == JOB_BROKEN)
+		return refuse(message, size, -EIO, "it is broken: %s", job->reason);
+	if (!job_is_idle(job) || job->phase == JOB_RETURNING)
+		return refuse(message, size, -EAGAIN, "it is %s; try again", job_status_name(job));
+	if (!idle_may_release(job))
+		return refuse(
+			message, size, -EOPNOTSUPP,
+			"some of its state is in host memory alone, since it is not durable, and would be "
+			"lost; tierctl export saves its values");
+	return 0;
+}
+
+static void reply(struct pending *pending, const struct job *job, uint64_t bytes)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobReleaseReply result = TIERD__WIRE__JOB_RELEASE_REPLY__INIT;
+
+	result.bytes = bytes;
+	result.step = job->step;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RELEASE;
+	reply.job_release = &result;
+	pending_reply(pending, &reply);
+}
+
+void release_job(struct pending *pending, const Tierd__Wire__JobRelease *request)
+{
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
+	char message[640];
+	uint64_t before;
+	int r;
+
+	if (!job)
+		return;
+	before = job->host_bytes;
+	r = check(job, pending_port(pending), message, sizeof(message));
+	if (r == 0 && !idle_give(job))
+		r = idle_refuse(job, message, sizeof(message));
+	if (r < 0)
+		pending_error(pending, r, "job %s: %s", job->name, message);
+	else
+		reply(pending, job, before - job->host_bytes);
+}

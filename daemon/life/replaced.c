@@ -1,0 +1,166 @@
+#include "daemon/life/replaced.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "daemon/durability/durable.h"
+#include "daemon/durability/listing.h"
+#include "daemon/life/lost.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/durability/stored.h"
+
+struct replaced {
+	struct node *node;
+	struct job *old; /* until it is freed: then its files are */
+	struct stored_job file;
+	bool is_unread; /* nobody knows what else is in it */
+	uint64_t path_bytes[NODE_MAX_PATHS];
+};
+
+/* ---- The old job ---- */
+
+/* What has never been committed ends with it. */
+static bool has_files(const struct job *job)
+{
+	uint64_t step;
+
+	return job->is_lost || durable_has_step(job, &step);
+}
+
+int replaced_new(struct job *old, struct replaced **ret_replaced)
+{
+	struct replaced *replaced;
+
+	if (!has_files(old)) {
+		/* It was to replace one itself. */
+		*ret_replaced = TAKE_PTR(old->replaced);
+		job_drop(old);
+		return 0;
+	}
+	replaced = calloc(1, sizeof(*replaced));
+	if (!replaced)
+		return -ENOMEM;
+	replaced->node = old->node;
+	replaced->old = old;
+	stored_name(old, &replaced->file);
+	replaced->is_unread = old->is_lost && old->loss.is_unread;
+	old->remains = replaced;
+	old->is_kept = true;
+	log_about(LOG_LEVEL_INFO, &(struct log_fields){ .job = old->name, .user = &old->uid },
+		  "job %s of user %u: it is replaced; %s stays until the new one has a state of its own",
+		  old->name, (unsigned)old->uid, replaced->file.file);
+	job_drop(old);
+	*ret_replaced = replaced;
+	return 0;
+}
+
+void replaced_inherit(struct job *old)
+{
+	struct replaced *replaced = TAKE_PTR(old->remains);
+
+	if (!replaced)
+		return;
+	replaced->old = NULL;
+	for (unsigned i = 0; i < old->node->path_count; i++) {
+		replaced->path_bytes[i] = old->path_bytes[i];
+		old->node->paths[i].used += old->path_bytes[i];
+	}
+}
+
+/* ---- The end ---- */
+
+static void give_paths(struct replaced *replaced)
+{
+	for (unsigned i = 0; i < replaced->node->path_count; i++)
+		replaced->node->paths[i].used -= replaced->path_bytes[i];
+}
+
+struct replaced *replaced_leave(struct replaced *replaced)
+{
+	if (!replaced)
+		return NULL;
+	if (replaced->old)
+		replaced->old->remains = NULL;
+	give_paths(replaced);
+	free(replaced);
+	return NULL;
+}
+
+static void remove_old(struct replaced *replaced)
+{
+	if (replaced->old)
+		replaced->old->is_kept = false;
+	else
+		lost_remove_file(replaced->node, &replaced->file);
+	log_info("job %s of user %u: what was left of it in %s is removed: another one has taken its place",
+		 replaced->file.name, (unsigned)replaced->file.uid, replaced->file.file);
+}
+
+struct replaced *replaced_remove(struct replaced *replaced)
+{
+	if (!replaced)
+		return NULL;
+	/* Then it goes when they are. */
+	if (replaced->is_unread && !listing_has_paths(replaced->node, replaced->file.file))
+		listing_give_up(replaced->node, replaced->file.file, replaced->file.name);
+	if (replaced->is_unread)
+		log_warning(
+			"job %s of user %u: another one has taken its place, and %s, which could not be "
+			"read, is left as it is, because there may be forks in it: a later tierd removes it "
+			"if it can read it, or somebody who knows",
+			replaced->file.name, (unsigned)replaced->file.uid, replaced->file.file);
+	else
+		remove_old(replaced);
+	job_settle_all(replaced->node);
+	return replaced_leave(replaced);
+}
+
+struct replaced *replaced_bring_back(struct replaced *replaced)
+{
+	struct job *old = replaced ? replaced->old : NULL;
+
+	if (!replaced || replaced->node->is_stopping)
+		return replaced_leave(replaced);
+	log_info("job %s of user %u: what was to replace it has ended before it had a state: it comes back",
+		 replaced->file.name, (unsigned)replaced->file.uid);
+	if (old) {
+		old->comes_back = true;
+		job_settle(old);
+		return replaced_leave(replaced);
+	}
+	/* It takes what it needs of the paths again. */
+	give_paths(replaced);
+	restore_file(replaced->node, &replaced->file);
+	free(replaced);
+	return NULL;
+}
+
+/* ---- What is shown of it ---- */
+
+uint64_t replaced_bytes(const struct replaced *replaced)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; replaced && i < replaced->node->path_count; i++)
+		bytes += replaced->path_bytes[i];
+	return bytes;
+}
+
+bool replaced_has_file(const struct replaced *replaced, const char *file)
+{
+	return replaced && strcmp(replaced->file.file, file) == 0;
+}
+
+const char *replaced_hint(const struct job *job, char *text, size_t size)
+{
+	text[0] = '\0';
+	if (job->replaced)
+		snprintf(text, size,
+			 "; the job that it replaces stays there until this one has a state of its own: give "
+			 "that up first, if there is no room for both (tierctl drop %s destroys its state)",
+			 job->name);
+	return text;
+}

@@ -1,0 +1,34 @@
+/* Replaced: a durable job that another one of its name takes the place of. It is closed, and its files stay
+ * until the other one's state is as safe as they are; if that never comes, they are opened again. */
+#ifndef TIERD_DAEMON_REPLACED_H
+#define TIERD_DAEMON_REPLACED_H
+
+#include "daemon/model/job.h"
+
+struct replaced;
+
+/* Ends a job that another one is to replace. ret_replaced: what can come back of it, NULL: nothing; it is for
+ * one of the next three. -ENOMEM: nothing has happened. */
+int replaced_new(struct job *old, struct replaced **ret_replaced);
+
+/* The new job has a state of its own: the files are removed. These take NULL, and return it. */
+struct replaced *replaced_remove(struct replaced *replaced);
+/* There will be no new job: the old one is opened again. */
+struct replaced *replaced_bring_back(struct replaced *replaced);
+/* The daemon ends, and leaves it to the next one. */
+struct replaced *replaced_leave(struct replaced *replaced);
+
+/* The old job is about to be freed: what it has taken of the paths stays taken. */
+void replaced_inherit(struct job *old);
+
+/* That its files take of all paths; of NULL none. */
+uint64_t replaced_bytes(const struct replaced *replaced);
+
+/* It is these, of NULL not. */
+bool replaced_has_file(const struct replaced *replaced, const char *file);
+
+/* Why there is less room for a job than its user may think, and what to do about it; or "". */
+const char *replaced_hint(const struct job *job, char *text, size_t size);
+#define REPLACED_HINT (200 + WIRE_MAX_JOB_NAME)
+
+#endif

@@ -1,0 +1,260 @@
+/* The job is closed to new ranks at once; those that are there leave. When nothing of it is in flight its
+ * store takes the snapshot for its last commit, in one commit. From then on what the daemon knows of the job
+ * is void: it is opened again, as after a start. A daemon that dies in between finds the one state or the
+ * other. */
+#include "daemon/life/roll_back.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/model/access.h"
+#include "daemon/request/asker.h"
+#include "daemon/life/drop.h"
+#include "daemon/durability/errand.h"
+#include "daemon/durability/family.h"
+#include "daemon/values/reader.h"
+#include "daemon/request/refuse.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/durability/snapshot.h"
+#include "daemon/values/source.h"
+
+struct roll_back {
+	struct errand errand;
+	struct restore_notice notice;
+	struct asker asker;
+	struct store_snapshot snapshot;
+	char doubt[SNAPSHOT_TEXT]; /* "", or why nobody knows whether it was done */
+	bool is_deletion;	   /* of that snapshot, which is lost */
+};
+
+static void roll_back_free(struct roll_back *roll_back)
+{
+	asker_end(&roll_back->asker);
+	free(roll_back);
+}
+
+/* ---- It is back ---- */
+
+static void answer_doubt(struct roll_back *roll_back, const struct job *job, const char *why)
+{
+	struct pending *pending = roll_back->asker.pending;
+
+	if (job)
+		pending_error(pending, -EIO, "%s; it was opened again, and stands at step %llu",
+			      roll_back->doubt, (unsigned long long)job->step);
+	else
+		pending_error(pending, -EIO, "%s; it cannot be opened again: %s", roll_back->doubt, why);
+}
+
+static void reply_rolled_back(struct pending *pending, uint64_t step)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobRollBackReply body = TIERD__WIRE__JOB_ROLL_BACK_REPLY__INIT;
+
+	body.step = step;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK;
+	reply.job_roll_back = &body;
+	pending_reply(pending, &reply);
+}
+
+static void on_back(struct restore_notice *notice, const struct job *job, const char *why)
+{
+	struct roll_back *roll_back = container_of(notice, struct roll_back, notice);
+
+	if (roll_back->asker.pending && roll_back->doubt[0])
+		answer_doubt(roll_back, job, why);
+	else if (roll_back->asker.pending && job && roll_back->is_deletion)
+		pending_reply(roll_back->asker.pending, NULL);
+	else if (roll_back->asker.pending && job)
+		reply_rolled_back(roll_back->asker.pending, job->step);
+	else if (roll_back->asker.pending && roll_back->is_deletion)
+		pending_error(roll_back->asker.pending, -EIO,
+			      "snapshot %s was deleted, and the job cannot be opened: %s",
+			      roll_back->snapshot.name, why);
+	else if (roll_back->asker.pending)
+		pending_error(roll_back->asker.pending, -EIO,
+			      "the job was rolled back to step %llu, and cannot be opened there: %s",
+			      (unsigned long long)roll_back->snapshot.step, why);
+	roll_back_free(roll_back);
+}
+
+/* ---- In the store ---- */
+
+static int begin(struct errand *errand, struct store *store)
+{
+	const struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
+
+	/* What they look at will not be there any more. */
+	readers_end_job(errand->job);
+	sources_end_job(errand->job);
+	if (roll_back->is_deletion)
+		return store_delete_lost(store, roll_back->snapshot.name, &errand->request);
+	return store_roll_back(store, roll_back->snapshot.name, &errand->request);
+}
+
+/* What is in memory may not be what is on the devices. */
+static void open_again(struct roll_back *roll_back)
+{
+	struct job *job = roll_back->errand.job;
+
+	job->notice = &roll_back->notice;
+	job->is_kept = job->comes_back = true;
+	if (!job->is_dropped)
+		job_drop(job);
+	family_let_go(job);
+}
+
+/* A commit that has failed is there or not, and its store is not written any more. */
+static bool is_in_doubt(const struct job *job, int status)
+{
+	return status != -ENOENT && status != -ESHUTDOWN && !job->is_dropped;
+}
+
+static void doubt(struct roll_back *roll_back, int status)
+{
+	struct job *job = roll_back->errand.job;
+	char why[SNAPSHOT_TEXT / 2];
+
+	snapshot_explain(job, roll_back->snapshot.name, status, why, sizeof(why));
+	snprintf(roll_back->doubt, sizeof(roll_back->doubt), "%s snapshot %s has failed: %s",
+		 roll_back->is_deletion ? "giving up" : "rolling back to", roll_back->snapshot.name, why);
+	events_of_job(job, EVENT_SNAPSHOT_FAILED, &(struct log_fields){ .step = &roll_back->snapshot.step },
+		      "%s; it is opened again, as it is on its devices", roll_back->doubt);
+	open_again(roll_back);
+}
+
+static void fail(struct roll_back *roll_back, int status)
+{
+	struct job *job = roll_back->errand.job;
+
+	job->is_rolling_back = false;
+	if (roll_back->asker.pending)
+		snapshot_fail(roll_back->asker.pending, job, roll_back->snapshot.name, status);
+	roll_back_free(roll_back);
+}
+
+static void tell_done(const struct roll_back *roll_back, const struct job *job)
+{
+	if (roll_back->is_deletion)
+		events_of_job(job, EVENT_SNAPSHOT_DELETED, NULL,
+			      "user %u has given up snapshot %s, which was lost",
+			      (unsigned)roll_back->asker.uid, roll_back->snapshot.name);
+	else
+		events_of_job(job, EVENT_ROLLED_BACK,
+			      &(struct log_fields){ .step = &roll_back->snapshot.step },
+			      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
+			      (unsigned)roll_back->asker.uid, (unsigned long long)job->step,
+			      roll_back->snapshot.name, (unsigned long long)roll_back->snapshot.step);
+}
+
+static void on_rolled_back(struct errand *errand, int status)
+{
+	struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
+	struct job *job = errand->job;
+
+	/* Somebody has dropped it meanwhile. */
+	if (status == 0 && job->is_dropped && !job->is_kept)
+		status = -ESHUTDOWN;
+	if (status < 0) {
+		if (is_in_doubt(job, status))
+			doubt(roll_back, status);
+		else
+			fail(roll_back, status);
+		return;
+	}
+	tell_done(roll_back, job);
+	open_again(roll_back);
+}
+
+/* ---- The request ---- */
+
+static void start(struct pending *pending, struct job *job, const struct store_snapshot *snapshot,
+		  bool is_deletion, struct queue *askers)
+{
+	struct roll_back *roll_back = calloc(1, sizeof(*roll_back));
+	char reason[160];
+
+	if (!roll_back) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return;
+	}
+	asker_begin(&roll_back->asker, pending, askers);
+	roll_back->snapshot = *snapshot;
+	roll_back->is_deletion = is_deletion;
+	roll_back->notice.done = on_back;
+	roll_back->errand.job = job;
+	roll_back->errand.is_last = true;
+	roll_back->errand.begin = begin;
+	roll_back->errand.done = on_rolled_back;
+	job->is_rolling_back = true;
+	/* Nobody is there while a snapshot is lost. */
+	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
+		 (unsigned long long)snapshot->step, (unsigned)roll_back->asker.uid);
+	drop_ranks(job, reason);
+	errand_send(&roll_back->errand);
+}
+
+void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
+	struct store_snapshot snapshot;
+	char message[SNAPSHOT_TEXT], ranks[256];
+	int r;
+
+	if (!job)
+		return;
+	if (!access_may_drop(job, port)) {
+		pending_error(pending, -EPERM, "job %s is for its owner to roll back, user %u", job->name,
+			      (unsigned)job->uid);
+		return;
+	}
+	r = snapshot_check_job(job, message, sizeof(message));
+	if (r == 0)
+		r = snapshot_check_lost(job, message, sizeof(message));
+	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
+		r = -ENOENT;
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return;
+	}
+	members_describe(job, ranks, sizeof(ranks));
+	if (ranks[0] && !request->force)
+		pending_error(
+			pending, -EBUSY,
+			"job %s is in use by %s; end them, or roll it back with --force, which destroys "
+			"all steps after the snapshot",
+			job->name, ranks);
+	else
+		start(pending, job, &snapshot, false, askers);
+}
+
+void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
+			   struct queue *askers)
+{
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
+	struct store_snapshot snapshot;
+	char message[SNAPSHOT_TEXT];
+	int r;
+
+	if (!job)
+		return;
+	if (!access_may_drop(job, pending_port(pending))) {
+		pending_error(pending, -EPERM, "snapshots of job %s are for its owner to delete, user %u",
+			      job->name, (unsigned)job->uid);
+		return;
+	}
+	r = snapshot_check_job(job, message, sizeof(message));
+	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
+		r = -ENOENT;
+	if (r == 0 && !snapshot.is_lost)
+		r = refuse(message, sizeof(message), -EINVAL,
+			   "snapshot %s of job %s can be read: --lost is for those that cannot be",
+			   snapshot.name, job->name);
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	else
+		start(pending, job, &snapshot, true, askers);
+}

@@ -1,0 +1,221 @@
+/* What is taken from somebody is taken at once, whatever becomes of the commit that keeps it. */
+#include "daemon/life/share.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/plural.h"
+#include "daemon/model/access.h"
+#include "daemon/request/asker.h"
+#include "daemon/durability/durable.h"
+#include "daemon/durability/errand.h"
+#include "daemon/values/reader.h"
+#include "daemon/request/refuse.h"
+#include "daemon/durability/snapshot.h"
+#include "daemon/values/source.h"
+#include "daemon/telemetry/trace.h"
+#include "daemon/scrub/verify.h"
+
+struct share {
+	struct errand errand;
+	struct asker asker;
+	Tierd__Wire__JobShareReply body;
+	bool is_said; /* in the definition, whose commit is awaited */
+};
+
+/* ---- What was said before ---- */
+
+void share_overlook(const struct job *job, struct job_options *asked)
+{
+	if (!job->is_sharing_set)
+		return;
+	asked->sharing = job->options.sharing;
+	asked->share_group = job->options.share_group;
+}
+
+struct sharing share_of(const struct job *job)
+{
+	return (struct sharing){ .is_known = !job->is_lost,
+				 .is_set = job->is_sharing_set,
+				 .sharing = job->options.sharing,
+				 .group = job->options.share_group };
+}
+
+void share_restore(struct job *job, const struct sharing *sharing)
+{
+	if (!sharing->is_known ||
+	    (job->options.sharing == sharing->sharing && job->options.share_group == sharing->group &&
+	     job->is_sharing_set == sharing->is_set))
+		return;
+	job->options.sharing = sharing->sharing;
+	job->options.share_group = sharing->group;
+	job->is_sharing_set = sharing->is_set;
+	/* Without memory it says so when it changes next. */
+	if (durable_redefine_now(job) == 0)
+		job_settle(job);
+}
+
+/* ---- Who loses it ---- */
+
+static void describe(const struct job *job, char *text, size_t size)
+{
+	if (job->options.sharing == SHARING_NONE)
+		snprintf(text, size, "with nobody");
+	else
+		snprintf(text, size, "with group %u, to %s", (unsigned)job->options.share_group,
+			 job->options.sharing == SHARING_READ ? "read" : "train");
+}
+
+static unsigned end_ranks(struct job *job, const char *reason)
+{
+	unsigned count = 0;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (!member || access_may_train(job, member->port))
+			continue;
+		job_leave(member, false, reason);
+		count++;
+	}
+	return count;
+}
+
+static void end_sessions(struct job *job, uid_t uid, Tierd__Wire__JobShareReply *body)
+{
+	char with[64], reason[160], lost[64] = "";
+
+	describe(job, with, sizeof(with));
+	snprintf(reason, sizeof(reason), "user %u has shared job %s %s", (unsigned)uid, job->name, with);
+	body->readers = readers_end_denied(job, reason);
+	sources_end_denied(job, reason);
+	verifies_end_denied(job, reason);
+	tracers_end_denied(job, reason);
+	body->ranks = end_ranks(job, reason);
+	if (body->ranks + body->readers > 0)
+		snprintf(lost, sizeof(lost), "; %u rank%s and %u reader%s have lost it", body->ranks,
+			 PLURAL(body->ranks), body->readers, PLURAL(body->readers));
+	events_of_job(job, EVENT_SHARED, NULL, "user %u has shared it %s%s", (unsigned)uid, with, lost);
+}
+
+/* ---- In its record ---- */
+
+static void reply_shared(struct pending *pending, Tierd__Wire__JobShareReply *body)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_SHARE;
+	reply.job_share = body;
+	pending_reply(pending, &reply);
+}
+
+/* No commit is on its way: the definition may be changed. The errand ends, and comes again for the commit. */
+static int say(struct errand *errand, struct store *store)
+{
+	struct share *share = container_of(errand, struct share, errand);
+	int r;
+
+	if (share->is_said)
+		return -EALREADY;
+	r = durable_redefine_now(errand->job);
+	if (r < 0)
+		return r;
+	share->is_said = errand->awaits_definition = true;
+	return -EINPROGRESS;
+}
+
+static void fail(struct pending *pending, const struct job *job, int status)
+{
+	char why[SNAPSHOT_TEXT], with[64];
+
+	describe(job, with, sizeof(with));
+	snapshot_explain(job, "", status, why, sizeof(why));
+	pending_error(pending, status == -ESHUTDOWN ? -ECANCELED : status,
+		      "job %s is shared %s as long as this tierd runs, and its record does not say so: %s",
+		      job->name, with, why);
+}
+
+static void on_done(struct errand *errand, int status)
+{
+	struct share *share = container_of(errand, struct share, errand);
+
+	if (status == -EINPROGRESS) {
+		errand_send(errand);
+		return;
+	}
+	if (share->asker.pending && status == -EALREADY)
+		reply_shared(share->asker.pending, &share->body);
+	else if (share->asker.pending)
+		fail(share->asker.pending, errand->job, status);
+	asker_end(&share->asker);
+	free(share);
+}
+
+/* ---- The request ---- */
+
+static int check(const struct job *job, const struct port *port, const Tierd__Wire__JobShare *request,
+		 char *message, size_t size)
+{
+	if (!access_may_drop(job, port))
+		return refuse(message, size, -EPERM,
+			      "whom job %s is shared with is for its owner to say, user %u", job->name,
+			      (unsigned)job->uid);
+	if (request->sharing > SHARING_TRAIN)
+		return refuse(message, size, -EINVAL, "job %s: no sharing %u", job->name, request->sharing);
+	if (request->sharing != SHARING_NONE && !request->has_group && job->options.sharing == SHARING_NONE)
+		return refuse(message, size, -EINVAL, "job %s is shared with nobody: say with which group",
+			      job->name);
+	if (job->is_lost)
+		return refuse(message, size, -EIO, "the store of job %s cannot be opened: %s", job->name,
+			      job->reason);
+	if (job->is_rolling_back || job->former_shape.world_size > 0)
+		return refuse(message, size, -EAGAIN, "job %s %s; try again", job->name,
+			      job->is_rolling_back ? "is being rolled back" : "gets another shape");
+	return 0;
+}
+
+static void set(struct job *job, const Tierd__Wire__JobShare *request)
+{
+	uint32_t group = request->has_group ? request->group : job->options.share_group;
+
+	job->options.sharing = request->sharing;
+	job->options.share_group = request->sharing == SHARING_NONE ? 0 : group;
+	job->is_sharing_set = true;
+}
+
+/* Before the first commit nothing says anything else: it will be the first that does. */
+static bool has_record(const struct job *job)
+{
+	return job->durable && job->phase >= JOB_TRAINED && !job->is_dropped;
+}
+
+void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *askers)
+{
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
+	char message[SNAPSHOT_TEXT];
+	struct share *share;
+	int r = job ? check(job, pending_port(pending), request, message, sizeof(message)) : 0;
+
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	if (!job || r < 0)
+		return;
+	share = calloc(1, sizeof(*share));
+	if (!share) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return;
+	}
+	tierd__wire__job_share_reply__init(&share->body);
+	set(job, request);
+	share->body.sharing = job->options.sharing;
+	share->body.group = job->options.share_group;
+	end_sessions(job, pending_port(pending)->uid, &share->body);
+	r = has_record(job) ? 0 : durable_redefine(job);
+	share->errand = (struct errand){ .job = job, .begin = say, .done = on_done };
+	asker_begin(&share->asker, pending, askers);
+	if (has_record(job) && job->phase != JOB_BROKEN)
+		errand_send(&share->errand);
+	else
+		on_done(&share->errand, job->phase == JOB_BROKEN ? -EIO : r < 0 ? r : -EALREADY);
+}

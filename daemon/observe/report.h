@@ -1,0 +1,13 @@
+/* Reports: what tierctl shows of the node, its jobs, their units and tensors. */
+#ifndef TIERD_DAEMON_REPORT_H
+#define TIERD_DAEMON_REPORT_H
+
+#include "daemon/resources/node.h"
+#include "daemon/request/pending.h"
+
+void report_node(struct pending *pending, struct node *node);
+void report_jobs(struct pending *pending, struct node *node);
+void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request);
+void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *request);
+
+#endif

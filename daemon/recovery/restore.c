@@ -1,0 +1,597 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/little_endian.h"
+#include "common/size.h"
+#include "daemon/durability/family.h"
+#include "daemon/durability/listing.h"
+#include "daemon/life/lost.h"
+#include "daemon/durability/record.h"
+#include "daemon/request/refuse.h"
+#include "daemon/recovery/restore_inside.h"
+#include "daemon/durability/retention.h"
+#include "daemon/life/setup.h"
+#include "daemon/durability/snapshot.h"
+
+struct restore *restore_new(struct node *node, const struct stored_job *file)
+{
+	struct restore *restore = calloc(1, sizeof(*restore));
+
+	if (!restore)
+		return NULL;
+	restore->node = node;
+	restore->file = *file;
+	queue_push(&node->restores, &restore->link);
+	return restore;
+}
+
+void restore_free(struct restore *restore)
+{
+	struct node *node = restore->node;
+
+	store_free(restore->store);
+	free(restore->definition);
+	free(restore->progress);
+	damaged_clear(&restore->origin.damaged);
+	queue_remove(&restore->link);
+	free(restore);
+	restore_go_on(node);
+	/* It may have been what those behind it waited for. */
+	restore_make_in_order(node);
+}
+
+/* ---- The end ---- */
+
+static void tell(struct restore *restore, const struct job *job)
+{
+	struct restore_notice *notice = TAKE_PTR(restore->origin.notice);
+
+	if (notice)
+		notice->done(notice, job, restore->message);
+}
+
+void restore_give_up(struct restore *restore, const char *why)
+{
+	refuse(restore->message, sizeof(restore->message), 0, "%s", why);
+	tell(restore, NULL);
+	restore_free(restore);
+}
+
+/* What opening has said of it; of a job that others are in one store with, that is said once. */
+static void tell_lost(const struct job *job)
+{
+	char message[SNAPSHOT_TEXT];
+
+	if (snapshot_check_lost(job, message, sizeof(message)) < 0)
+		events_of_job(job, EVENT_DAMAGED, &(struct log_fields){ .tier = "nvme" }, "%s%s%s",
+			      store_message(job_nvme_store(job)),
+			      store_message(job_nvme_store(job))[0] ? "; " : "", message);
+}
+
+static void tell_restored(const struct job *job)
+{
+	events_of_job(job, EVENT_RESTORED, &(struct log_fields){ .step = &job->step },
+		      "it is back at step %llu, its last durable one: %u units, %llu MiB on NVMe",
+		      (unsigned long long)job->step, job->catalog.unit_count,
+		      (unsigned long long)(job->nvme_bytes / MIB));
+	tell_lost(job);
+}
+
+/* Of one that has no place here: what is shown of it all the same. */
+static void note_record(struct restore *restore, const struct job *job)
+{
+	restore->record.is_read = true;
+	restore->record.world_size = job->options.world_size;
+	restore->record.stage = job->options.stage;
+	restore->record.optimizer = job->options.optimizer;
+	restore->record.epoch = job->epoch;
+	restore->record.step = job->step;
+	restore->record.units = job->catalog.unit_count;
+	restore->record.parameters = job->catalog.parameters;
+}
+
+static int make_job(struct restore *restore)
+{
+	struct record_source source = {
+		.paths = &restore->paths,
+		.name = restore->file.name,
+		.owner = &restore->file.uid,
+		.definition = { restore->definition + sizeof(struct record_header),
+				restore->header.definition_bytes },
+		.progress = { restore->progress + sizeof(struct progress_header),
+			      get64((const uint8_t *)restore->progress) },
+	};
+	struct job *job;
+	int r;
+
+	if (source.progress.size > restore->header.progress_bytes)
+		return refuse(restore->message, sizeof(restore->message), -EBADMSG,
+			      "its progress says what cannot be");
+	r = record_decode(restore->node, &source, &job, restore->message, sizeof(restore->message));
+	restore->is_strange = r == -EPERM;
+	if (r < 0)
+		return r;
+	job->number = restore->file.number;
+	memcpy(job->file, restore->file.file, sizeof(job->file));
+	job->scrub = restore->origin.scrub;
+	job->damaged = damaged_take(&restore->origin.damaged);
+	r = setup_adopt(job, restore->store, restore->is_fork, restore->message, sizeof(restore->message));
+	if (r < 0) {
+		note_record(restore, job);
+		job_free(job);
+		return r;
+	}
+	restore->store = NULL;
+	restore->job = job;
+	listing_note(job);
+	retention_begin(job, restore->is_fork ? job->step + 1 : job->step);
+	/* A snapshot's may say what was taken back since. */
+	share_restore(job, &restore->origin.sharing);
+	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
+	if (restore->is_fork && durable_redefine_now(job) == 0)
+		job_settle(job);
+	return 0;
+}
+
+/* It is there, or is tried by itself. */
+static bool is_cared_for(const struct restore *restore, const char *name)
+{
+	return job_find(restore->node, restore->file.uid, name) ||
+	       (strcmp(restore->file.name, name) != 0 &&
+		restore_is_under_way(restore->node, restore->file.uid, name));
+}
+
+/* What else is in files that cannot be opened is known only of those that are on the list. */
+static void lose_listed(const struct restore *restore, const struct loss *loss)
+{
+	struct stored_job file = restore->file;
+	struct job_list_store listed;
+
+	if (!listing_copy(restore->node, file.file, &listed)) {
+		lost_new(restore->node, &file, loss, restore->message);
+		return;
+	}
+	for (unsigned i = 0; i < listed.job_count; i++) {
+		memcpy(file.name, listed.jobs[i].name, sizeof(file.name));
+		file.number = listed.jobs[i].number;
+		if (!listed.jobs[i].is_given_up && !is_cared_for(restore, file.name))
+			lost_new(restore->node, &file, loss, restore->message);
+	}
+}
+
+/* Whatever it was that there was no room for, it may find some later; files that were cut off do not. */
+static void lose(struct restore *restore, int r)
+{
+	bool is_cut_off = r == -ENOSPC && restore->is_unread;
+	int error = is_cut_off ? -EBADMSG : r;
+	const struct loss loss = { .error = error,
+				   .lacking = error == -ENOMEM || error == -ENOSPC ? error : 0,
+				   .is_asked = restore->origin.is_asked,
+				   .is_unread = restore->is_unread,
+				   .is_explained = restore->is_explained,
+				   .record = restore->record };
+
+	if (loss.is_unread)
+		lose_listed(restore, &loss);
+	else
+		lost_new(restore->node, &restore->file, &loss, restore->message);
+}
+
+/* It may have been dropped meanwhile. */
+static void on_listed(struct listing_wait *wait)
+{
+	struct restore *restore = container_of(wait, struct restore, listed);
+	const struct job *job = job_find(restore->node, restore->file.uid, restore->file.name);
+
+	if (!job) {
+		restore_give_up(restore, "it was dropped meanwhile");
+		return;
+	}
+	tell(restore, job);
+	restore_free(restore);
+}
+
+/* Who has made a fork hears of it once it is on the list of jobs. */
+static void end(struct restore *restore, int r)
+{
+	if (r == 0 && restore->is_fork) {
+		restore->listed.done = on_listed;
+		listing_await(restore->node, &restore->listed);
+		return;
+	}
+	if (restore->is_strange)
+		log_error("%s: %s", restore->file.file, restore->message);
+	else if (r < 0)
+		lose(restore, r);
+	else
+		tell_restored(restore->job);
+	tell(restore, r < 0 ? NULL : restore->job);
+	restore_free(restore);
+}
+
+/* What the store cannot give, with its place. */
+static int explain(struct restore *restore, int r, const char *what)
+{
+	const struct store_transfer *transfer = &restore->transfer;
+	const char *why = r == -EBADMSG ? "it is damaged" : strerror(-r);
+
+	if (transfer->status < 0 && transfer->fault.device)
+		refuse(restore->message, sizeof(restore->message), r, "%s: %s, at byte %llu of %s", what, why,
+		       (unsigned long long)transfer->fault.device_offset, transfer->fault.device);
+	else
+		refuse(restore->message, sizeof(restore->message), r, "%s: %s", what, why);
+	return r;
+}
+
+/* It may have been dropped meanwhile: then it goes in its own turn. */
+static void end_load(struct restore *restore, int r)
+{
+	struct job *job = restore->job;
+
+	job->blobs.is_loading = false;
+	if (job->is_dropped) {
+		job_settle(job);
+		restore_give_up(restore, "it was dropped meanwhile");
+		return;
+	}
+	if (r < 0) {
+		explain(restore, r, "its blobs cannot be read");
+		/* It was there meanwhile, and may be looked at: it goes when nobody does. */
+		job->is_kept = true;
+		job_drop(job);
+	}
+	end(restore, r);
+}
+
+static void on_blobs(struct store_transfer *transfer, int status)
+{
+	end_load(container_of(transfer, struct restore, transfer), status);
+}
+
+static void load_blobs(struct restore *restore)
+{
+	struct job *job = restore->job;
+	int r = blobs_make_image(job);
+
+	job->blobs.is_loading = true;
+	restore->transfer =
+		(struct store_transfer){ .direction = TIER_READ,
+					 .priority = TIER_DEMAND,
+					 .stream = job->streams.blobs,
+					 .length = size_align(job->blobs.used, STORE_EXTENT_BYTES),
+					 .buffer = job->blobs.image.base,
+					 .done = on_blobs };
+	if (r == 0)
+		r = store_submit(job_nvme_store(job), &restore->transfer);
+	if (r < 0)
+		end_load(restore, r);
+}
+
+/* Nothing is written to its store any more, as another job of it has found meanwhile: all begin again. */
+static bool lets_go(struct restore *restore)
+{
+	struct store_family family;
+
+	if (!restore->store)
+		return false;
+	store_get_family(restore->store, &family);
+	if (!family.is_fenced)
+		return false;
+	restore->store = store_free(restore->store);
+	free(TAKE_PTR(restore->definition));
+	free(TAKE_PTR(restore->progress));
+	restore_seek(restore);
+	return true;
+}
+
+static void make(struct restore *restore)
+{
+	int r = restore->status;
+
+	if (r == 0 && lets_go(restore))
+		return;
+	restore->state = RESTORE_MADE;
+	if (restore->is_forgotten) {
+		tell(restore, NULL);
+		restore_free(restore);
+		return;
+	}
+	if (r == 0)
+		r = make_job(restore);
+	if (r == 0 && restore->job->blobs.used > 0)
+		load_blobs(restore);
+	else
+		end(restore, r);
+}
+
+/* Whoever waits for files is not waited for: that may take as long as others have them. */
+static struct restore *next_to_make(const struct node *node)
+{
+	QUEUE_FOREACH (link, &node->restores) {
+		struct restore *restore = queue_entry(link, struct restore, link);
+
+		if (restore->state == RESTORE_SEEKING || restore->state == RESTORE_READING)
+			return NULL;
+		if (restore->state == RESTORE_READ)
+			return restore;
+	}
+	return NULL;
+}
+
+void restore_make_in_order(struct node *node)
+{
+	struct restore *restore;
+
+	while (!node->is_restoring && (restore = next_to_make(node)) != NULL)
+		make(restore);
+}
+
+/* Who asked for that has gone on. */
+static void complain(const struct restore *restore)
+{
+	log_error("job %s of user %u: what is left of it in %s cannot be removed: %s", restore->file.name,
+		  (unsigned)restore->file.uid, restore->file.file, restore->message);
+}
+
+void restore_finish(struct restore *restore, int r)
+{
+	if (restore->is_unwanted) {
+		if (r < 0 && r != -ENOENT)
+			complain(restore);
+		restore_free(restore);
+		return;
+	}
+	restore->state = RESTORE_READ;
+	restore->status = r;
+	restore_make_in_order(restore->node);
+}
+
+int restore_forget(struct restore *restore)
+{
+	log_info("%s: nothing was ever committed; it is removed", restore->file.file);
+	listing_forget(restore->node, restore->file.file, restore->file.name);
+	refuse(restore->message, sizeof(restore->message), 0, "nothing of it was ever committed");
+	restore->is_forgotten = true;
+	return 0;
+}
+
+static void fail(struct restore *restore, int r, const char *what)
+{
+	restore_finish(restore, explain(restore, r, what));
+}
+
+/* ---- The record ---- */
+
+/* Into *place, of the restore, which may be gone when this returns. */
+static void read_record(struct restore *restore, char **place, uint64_t offset, uint64_t length,
+			void (*done)(struct store_transfer *transfer, int status))
+{
+	uint64_t padded = size_align(length, STORE_PAGE_BYTES);
+	int r = -ENOMEM;
+
+	*place = aligned_alloc(STORE_PAGE_BYTES, padded);
+	restore->transfer = (struct store_transfer){ .direction = TIER_READ,
+						     .priority = TIER_DEMAND,
+						     .stream = RECORD_STREAM,
+						     .offset = offset,
+						     .length = padded,
+						     .buffer = *place,
+						     .done = done };
+	if (*place)
+		r = store_submit(restore->store, &restore->transfer);
+	if (r < 0)
+		fail(restore, r, "its record cannot be read");
+}
+
+static void on_progress(struct store_transfer *transfer, int status)
+{
+	struct restore *restore = container_of(transfer, struct restore, transfer);
+
+	if (status < 0)
+		fail(restore, status, "its progress cannot be read");
+	else
+		restore_finish(restore, 0);
+}
+
+static void on_definition(struct store_transfer *transfer, int status)
+{
+	struct restore *restore = container_of(transfer, struct restore, transfer);
+	struct store_layout *layout;
+	uint64_t offset;
+	int r = status;
+
+	if (r == 0)
+		r = durable_find_layout(&restore->header, store_extents(restore->store), &layout, &offset);
+	if (r < 0) {
+		fail(restore, r, "its definition cannot be read");
+		return;
+	}
+	r = store_adopt(restore->store, layout);
+	if (r < 0) {
+		store_layout_free(layout);
+		fail(restore, r, "its definition cannot be read");
+		return;
+	}
+	read_record(restore, &restore->progress, offset,
+		    sizeof(struct progress_header) + restore->header.progress_bytes, on_progress);
+}
+
+static int read_header(struct restore *restore)
+{
+	const uint8_t *bytes = (const uint8_t *)restore->definition;
+
+	memcpy(restore->header.magic, bytes, sizeof(restore->header.magic));
+	restore->header.definition_bytes = get64(bytes + 8);
+	restore->header.progress_bytes = get64(bytes + 16);
+	if (memcmp(restore->header.magic, RECORD_MAGIC, sizeof(restore->header.magic)) != 0 ||
+	    restore->header.definition_bytes >
+		    store_placed_bytes(restore->store) - sizeof(struct record_header))
+		return -EBADMSG;
+	return 0;
+}
+
+/* Only its first extent: most are not longer. */
+static void on_header(struct store_transfer *transfer, int status)
+{
+	struct restore *restore = container_of(transfer, struct restore, transfer);
+	int r = status < 0 ? status : read_header(restore);
+	uint64_t length;
+
+	if (r < 0) {
+		fail(restore, r, "its definition cannot be read");
+		return;
+	}
+	length = size_align(sizeof(struct record_header) + restore->header.definition_bytes,
+			    STORE_EXTENT_BYTES);
+	if (length == STORE_EXTENT_BYTES) {
+		on_definition(transfer, 0);
+		return;
+	}
+	free(TAKE_PTR(restore->definition));
+	read_record(restore, &restore->definition, 0, length, on_definition);
+}
+
+void restore_read(struct restore *restore)
+{
+	restore->state = RESTORE_READING;
+	if (restore->is_unwanted)
+		restore_end_head(restore);
+	else
+		read_record(restore, &restore->definition, 0, STORE_EXTENT_BYTES, on_header);
+}
+
+/* ---- Start ---- */
+
+static void start(struct node *node, const struct stored_job *file, struct origin *origin)
+{
+	struct restore *restore = restore_new(node, file);
+
+	if (restore) {
+		restore->origin = *origin;
+		restore_seek(restore);
+		return;
+	}
+	lost_new(node, file,
+		 &(struct loss){ .error = -ENOMEM,
+				 .lacking = -ENOMEM,
+				 .is_asked = origin->is_asked,
+				 .is_unread = true },
+		 "out of memory");
+	if (origin->notice)
+		origin->notice->done(origin->notice, NULL, "out of memory");
+	damaged_clear(&origin->damaged);
+}
+
+void restore_file(struct node *node, const struct stored_job *file)
+{
+	start(node, file, &(struct origin){ 0 });
+}
+
+void restore_and_end(struct node *node, const struct stored_job *file)
+{
+	struct restore *restore = restore_new(node, file);
+
+	if (!restore) {
+		log_error("job %s of user %u: it was dropped, and stays in %s: out of memory; drop it again, "
+			  "to destroy that, when tierd has been started again",
+			  file->name, (unsigned)file->uid, file->file);
+		return;
+	}
+	restore->is_unwanted = true;
+	restore_seek(restore);
+}
+
+void restore_again(struct job *job)
+{
+	struct node *node = job->node;
+	struct origin origin = { .is_asked = job->loss.is_asked,
+				 .notice = job->notice,
+				 .scrub = job->scrub,
+				 .damaged = damaged_take(&job->damaged),
+				 .sharing = share_of(job) };
+	struct stored_job file;
+
+	stored_name(job, &file);
+	job->is_kept = true;
+	job_free(job);
+	start(node, &file, &origin);
+}
+
+/* ---- A fork ---- */
+
+struct restore *restore_begin_fork(const struct job *origin, const struct stored_job *file,
+				   struct restore_notice *notice)
+{
+	struct restore *restore = restore_new(origin->node, file);
+
+	if (!restore)
+		return NULL;
+	restore->paths = origin->paths;
+	restore->origin.notice = notice;
+	restore->origin.sharing = share_of(origin);
+	restore->is_fork = true;
+	restore->state = RESTORE_SEEKING;
+	return restore;
+}
+
+void restore_end_fork(struct restore *restore, struct store *store)
+{
+	restore->store = store;
+	restore_read(restore);
+}
+
+void restore_cancel_fork(struct restore *restore)
+{
+	restore_free(restore);
+}
+
+/* ---- What is under way ---- */
+
+static const struct job *find_dying(const struct node *node, uid_t uid, const char *name)
+{
+	QUEUE_FOREACH (link, &node->dying) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if ((job->comes_back || job->replaced) && job->uid == uid && strcmp(job->name, name) == 0)
+			return job;
+	}
+	return NULL;
+}
+
+static const struct restore *find_restore(const struct node *node, uid_t uid, const char *name)
+{
+	QUEUE_FOREACH (link, &node->restores) {
+		const struct restore *restore = queue_entry(link, struct restore, link);
+
+		if (restore->file.uid == uid && strcmp(restore->file.name, name) == 0)
+			return restore;
+	}
+	return NULL;
+}
+
+bool restore_is_under_way(const struct node *node, uid_t uid, const char *name)
+{
+	return find_dying(node, uid, name) || find_restore(node, uid, name);
+}
+
+bool restore_comes_back(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
+			uint32_t *ret_share_group)
+{
+	const struct job *job = find_dying(node, uid, name);
+	const struct restore *restore = job ? NULL : find_restore(node, uid, name);
+
+	if (!job && (!restore || restore->is_unwanted))
+		return false;
+	*ret_sharing = job ? job->options.sharing : restore->origin.sharing.sharing;
+	*ret_share_group = job ? job->options.share_group : restore->origin.sharing.group;
+	return true;
+}
+
+bool restore_has_file(const struct node *node, const char *file)
+{
+	QUEUE_FOREACH (link, &node->restores)
+		if (strcmp(queue_entry(link, struct restore, link)->file.file, file) == 0)
+			return true;
+	return false;
+}

@@ -1,0 +1,501 @@
+/* How a job that comes back gets its store.
+ *
+ * Nobody has the files open ─► they are opened, the first store is that of the first job in the table that is
+ * not lost, and every other one is reached through it; all jobs of the files come back then, whoever asked
+ * for one. A job that is there has them open ─► its store is asked, in the order of that job's errands. It is
+ * broken, or ends, or the devices take no writes any more ─► all of the files' jobs have to let go first:
+ * wait. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/durability/devices.h"
+#include "daemon/resources/disposal.h"
+#include "daemon/durability/family.h"
+#include "daemon/durability/listing.h"
+#include "daemon/request/refuse.h"
+#include "daemon/recovery/restore_inside.h"
+#include "offload/device/fault.h"
+#include "offload/device/nvme.h"
+
+/* Writes of a daemon that was killed may take as long to end. */
+#define LOCK_MS 10000
+
+_Static_assert(STORE_SNAPSHOT_NAME_BYTES == WIRE_MAX_JOB_NAME + 1, "a store has room for a job's name");
+
+/* Of the files of a store, for all jobs in them. */
+struct opening {
+	struct restore *asker; /* for whom they are opened */
+	struct work work;
+	struct store_request request;
+	struct store *first; /* of the first job in them that is not lost; through it others' are reached */
+	unsigned opened;     /* the number of that one */
+	struct store_job jobs[STORE_MAX_SNAPSHOTS + 1];
+	struct restore *restores[STORE_MAX_SNAPSHOTS + 1]; /* of each that comes back, or has to end */
+	unsigned count, next;
+	struct job_list_store listed; /* what the list of jobs says of them */
+	bool is_listed;
+};
+
+static bool is_of(const struct restore *restore, const char *file)
+{
+	return strcmp(restore->file.file, file) == 0;
+}
+
+static int refuse_store(struct restore *restore, int r, const struct store *store)
+{
+	return refuse(restore->message, sizeof(restore->message), r, "%s",
+		      store_message(store)[0] ? store_message(store) : strerror(-r));
+}
+
+/* ---- Through a job that has the files open ---- */
+
+static int begin_attach(struct errand *errand, struct store *store)
+{
+	struct restore *restore = container_of(errand, struct restore, errand);
+
+	return store_attach(store, restore->file.name, &errand->request, &restore->store);
+}
+
+static int begin_drop_lost(struct errand *errand, struct store *store)
+{
+	struct restore *restore = container_of(errand, struct restore, errand);
+
+	return store_drop_lost(store, restore->file.name, &errand->request);
+}
+
+/* Nothing is written before all of the store's jobs have let go of it. */
+static void on_lost_dropped(struct errand *errand, int status)
+{
+	struct restore *restore = container_of(errand, struct restore, errand);
+	struct job *host = errand->job;
+
+	if (status == -ESHUTDOWN) {
+		restore_seek(restore);
+		return;
+	}
+	if (status < 0) {
+		refuse_store(restore, status, job_nvme_store(host));
+		restore_finish(restore, status);
+		return;
+	}
+	log_info("job %s of user %u: it has been given up, and is not in %s any more", restore->file.name,
+		 (unsigned)restore->file.uid, restore->file.file);
+	listing_forget(restore->node, restore->file.file, restore->file.name);
+	family_let_go(host);
+	restore_free(restore);
+}
+
+static void send_drop_lost(struct restore *restore)
+{
+	restore->errand.begin = begin_drop_lost;
+	restore->errand.done = on_lost_dropped;
+	errand_send(&restore->errand);
+}
+
+static void on_attached(struct errand *errand, int status)
+{
+	struct restore *restore = container_of(errand, struct restore, errand);
+
+	if (status == -ESHUTDOWN || status == -EROFS)
+		restore_seek(restore);
+	else if (status == -EBADMSG && restore->is_unwanted)
+		send_drop_lost(restore);
+	else if (status < 0)
+		restore_finish(restore, refuse_store(restore, status, job_nvme_store(errand->job)));
+	else
+		restore_read(restore);
+}
+
+static void attach(struct restore *restore, struct job *host)
+{
+	restore->state = RESTORE_SEEKING;
+	restore->paths = host->paths;
+	restore->errand.job = host;
+	restore->errand.begin = begin_attach;
+	restore->errand.done = on_attached;
+	errand_send(&restore->errand);
+}
+
+/* ---- The jobs in the files ---- */
+
+static uint64_t number_of(const struct restore *asker, const struct store_job *job)
+{
+	uint64_t number = job->serial ? job->serial : asker->file.number;
+
+	if (number > asker->node->jobs_created)
+		asker->node->jobs_created = number;
+	return number;
+}
+
+/* What was found under one name is another job's. */
+static int identify(struct restore *asker, const struct store_job *first)
+{
+	uint64_t number = number_of(asker, first);
+
+	asker->is_first = false;
+	/* A copy may be as old as it likes, and is not taken for the job. */
+	if ((first->origin && first->origin != asker->file.number) ||
+	    (number == asker->file.number && strcmp(first->name, asker->file.name) != 0))
+		return refuse(asker->message, sizeof(asker->message), -EBADMSG,
+			      "it is a file of job %s, by another name", first->name);
+	asker->file.number = number;
+	memcpy(asker->file.name, first->name, sizeof(first->name));
+	return 0;
+}
+
+/* It is there, and is lost: it is tried again when somebody wants that. */
+static bool is_among(const struct queue *jobs, const struct restore *asker, const char *name)
+{
+	FAMILY_FOREACH (job, jobs, asker->file.file)
+		if (strcmp(job->name, name) == 0)
+			return true;
+	return false;
+}
+
+static bool is_lost(const struct restore *asker, const char *name)
+{
+	return is_among(&asker->node->jobs, asker, name) || is_among(&asker->node->dying, asker, name);
+}
+
+static struct restore *find(const struct restore *asker, const char *name)
+{
+	QUEUE_FOREACH (link, &asker->node->restores) {
+		struct restore *restore = queue_entry(link, struct restore, link);
+
+		if (is_of(restore, asker->file.file) && strcmp(restore->file.name, name) == 0 &&
+		    (restore == asker || restore->state == RESTORE_WAITING))
+			return restore;
+	}
+	return NULL;
+}
+
+/* Who waits for that job, or has to, since it comes back, too. NULL: nobody, or there is no memory. */
+static struct restore *find_or_make(const struct restore *asker, const struct store_job *job)
+{
+	struct restore *restore = find(asker, job->name);
+	struct stored_job file = asker->file;
+
+	if (restore || is_lost(asker, job->name))
+		return restore;
+	file.number = number_of(asker, job);
+	memcpy(file.name, job->name, sizeof(job->name));
+	restore = restore_new(asker->node, &file);
+	if (!restore)
+		log_error("job %s of user %u: it does not come back: out of memory; start tierd again",
+			  file.name, (unsigned)file.uid);
+	return restore;
+}
+
+static void end_opening(struct opening *opening, int r)
+{
+	struct restore *asker = opening->asker;
+
+	store_free(opening->first);
+	free(opening);
+	asker->is_unread = r < 0;
+	restore_finish(asker, r);
+}
+
+/* Whoever fails, or ends, may be gone at once. */
+static void hand_out(struct opening *opening)
+{
+	struct restore *asker = opening->asker;
+
+	if (opening->restores[opening->opened])
+		opening->restores[opening->opened]->store = TAKE_PTR(opening->first);
+	for (unsigned i = 0; i < opening->count; i++) {
+		struct restore *restore = opening->restores[i];
+
+		asker = restore == asker ? NULL : asker;
+		if (restore && restore->store)
+			restore_read(restore);
+		else if (restore)
+			restore_finish(restore, restore->status);
+	}
+	store_free(opening->first);
+	free(opening);
+	if (asker)
+		restore_finish(asker, refuse(asker->message, sizeof(asker->message), -ENOENT,
+					     "it is not in its files any more"));
+}
+
+static void attach_next(struct opening *opening);
+
+static void on_next_attached(struct store_request *request, int status)
+{
+	struct opening *opening = container_of(request, struct opening, request);
+	struct restore *restore = opening->restores[opening->next++];
+
+	if (status < 0)
+		restore->status = refuse_store(restore, status, opening->first);
+	attach_next(opening);
+}
+
+static void attach_next(struct opening *opening)
+{
+	for (; opening->next < opening->count; opening->next++) {
+		struct restore *restore = opening->restores[opening->next];
+		int r;
+
+		if (!restore || opening->next == opening->opened)
+			continue;
+		opening->request.done = on_next_attached;
+		r = store_attach(opening->first, restore->file.name, &opening->request, &restore->store);
+		if (r == 0)
+			return;
+		restore->status = refuse_store(restore, r, opening->first);
+	}
+	hand_out(opening);
+}
+
+static void share(struct opening *opening)
+{
+	struct restore *asker = opening->asker;
+
+	listing_match(asker->node, asker->file.file, opening->jobs, opening->count);
+	for (unsigned i = 0; i < opening->count; i++) {
+		struct restore *restore = find_or_make(asker, &opening->jobs[i]);
+
+		opening->restores[i] = restore;
+		if (!restore)
+			continue;
+		restore->state = RESTORE_SEEKING;
+		restore->paths = asker->paths;
+		restore->is_unwanted |=
+			listing_is_given_up(asker->node, asker->file.file, restore->file.name);
+	}
+	while (opening->jobs[opening->opened].is_lost)
+		opening->opened++;
+	attach_next(opening);
+}
+
+static void on_opened(struct store_request *request, int status)
+{
+	struct opening *opening = container_of(request, struct opening, request);
+	struct restore *asker = opening->asker;
+
+	if (status == -ENOENT) {
+		/* A daemon was killed before its first commit: there never was a state. */
+		store_keep(opening->first, false);
+		end_opening(opening, restore_forget(asker));
+		return;
+	}
+	if (status < 0)
+		status = refuse_store(asker, status, opening->first);
+	opening->count = status < 0 ? 0 : store_jobs(opening->first, opening->jobs);
+	for (unsigned i = 0; i < opening->count && status == 0; i++)
+		if (opening->jobs[i].serial > INT64_MAX || opening->jobs[i].origin > INT64_MAX)
+			status = refuse(asker->message, sizeof(asker->message), -EBADMSG,
+					"it gives a job a number that none can have");
+	if (status == 0 && asker->is_first)
+		status = identify(asker, &opening->jobs[0]);
+	if (status < 0)
+		end_opening(opening, status);
+	else
+		share(opening);
+}
+
+/* ---- The files, on a worker ---- */
+
+static const char *explain_tier(int r)
+{
+	switch (r) {
+	case -EBUSY:
+		return "another process has locked it; end that one (fuser tells which)";
+	case -EINVAL:
+		return "it is no file of tierd's own: a regular one of 1 MiB or more, of mode 0600";
+	case -ENXIO:
+		return "it is no regular file";
+	case -EPERM:
+		return "its folder is another user's, or others may write to it";
+	default:
+		return strerror(-r);
+	}
+}
+
+static int open_tier(struct restore *restore, unsigned index, struct tier **ret_tier)
+{
+	struct node *node = restore->node;
+	struct node_path *path = &node->paths[restore->paths.paths[index]];
+	struct nvme_config config = { .engine = node->engine,
+				      .directory_fd = path->directory_fd,
+				      .directory = path->folder,
+				      .name = restore->file.file,
+				      .is_buffered = !path->is_direct,
+				      .device = path->device,
+				      .share.user = restore->file.uid,
+				      .moved = path->moved };
+	struct fault_config fault;
+	int r = nvme_tier_open(&config, LOCK_MS, ret_tier);
+
+	if (r < 0)
+		return refuse(restore->message, sizeof(restore->message), r, "%s/%s cannot be opened: %s",
+			      path->folder, restore->file.file, explain_tier(r));
+	if (node->fault && fault_config_parse(node->fault, &fault) == 0)
+		r = fault_tier_new(*ret_tier, &fault, ret_tier);
+	return r;
+}
+
+static void run_open(struct work *work)
+{
+	struct opening *opening = container_of(work, struct opening, work);
+	struct restore *asker = opening->asker;
+	struct store_config config = { .workers = asker->node->workers };
+	struct tier *tiers[NODE_MAX_PATHS];
+	unsigned count = 0;
+
+	asker->status = devices_find(asker->node, &asker->file, opening->is_listed ? &opening->listed : NULL,
+				     &asker->paths, asker->message, sizeof(asker->message));
+	asker->is_explained = opening->is_listed && asker->status < 0;
+	while (asker->status == 0 && count < asker->paths.count) {
+		asker->status = open_tier(asker, count, &tiers[count]);
+		count += asker->status == 0;
+	}
+	if (asker->status == 0) {
+		asker->status = store_new_found(&config, tiers, count, &opening->first);
+		return;
+	}
+	while (count > 0)
+		tier_free(tiers[--count]);
+}
+
+static void on_found(struct work *work)
+{
+	struct opening *opening = container_of(work, struct opening, work);
+	struct restore *asker = opening->asker;
+	int r = asker->status;
+
+	opening->request.done = on_opened;
+	if (r == 0)
+		r = store_open(opening->first, &opening->request);
+	if (r == 0)
+		return;
+	if (asker->message[0] == '\0')
+		refuse(asker->message, sizeof(asker->message), r, "%s", strerror(-r));
+	end_opening(opening, r);
+}
+
+static void open_files(struct restore *restore)
+{
+	struct opening *opening = calloc(1, sizeof(*opening));
+
+	restore->state = RESTORE_SEEKING;
+	restore->is_unread = !opening;
+	if (!opening) {
+		restore_finish(restore,
+			       refuse(restore->message, sizeof(restore->message), -ENOMEM, "out of memory"));
+		return;
+	}
+	opening->asker = restore;
+	opening->is_listed = listing_copy(restore->node, restore->file.file, &opening->listed);
+	opening->work = (struct work){ .run = run_open, .done = on_found, .urgency = WORK_NORMAL };
+	workers_submit(restore->node->slow_workers, &opening->work);
+}
+
+/* ---- Which way ---- */
+
+static bool has_open(const struct queue *jobs, const char *file)
+{
+	FAMILY_FOREACH (job, jobs, file)
+		if (job_nvme_store(job))
+			return true;
+	return false;
+}
+
+static bool is_taken_care_of(const struct restore *restore)
+{
+	QUEUE_FOREACH (link, &restore->node->restores) {
+		const struct restore *other = queue_entry(link, struct restore, link);
+
+		if (other != restore && is_of(other, restore->file.file) && other->state != RESTORE_WAITING)
+			return true;
+	}
+	return false;
+}
+
+void restore_seek(struct restore *restore)
+{
+	struct node *node = restore->node;
+	struct job *host = family_find_host(node, restore->file.file);
+
+	restore->state = RESTORE_WAITING;
+	if (node->is_stopping && !restore->is_unwanted) {
+		restore_give_up(restore, "tierd is stopping");
+		return;
+	}
+	/* That one has the store, or opens the files, and gives it what is its own. */
+	if (is_taken_care_of(restore))
+		restore_make_in_order(node);
+	else if (host)
+		attach(restore, host);
+	else if (!has_open(&node->jobs, restore->file.file) && !has_open(&node->dying, restore->file.file))
+		open_files(restore);
+	else
+		/* Nobody waits for who waits. */
+		restore_make_in_order(node);
+}
+
+static struct restore *next_waiting(const struct node *node, uint64_t round)
+{
+	QUEUE_FOREACH (link, &node->restores) {
+		struct restore *restore = queue_entry(link, struct restore, link);
+
+		if (restore->state == RESTORE_WAITING && restore->round < round)
+			return restore;
+	}
+	return NULL;
+}
+
+/* One that goes on may end others, and bring the caller here again. */
+void restore_go_on(struct node *node)
+{
+	uint64_t round = ++node->rounds;
+	struct restore *restore;
+
+	while ((restore = next_waiting(node, round)) != NULL) {
+		restore->round = round;
+		restore_seek(restore);
+	}
+}
+
+/* ---- The end of one ---- */
+
+/* The last one takes its files with it, which may be large. What others have open is the loop's. */
+static void leave_files(struct restore *restore)
+{
+	struct made made = MADE_INIT;
+	struct store_family family;
+
+	store_keep(restore->store, false);
+	store_get_family(restore->store, &family);
+	if (family.others == 0) {
+		made.parameter_store = TAKE_PTR(restore->store);
+		disposal_start(restore->node, &made);
+	}
+	restore_free(restore);
+}
+
+static void on_ended(struct store_request *request, int status)
+{
+	struct restore *restore = container_of(request, struct restore, request);
+
+	if (status < 0) {
+		restore_finish(restore, refuse_store(restore, status, restore->store));
+		return;
+	}
+	listing_forget(restore->node, restore->file.file, restore->file.name);
+	family_charge_again(restore->node, restore->file.file);
+	leave_files(restore);
+}
+
+void restore_end_head(struct restore *restore)
+{
+	int r;
+
+	restore->request.done = on_ended;
+	r = store_drop(restore->store, &restore->request);
+	if (r < 0)
+		restore_finish(restore, refuse_store(restore, r, restore->store));
+}

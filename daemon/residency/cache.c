@@ -1,0 +1,383 @@
+/* Warm state goes before any tract: without it a sweep reads more, and without slots ranks wait. Who gives:
+ * jobs without ranks, which need none now; then whoever has the most, tract by tract, so that
+ * caches become alike and small ones are spared. A tract that goes is emptied first: nothing new comes into
+ * its slots, and what is leased, moved or updated there is left until it is not. Then a worker unpins its
+ * pages and gives them to the kernel, and only then they are somebody else's. A tract that does not become
+ * empty delays, but does not prevent that: another one is emptied beside it. */
+#include "daemon/residency/cache.h"
+
+#include "common/size.h"
+#include "daemon/resources/budget.h"
+#include "daemon/residency/tract.h"
+#include "daemon/update/warm.h"
+
+/* How often a rank without a slot waits for a turn of the slot timer, until memory of others comes. */
+#define RESCUES_MOST 100
+
+static bool is_usable(const struct job *job)
+{
+	return job->directory && job->phase >= JOB_FILLING && job->phase <= JOB_TRAINED && !job->is_dropped;
+}
+
+/* What bounds the one that wants memory is what must be given back. */
+static bool may_give(const struct claim *claim, const struct job *job)
+{
+	return is_usable(job) && job != claim->job &&
+	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
+}
+
+/* ---- Shrinking ---- */
+
+/* The one that becomes empty soonest. */
+static uint32_t find_tract(struct job *job)
+{
+	uint32_t found = SLOT_NONE, least = UINT32_MAX;
+
+	for (uint32_t i = job->slots.tract_count; i-- > 0 && least > 0;) {
+		const struct slot_tract *tract = &job->slots.tracts[i];
+		uint32_t held = tract->state == TRACT_HERE ? tract_held_slots(job, tract) : UINT32_MAX;
+
+		if (held < least) {
+			least = held;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* What it has of it, and may give up. */
+typedef uint64_t stock_of(const struct job *job);
+
+static uint64_t tracts_here(const struct job *job)
+{
+	return tract_bytes(job, TRACT_HERE);
+}
+
+static bool gives_before(const struct job *job, const struct job *other, stock_of *stock)
+{
+	if (job_is_idle(job) != job_is_idle(other))
+		return job_is_idle(job);
+	return stock(job) > stock(other);
+}
+
+static struct job *find_giver(const struct claim *claim, stock_of *stock)
+{
+	struct job *giver = NULL;
+
+	QUEUE_FOREACH (link, &claim->node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (may_give(claim, job) && stock(job) > 0 && (!giver || gives_before(job, giver, stock)))
+			giver = job;
+	}
+	return giver;
+}
+
+static uint64_t sum_of_givers(const struct claim *claim, stock_of *stock)
+{
+	uint64_t bytes = 0;
+
+	QUEUE_FOREACH (link, &claim->node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (may_give(claim, job))
+			bytes += stock(job);
+	}
+	return bytes;
+}
+
+static uint64_t bytes_leaving(const struct job *job)
+{
+	return tract_bytes(job, TRACT_DRAINING) + tract_bytes(job, TRACT_GOING) + warm_bytes_leaving(job);
+}
+
+uint64_t cache_bytes_on_the_way(const struct claim *claim)
+{
+	return sum_of_givers(claim, bytes_leaving);
+}
+
+uint64_t cache_bytes_at_most(const struct claim *claim)
+{
+	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_bytes_here) +
+	       sum_of_givers(claim, tracts_here);
+}
+
+/* False: nobody has anything left. */
+static bool give_up_some(const struct claim *claim)
+{
+	struct job *giver = find_giver(claim, warm_bytes_here);
+
+	if (giver) {
+		warm_close(giver);
+	} else {
+		giver = find_giver(claim, tracts_here);
+		if (!giver)
+			return false;
+		slots_close_tract(&giver->slots, find_tract(giver));
+	}
+	job_settle(giver);
+	return true;
+}
+
+void cache_reclaim(const struct claim *claim, uint64_t bytes)
+{
+	while (cache_bytes_on_the_way(claim) < bytes && give_up_some(claim))
+		;
+}
+
+static void keep_all(struct job *job)
+{
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == TRACT_DRAINING) {
+			slots_open_tract(&job->slots, i);
+			job_settle(job);
+		}
+}
+
+bool cache_make_room(const struct claim *claim, uint64_t bytes)
+{
+	uint64_t lacking = room_lacking(claim, bytes);
+
+	if (lacking > 0)
+		cache_reclaim(claim, lacking);
+	return cache_bytes_on_the_way(claim) >= lacking;
+}
+
+void cache_keep_all(struct node *node)
+{
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		keep_all(job);
+		warm_keep_all(job);
+	}
+}
+
+/* ---- Growing ---- */
+
+static bool may_grow(const struct job *job)
+{
+	return is_usable(job) && !job_is_idle(job) && job->cache_moves == 0 &&
+	       job->slots.here < job->slots.count;
+}
+
+static uint64_t tracts_of(const struct job *job)
+{
+	return job->cache_bytes - warm_bytes(job);
+}
+
+static bool goes_before(const struct job *other, const struct job *job)
+{
+	return other->rescues > 0 || (may_grow(other) && tracts_of(other) < tracts_of(job));
+}
+
+/* Nobody has less, or waits for what there is. */
+static bool is_next(const struct job *job)
+{
+	if (!queue_is_empty(&job->node->shortages))
+		return false;
+	QUEUE_FOREACH (link, &job->node->jobs) {
+		const struct job *other = queue_entry(link, struct job, link);
+
+		if (other != job && goes_before(other, job))
+			return false;
+	}
+	return true;
+}
+
+static uint32_t find_away(const struct job *job)
+{
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == TRACT_AWAY)
+			return i;
+	return SLOT_NONE;
+}
+
+static bool fetch(struct job *job)
+{
+	uint32_t tract = find_away(job);
+
+	if (tract == SLOT_NONE || !budget_take_cache(job, job->slots.tracts[tract].bytes))
+		return false;
+	if (tract_fetch(job, tract))
+		return true;
+	budget_give_cache(job, job->slots.tracts[tract].bytes);
+	return false;
+}
+
+/* Of what a job wants more of, and another has. */
+struct trade {
+	const struct job *giver; /* NULL: nobody has any */
+	uint64_t left, least;	 /* that it has; that goes of it at once */
+	uint64_t own, wanted;
+};
+
+/* From who has more, also afterwards, or has no use for it. */
+static bool is_fair(const struct trade *trade, uint64_t lacking)
+{
+	uint64_t taken = lacking + trade->least;
+
+	if (!trade->giver)
+		return false;
+	return (job_is_idle(trade->giver) && trade->left >= lacking) ||
+	       (trade->left > taken && trade->left - taken > trade->own + trade->wanted);
+}
+
+/* Warm state of others is taken for it, and then tracts, where that is fair. */
+static void balance(struct job *job)
+{
+	struct claim claim = room_claim(job);
+	const struct job *giver = find_giver(&claim, tracts_here);
+	uint32_t tract = find_away(job);
+
+	if (tract == SLOT_NONE || cache_bytes_on_the_way(&claim) > 0)
+		return;
+	uint64_t bytes = job->slots.tracts[tract].bytes, lacking = room_lacking(&claim, bytes);
+	uint64_t warm = sum_of_givers(&claim, warm_bytes_here);
+	const struct trade trade = { .giver = giver,
+				     .left = giver ? tracts_here(giver) : 0,
+				     .least = giver ? giver->slots.tracts[0].bytes : 0,
+				     .own = tracts_of(job),
+				     .wanted = bytes };
+
+	if (bytes > budget_own_room(job))
+		return;
+	if (warm >= lacking || is_fair(&trade, lacking - warm))
+		cache_reclaim(&claim, lacking);
+}
+
+/* ---- Growing of warm state ---- */
+
+static bool may_warm(struct job *job)
+{
+	return is_usable(job) && !job_is_idle(job) && job->cache_moves == 0 &&
+	       job->slots.here == job->slots.count && warm_bytes_next(job) > 0;
+}
+
+/* It would take more, if the node had it. */
+static bool may_take_warm(struct job *job)
+{
+	struct claim claim = room_claim(job);
+	uint64_t bytes;
+
+	if (!may_warm(job))
+		return false;
+	bytes = warm_bytes_next(job);
+	return bytes <= budget_own_room(job) &&
+	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
+}
+
+/* It will get the memory for another tract, if nobody takes that before. */
+static bool awaits_tract(const struct job *job)
+{
+	struct claim claim = room_claim(job);
+	uint32_t tract = is_usable(job) && !job_is_idle(job) ? find_away(job) : SLOT_NONE;
+	uint64_t bytes;
+
+	if (tract == SLOT_NONE)
+		return false;
+	bytes = job->slots.tracts[tract].bytes;
+	return bytes <= budget_own_room(job) &&
+	       room_lacking(&claim, bytes) <=
+		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_bytes_here);
+}
+
+static bool is_next_to_warm(struct job *job)
+{
+	if (!queue_is_empty(&job->node->shortages))
+		return false;
+	QUEUE_FOREACH (link, &job->node->jobs) {
+		struct job *other = queue_entry(link, struct job, link);
+
+		if (other != job && (other->rescues > 0 || awaits_tract(other) ||
+				     (may_take_warm(other) && warm_bytes(other) < warm_bytes(job))))
+			return false;
+	}
+	return true;
+}
+
+static void balance_warm(struct job *job)
+{
+	struct claim claim = room_claim(job);
+	const struct job *giver = find_giver(&claim, warm_bytes_here);
+	uint64_t bytes = warm_bytes_next(job), lacking = room_lacking(&claim, bytes);
+	const struct trade trade = { .giver = giver,
+				     .left = giver ? warm_bytes_here(giver) : 0,
+				     .least = giver ? warm_bytes_last(giver) : 0,
+				     .own = warm_bytes(job),
+				     .wanted = bytes };
+
+	if (bytes <= budget_own_room(job) && cache_bytes_on_the_way(&claim) == 0 && is_fair(&trade, lacking))
+		cache_reclaim(&claim, lacking);
+}
+
+static void shrink_warm(struct job *job)
+{
+	/* Nobody knows whether it is ever trained again. */
+	while (job_is_idle(job) && warm_bytes_here(job) > 0)
+		warm_close(job);
+	warm_go_on(job);
+}
+
+static void grow_warm(struct job *job)
+{
+	if (!may_warm(job) || !is_next_to_warm(job))
+		return;
+	if (budget_take_cache(job, warm_bytes_next(job)))
+		warm_fetch(job);
+	else
+		balance_warm(job);
+}
+
+/* ---- Turns ---- */
+
+/* False: some tract of it is not empty yet. */
+static bool empty_tracts(struct job *job)
+{
+	bool is_draining = false;
+
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == TRACT_DRAINING) {
+			tract_empty(job, i);
+			is_draining |= job->slots.tracts[i].state == TRACT_DRAINING;
+		}
+	return !is_draining;
+}
+
+void cache_go_on(struct job *job)
+{
+	if (!is_usable(job))
+		return;
+	shrink_warm(job);
+	if (!empty_tracts(job))
+		job_watch_slots(job);
+	else if (may_grow(job) && is_next(job) && !fetch(job))
+		balance(job);
+	else
+		grow_warm(job);
+}
+
+/* Others give up what their ranks can do without, but may hold that for long: then it was no help. */
+static bool is_helped(struct job *job)
+{
+	struct claim claim = room_claim(job);
+	uint32_t tract = find_away(job);
+	uint64_t bytes = tract != SLOT_NONE ? job->slots.tracts[tract].bytes : 0;
+
+	if (bytes == 0 || bytes > budget_own_room(job) || ++job->rescues > RESCUES_MOST)
+		job->rescues = 0;
+	else if (cache_make_room(&claim, bytes))
+		return true;
+	return false;
+}
+
+bool cache_rescue(struct job *job)
+{
+	if (tract_bytes(job, TRACT_COMING) > 0)
+		return true;
+	if (tract_bytes(job, TRACT_DRAINING) > 0) {
+		keep_all(job);
+		return true;
+	}
+	return fetch(job) || is_helped(job);
+}

@@ -1,0 +1,167 @@
+/* Eviction: packs leave host memory, and are closed to clients while they are updated. */
+#include "daemon/telemetry/trace.h"
+
+/* ---- Leases ---- */
+
+static struct member *unit_holder_among(struct queue *members, uint32_t unit)
+{
+	QUEUE_FOREACH (link, members) {
+		struct member *member = queue_entry(link, struct member, link);
+
+		if (member_has_lease(member, unit))
+			return member;
+	}
+	return NULL;
+}
+
+/* Some member that has a lease on the unit, or NULL. */
+static struct member *unit_holder(struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && member_has_lease(job->ranks[rank], unit))
+			return job->ranks[rank];
+	return unit_holder_among(&job->lingering, unit);
+}
+
+static struct member *pack_holder(struct job *job, uint32_t pack, bool only_trainable)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+		if (only_trainable && !unit_is_trainable(&job->catalog.units[u]))
+			continue;
+		struct member *holder = unit_holder(job, u);
+
+		if (holder)
+			return holder;
+	}
+	return NULL;
+}
+
+/* Closes the words, then looks at the leases: in this order either a client sees the word or we see its
+ * lease. */
+static bool pack_close(struct job *job, uint32_t pack, enum directory_state state, bool only_trainable)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	if (pack_holder(job, pack, only_trainable))
+		return false;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (!only_trainable || unit_is_trainable(&job->catalog.units[u]))
+			directory_close(residency_entry(job, u), state);
+	if (!pack_holder(job, pack, only_trainable))
+		return true;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+		uint64_t word = atomic_load_explicit(&residency_entry(job, u)->word, memory_order_relaxed);
+
+		directory_restore(residency_entry(job, u),
+				  directory_word(DIRECTORY_RESIDENT, directory_word_reloads(word),
+						 directory_word_offset(word)));
+	}
+	return false;
+}
+
+struct member *residency_update_holder(struct job *job, uint32_t pack)
+{
+	return pack_holder(job, pack, true);
+}
+
+bool residency_begin_update(struct job *job, uint32_t pack)
+{
+	if (!pack_close(job, pack, DIRECTORY_UPDATING, true))
+		return false;
+	job->residences[pack].state = DIRECTORY_UPDATING;
+	return true;
+}
+
+/* ---- Eviction ---- */
+
+/* Who waits for a resident pack waits for the version of a step that is not decided: these values are of no
+ * use to him, but their slot may be to a rank that has yet to close that step. */
+static bool is_evictable(const struct residence *residence)
+{
+	return residence->state == DIRECTORY_RESIDENT && residence->pins == 0 && residence->writes == 0 &&
+	       residence->sweep == SWEEP_NOTHING;
+}
+
+static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
+{
+	if (job->next_use[pack] != job->next_use[other])
+		return job->next_use[pack] > job->next_use[other];
+	return job->residences[pack].used < job->residences[other].used;
+}
+
+/* The evictable pack of the same class with the farthest next use; skips those up to distance. */
+static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
+{
+	const struct slot_class *class = residency_class(job, pack);
+	uint32_t victim = SLOT_NONE;
+
+	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
+		uint32_t owner = job->slots.owners[slot];
+
+		if (!slots_has_pack(&job->slots, slot) || !is_evictable(&job->residences[owner]))
+			continue;
+		if (job->next_use[owner] <= distance ||
+		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
+			continue;
+		if (pack_holder(job, owner, false))
+			continue;
+		victim = owner;
+	}
+	return victim;
+}
+
+void residency_vacate(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	residency_set_state(job, pack, DIRECTORY_ABSENT);
+	slots_give(&job->slots, residence->slot);
+	residence->slot = SLOT_NONE;
+}
+
+/* Each gather that comes in between costs one; who has a lease whenever we look must not keep the loop. The
+ * slot timer tries again. */
+#define EVICTION_TRIES 16
+
+bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
+{
+	uint32_t slot = slots_take(&job->slots, pack);
+
+	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
+		if (tries == EVICTION_TRIES)
+			return false;
+		uint32_t victim = find_victim(job, pack, distance);
+
+		if (victim == SLOT_NONE || residency_flush(job, victim))
+			return false;
+		if (!pack_close(job, victim, DIRECTORY_DRAINING, false))
+			continue;
+		trace_evicted(job, victim);
+		residency_vacate(job, victim);
+		slot = slots_take(&job->slots, pack);
+	}
+	job->residences[pack].slot = slot;
+	return true;
+}
+
+bool residency_is_leased(struct job *job, uint32_t pack)
+{
+	return pack_holder(job, pack, false) != NULL;
+}
+
+bool residency_is_held(struct job *job, uint32_t pack)
+{
+	return !is_evictable(&job->residences[pack]) || residency_is_leased(job, pack);
+}
+
+bool residency_evict(struct job *job, uint32_t pack)
+{
+	if (!is_evictable(&job->residences[pack]) || residency_flush(job, pack) ||
+	    !pack_close(job, pack, DIRECTORY_DRAINING, false))
+		return false;
+	trace_evicted(job, pack);
+	residency_vacate(job, pack);
+	return true;
+}

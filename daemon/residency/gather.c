@@ -1,0 +1,159 @@
+/* A gather that missed: the client waits until its unit is resident at its version, and gets the lease with
+ * the answer. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "daemon/scrub/damage.h"
+#include "daemon/model/job.h"
+
+/* The lease is counted here, before anything can evict the pack again. */
+static void grant(struct pending *pending)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	const struct residence *residence = &job->residences[job->catalog.units[pending->unit].pack];
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__GatherReply gather = TIERD__WIRE__GATHER_REPLY__INIT;
+
+	atomic_fetch_add_explicit(&lease_counters(member->leases, member->buffer_count)[pending->unit], 1,
+				  memory_order_seq_cst);
+	gather.offset = job->slots.offsets[residence->slot];
+	gather.version = residence->version;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_GATHER;
+	reply.gather = &gather;
+	pending_reply(pending, &reply);
+}
+
+static void fail_read(struct pending *pending, int status)
+{
+	const struct job *job = pending->member->job;
+	const struct unit *unit = &job->catalog.units[pending->unit];
+	const struct store_transfer *fault = residency_fault(job, unit->pack);
+	char what[WIRE_MAX_NAME + 16], text[DAMAGE_TEXT];
+
+	snprintf(what, sizeof(what), "unit \"%s\"", unit->name);
+	pending_error(pending, -EIO, "job %s: %s", job->name, damage_explain(job, what, fault, status, text));
+}
+
+static void on_resident(struct waiter *waiter, int status)
+{
+	struct pending *pending = container_of(waiter, struct pending, waiter);
+	struct job *job = pending->member->job;
+
+	if (status == 0)
+		grant(pending);
+	else if (status == -EDEADLK)
+		pending_error(
+			pending, -EDEADLK,
+			"unit \"%s\" can never be gathered beside what is leased (%s), by ranks that wait "
+			"themselves; release a unit first, or raise host_budget",
+			job->catalog.units[pending->unit].name, job->holders);
+	else if (status == -EAGAIN)
+		pending_error(pending, -EAGAIN, "the awaited step failed");
+	else
+		fail_read(pending, status);
+}
+
+void gather_fail_refused(struct member *member)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->waiter.is_gather && pending->waiter.version > member_last_version(member))
+			pending_error(pending, -EAGAIN, "the awaited step was refused");
+	}
+}
+
+void gather_expect(struct member *member, uint64_t version)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->waiter.is_gather &&
+		    unit_is_trainable(&member->job->catalog.units[pending->unit]) &&
+		    pending->waiter.version < version)
+			pending->waiter.version = version;
+	}
+}
+
+bool gather_refuse_owed(struct pending *pending)
+{
+	const struct member *member = pending->member;
+
+	if (!reduced_is_owed(member) || pending->waiter.version <= member->job->decided)
+		return false;
+	pending_error(
+		pending, -EBUSY,
+		"unit \"%s\" has no values of the step that rank %u has closed until the rank finishes it; "
+		"write what is to be written, and call %s first",
+		member->job->catalog.units[pending->unit].name, member->rank, reduced_remedy(member));
+	return true;
+}
+
+void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+
+	if (!job_check_live(pending, gather->epoch) || !job_check_unit(pending, gather->unit))
+		return;
+	pending->unit = gather->unit;
+	pending->waiter = (struct waiter){ .is_gather = true,
+					   .blocked = gather->is_blocking ? member : NULL,
+					   .done = on_resident };
+	if (unit_is_trainable(&job->catalog.units[gather->unit]))
+		pending->waiter.version = gather->version;
+	queue_init(&pending->waiter.link);
+	if (pending->waiter.version > job->decided + 2) {
+		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
+			      (unsigned long long)gather->version);
+		return;
+	}
+	job->figures.misses++;
+	/* Sent before the refusal of its step was read. */
+	if (pending->waiter.version > member_last_version(member)) {
+		pending_error(pending, -EAGAIN, "the awaited step was refused");
+		return;
+	}
+	if (gather_refuse_owed(pending))
+		return;
+	if (residency_want(job, job->catalog.units[gather->unit].pack, &pending->waiter, TIER_DEMAND))
+		grant(pending);
+	prefetch_run(job);
+	residency_check_deadlock(job);
+}
+
+static struct pending *find_gather(const struct member *member, uint32_t number)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->number == number && pending->waiter.is_gather)
+			return pending;
+	}
+	return NULL;
+}
+
+void gather_cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel)
+{
+	struct pending *gather = find_gather(pending->member, cancel->request);
+
+	if (gather)
+		pending_error(gather, -ECANCELED, "the gather was cancelled");
+	pending_reply(pending, NULL);
+}
+
+void gather_await(struct pending *pending, const Tierd__Wire__GatherAwait *await)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	struct pending *gather = find_gather(member, await->request);
+
+	if (gather && !gather_refuse_owed(gather)) {
+		gather->waiter.blocked = member;
+		residency_note_stall(job, job->catalog.units[gather->unit].pack, &gather->waiter);
+	}
+	pending_reply(pending, NULL);
+	if (job->is_live)
+		residency_check_deadlock(job);
+}

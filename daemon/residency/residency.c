@@ -1,0 +1,464 @@
+/* Packs in host memory: ABSENT → LOADING → RESIDENT ⇄ UPDATING, and back to ABSENT by eviction.
+ *
+ * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none wishes for one; wishes
+ * are served when a transfer ends, a client rings at a release, or, should one release without that, a timer
+ * fires. */
+#include "daemon/model/job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/scrub/damage.h"
+#include "daemon/telemetry/stall.h"
+#include "daemon/telemetry/trace.h"
+
+struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
+{
+	return &directory_entries(job->directory)[unit];
+}
+
+uint32_t residence_pack(const struct residence *residence)
+{
+	return (uint32_t)(residence - residence->job->residences);
+}
+
+char *residency_address(const struct job *job, uint32_t pack)
+{
+	uint64_t offset = job->slots.offsets[job->residences[pack].slot];
+	uint64_t cache = slots_cache_offset(&job->slots);
+
+	return offset < cache ? job->arena.base + offset : job->cache.base + (offset - cache);
+}
+
+void residency_set_state(struct job *job, uint32_t pack, enum directory_state state)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	job->residences[pack].state = state;
+	for (uint32_t i = 0; i < units->unit_count; i++)
+		directory_set(residency_entry(job, units->first_unit + i), state);
+}
+
+const struct slot_class *residency_class(const struct job *job, uint32_t pack)
+{
+	return &job->slots.classes[job->slots.class_of_pack[pack]];
+}
+
+void residency_mark_updating(struct job *job, uint32_t pack)
+{
+	residency_set_state(job, pack, DIRECTORY_UPDATING);
+}
+
+/* ---- Waiters ---- */
+
+static void wake(struct residence *residence, int status)
+{
+	struct queue ready;
+
+	queue_init(&ready);
+	QUEUE_FOREACH (link, &residence->waiters) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+		if (status < 0 || waiter->version <= residence->version) {
+			queue_remove(link);
+			queue_push(&ready, link);
+		}
+	}
+	/* One of them must not have it evicted before the next has its lease. */
+	residence->pins++;
+	for (struct queue *link = queue_pop(&ready); link; link = queue_pop(&ready)) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+		waiter->done(waiter, status);
+	}
+	residence->pins--;
+}
+
+void residency_fail_awaited(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		QUEUE_FOREACH (link, &job->residences[pack].waiters) {
+			struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+			if (waiter->version <= job->decided)
+				continue;
+			queue_remove(link);
+			waiter->done(waiter, -EAGAIN);
+		}
+}
+
+static void publish_units(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	const struct residence *residence = &job->residences[pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		directory_publish(residency_entry(job, u), job->slots.offsets[residence->slot],
+				  residence->version);
+}
+
+void residency_publish(struct job *job, uint32_t pack, uint64_t version)
+{
+	struct residence *residence = &job->residences[pack];
+
+	residence->state = DIRECTORY_RESIDENT;
+	residence->version = version;
+	residence->used = ++job->clock;
+	publish_units(job, pack);
+	wake(residence, 0);
+}
+
+static void request_load(struct job *job, uint32_t pack, enum tier_priority priority);
+
+void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = &job->residences[pack];
+
+	residence->version = version;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		atomic_store_explicit(&residency_entry(job, u)->version, version, memory_order_release);
+	if (residence->state == DIRECTORY_RESIDENT)
+		wake(residence, 0);
+	else if (residence->state == DIRECTORY_ABSENT && !queue_is_empty(&residence->waiters))
+		request_load(job, pack, TIER_DEMAND);
+}
+
+/* ---- Stalls ---- */
+
+static enum statistics_cause cause_of(const struct residence *residence, const struct waiter *waiter)
+{
+	if (waiter->version > residence->version || residence->state == DIRECTORY_UPDATING ||
+	    residence->sweep != SWEEP_NOTHING)
+		return STATISTICS_STEP;
+	return residence->wants_slot ? STATISTICS_SLOT : STATISTICS_NVME_READ;
+}
+
+void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter)
+{
+	if (waiter->is_gather && waiter->blocked && !queue_is_empty(&waiter->link))
+		stall_begin(container_of(waiter, struct pending, waiter),
+			    cause_of(&job->residences[pack], waiter));
+}
+
+static void move_stalls(struct residence *residence)
+{
+	QUEUE_FOREACH (link, &residence->waiters) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+		if (waiter->is_gather)
+			stall_move(container_of(waiter, struct pending, waiter), cause_of(residence, waiter));
+	}
+}
+
+/* ---- Loading ---- */
+
+static void finish_load(struct job *job, struct residence *residence)
+{
+	uint32_t pack = residence_pack(residence);
+
+	job->loading_bytes -= job->catalog.packs[pack].slot_bytes;
+	if (residence->status < 0) {
+		residency_vacate(job, pack);
+		wake(residence, residence->status);
+	} else {
+		residency_publish(job, pack, residence->version);
+	}
+	job_settle(job);
+}
+
+static void on_section_loaded(struct store_transfer *transfer, int status)
+{
+	struct pack_transfer *part = container_of(transfer, struct pack_transfer, transfer);
+	struct residence *residence = part->residence;
+	struct job *job = residence->job;
+
+	part->is_loading = false;
+	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
+	if (status < 0 && residence->status == 0) {
+		residence->status = status;
+		damage_tell_read(job, transfer, status,
+				 "who waits for it is told, and the next gather tries again");
+	}
+	if (--residence->transfers_left == 0)
+		finish_load(job, residence);
+}
+
+const struct store_transfer *residency_fault(const struct job *job, uint32_t pack)
+{
+	const struct residence *residence = &job->residences[pack];
+
+	for (int section = 0; residence->status < 0 && section < UNIT_SECTIONS; section++)
+		if (job->catalog.packs[pack].elements[section] > 0 &&
+		    residence->parts[section].transfer.status < 0)
+			return &residence->parts[section].transfer;
+	return NULL;
+}
+
+const char *pack_name(const struct job *job, uint32_t pack)
+{
+	return job->catalog.units[job->catalog.packs[pack].first_unit].name;
+}
+
+const char *store_error(int status)
+{
+	return status == -EBADMSG ? "its checksum does not match" : strerror(-status);
+}
+
+struct log_fields store_fault(const struct job *job, uint32_t pack, const struct store_transfer *transfer)
+{
+	return (struct log_fields){
+		.unit = pack_name(job, pack),
+		.tier = transfer->fault.device ? "nvme" : NULL,
+		.device = transfer->fault.device,
+	};
+}
+
+static void prepare(struct job *job, uint32_t pack, int section, enum tier_direction direction,
+		    void (*done)(struct store_transfer *, int))
+{
+	struct residence *residence = &job->residences[pack];
+	uint64_t length = job->catalog.packs[pack].elements[section] *
+			  section_element_bytes((enum unit_section)section);
+
+	residence->parts[section] = (struct pack_transfer){
+		.residence = residence,
+		.transfer = { .direction = direction,
+			      .priority = residence->priority,
+			      .stream = job->streams.parameter[section],
+			      .offset = job->places[pack].parameter[section],
+			      .length = size_align(length, STORE_PAGE_BYTES),
+			      .buffer = residency_address(job, pack) +
+					job->catalog.packs[pack].slot_offset[section],
+			      .done = done },
+	};
+}
+
+/* The pack has a slot. A refused submission counts as a failed transfer. */
+static void start_load(struct job *job, uint32_t pack, enum tier_priority priority)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = &job->residences[pack];
+
+	residency_set_state(job, pack, DIRECTORY_LOADING);
+	move_stalls(residence);
+	residence->priority = priority;
+	residence->status = 0;
+	residence->transfers_left = 1;
+	job->loading_bytes += units->slot_bytes;
+	if (residence->is_blank)
+		catalog_clear_padding(&job->catalog, pack, residency_address(job, pack));
+	for (int section = 0; section < UNIT_SECTIONS; section++) {
+		if (units->elements[section] == 0 || residence->is_blank)
+			continue;
+		prepare(job, pack, section, TIER_READ, on_section_loaded);
+		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
+
+		if (r < 0) {
+			residence->status = r;
+			continue;
+		}
+		residence->parts[section].is_loading = true;
+		residence->transfers_left++;
+		account_transfer(job, priority == TIER_DEMAND ? STATISTICS_DEMAND : STATISTICS_PREFETCH,
+				 &residence->parts[section].transfer);
+	}
+	if (--residence->transfers_left == 0)
+		finish_load(job, residence);
+}
+
+static void wish_for_slot(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->wants_slot)
+		return;
+	residence->wants_slot = true;
+	move_stalls(residence);
+	queue_push(&job->slot_wishes, &residence->link);
+	job_watch_slots(job);
+	/* A release between looking and asking has not rung. */
+	job_settle(job);
+}
+
+static void request_load(struct job *job, uint32_t pack, enum tier_priority priority)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot)
+		return;
+	/* The running sweep brings it up to date first; it looks for those who wait. */
+	if (residence->sweep != SWEEP_NOTHING)
+		return;
+	prefetch_find_next_uses(job);
+	if (residency_take_slot(job, pack, 0))
+		start_load(job, pack, priority);
+	else
+		wish_for_slot(job, pack);
+}
+
+/* What was being loaded ahead, or updated, is waited for now. */
+static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority priority)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->sweep == SWEEP_RUNNING)
+		sweep_raise(job, pack);
+	if (residence->state != DIRECTORY_LOADING || residence->priority <= priority)
+		return;
+	residence->priority = priority;
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		if (residence->parts[section].is_loading)
+			store_raise(job->parameter_store, &residence->parts[section].transfer, priority);
+}
+
+bool residency_is_awaited(const struct job *job, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &job->residences[pack].waiters)
+		if (queue_entry(link, struct waiter, link)->version <= job->decided)
+			return true;
+	return false;
+}
+
+bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->state == DIRECTORY_RESIDENT && residence->version >= waiter->version) {
+		residence->used = ++job->clock;
+		return true;
+	}
+	if (queue_is_empty(&residence->waiters))
+		sweep_hasten(job, pack);
+	queue_push(&residence->waiters, &waiter->link);
+	residency_note_stall(job, pack, waiter);
+	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
+	if (waiter->version > job->decided)
+		return false;
+	raise_transfers(job, pack, priority);
+	request_load(job, pack, priority);
+	return false;
+}
+
+void residency_unwish(struct residence *residence)
+{
+	if (!residence->wants_slot)
+		return;
+	residence->wants_slot = false;
+	queue_remove(&residence->link);
+}
+
+void residency_forget(struct waiter *waiter)
+{
+	queue_remove(&waiter->link);
+}
+
+bool residency_prefetch(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot ||
+	    residence->sweep != SWEEP_NOTHING)
+		return true;
+	if (!residency_take_slot(job, pack, job->next_use[pack]))
+		return false;
+	start_load(job, pack, TIER_PREFETCH);
+	return true;
+}
+
+void residency_serve(struct job *job)
+{
+	if (queue_is_empty(&job->slot_wishes))
+		return;
+	prefetch_find_next_uses(job);
+	/* Nothing called from here serves wishes or takes them back, a load that fails at once included. */
+	QUEUE_FOREACH (link, &job->slot_wishes) {
+		struct residence *residence = queue_entry(link, struct residence, link);
+		uint32_t pack = residence_pack(residence);
+
+		if (queue_is_empty(&residence->waiters) || residence->state != DIRECTORY_ABSENT ||
+		    residence->sweep != SWEEP_NOTHING) {
+			residency_unwish(residence);
+			continue;
+		}
+		if (!residency_take_slot(job, pack, 0))
+			continue;
+		residency_unwish(residence);
+		start_load(job, pack, TIER_DEMAND);
+	}
+}
+
+/* ---- Pins and dirty packs ---- */
+
+void residency_pin(struct job *job, uint32_t pack)
+{
+	job->residences[pack].pins++;
+}
+
+void residency_unpin(struct job *job, uint32_t pack)
+{
+	job->residences[pack].pins--;
+	job_settle(job);
+}
+
+static void on_section_flushed(struct store_transfer *transfer, int status)
+{
+	struct pack_transfer *part = container_of(transfer, struct pack_transfer, transfer);
+	struct residence *residence = part->residence;
+	struct job *job = residence->job;
+
+	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
+	residence->writes--;
+	if (status < 0)
+		job_break_write(job, residence_pack(residence), transfer, status);
+	job_settle(job);
+}
+
+bool residency_flush(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = &job->residences[pack];
+
+	if (!residence->is_dirty)
+		return false;
+	/* Written to again while it was being flushed: that comes first, and its end leads here. */
+	if (residence->writes > 0)
+		return true;
+	residence->is_dirty = residence->is_blank = false;
+	residence->priority = TIER_WRITE_BACK;
+	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++) {
+		if (units->elements[section] == 0)
+			continue;
+		prepare(job, pack, section, TIER_WRITE, on_section_flushed);
+		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
+
+		if (r < 0) {
+			job_break_write(job, pack, &residence->parts[section].transfer, r);
+			continue;
+		}
+		residence->writes++;
+		account_transfer(job, STATISTICS_WRITE_BACK, &residence->parts[section].transfer);
+	}
+	return true;
+}
+
+void residency_forget_all(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
+		job->residences[pack].state = DIRECTORY_ABSENT;
+		job->residences[pack].slot = SLOT_NONE;
+	}
+}
+
+bool residency_is_quiet(const struct job *job)
+{
+	for (uint32_t pack = 0; job->residences && pack < job->catalog.pack_count; pack++) {
+		const struct residence *residence = &job->residences[pack];
+
+		if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
+			return false;
+	}
+	return true;
+}

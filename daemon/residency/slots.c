@@ -1,0 +1,303 @@
+#include "daemon/residency/slots.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/size.h"
+
+/* Sizes that differ by less than an eighth share a class. */
+static uint64_t class_bytes(uint64_t bytes)
+{
+	uint64_t unit = 4096;
+
+	while (unit * 16 <= bytes)
+		unit *= 2;
+	return size_align(bytes, unit);
+}
+
+static int compare_classes(const void *a, const void *b)
+{
+	const struct slot_class *left = a, *right = b;
+
+	return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
+}
+
+static uint32_t find_class(const struct slots *slots, uint64_t bytes)
+{
+	uint32_t i = 0;
+
+	while (i < slots->class_count && slots->classes[i].bytes != bytes)
+		i++;
+	return i;
+}
+
+/* A class is as large as its largest pack, no larger. */
+static int make_classes(const struct catalog *catalog, struct slots *slots)
+{
+	slots->classes = calloc(catalog->pack_count + 1, sizeof(*slots->classes));
+	slots->class_of_pack = calloc(catalog->pack_count + 1, sizeof(*slots->class_of_pack));
+	if (!slots->classes || !slots->class_of_pack)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < catalog->pack_count; i++) {
+		uint64_t bytes = class_bytes(catalog->packs[i].slot_bytes);
+		uint32_t found = find_class(slots, bytes);
+
+		if (found == slots->class_count)
+			slots->classes[slots->class_count++].bytes = bytes;
+		slots->classes[found].packs++;
+	}
+	qsort(slots->classes, slots->class_count, sizeof(*slots->classes), compare_classes);
+	for (uint32_t i = 0; i < catalog->pack_count; i++)
+		slots->class_of_pack[i] = find_class(slots, class_bytes(catalog->packs[i].slot_bytes));
+	return 0;
+}
+
+static void tighten_classes(const struct catalog *catalog, struct slots *slots)
+{
+	for (uint32_t c = 0; c < slots->class_count; c++)
+		slots->classes[c].bytes = 0;
+	for (uint32_t i = 0; i < catalog->pack_count; i++) {
+		struct slot_class *class = &slots->classes[slots->class_of_pack[i]];
+
+		if (catalog->packs[i].slot_bytes > class->bytes)
+			class->bytes = catalog->packs[i].slot_bytes;
+	}
+}
+
+static void share_out(struct slots *slots, bool with_all, uint64_t budget)
+{
+	uint64_t all = 0, left;
+
+	slots->bytes = 0;
+	for (uint32_t c = 0; c < slots->class_count; c++) {
+		struct slot_class *class = &slots->classes[c];
+
+		class->promised = with_all ? class->packs : class->packs < 2 ? class->packs : 2;
+		class->count = class->promised;
+		slots->bytes += class->count * class->bytes;
+		all += class->packs * class->bytes;
+	}
+	left = budget > slots->bytes ? budget - slots->bytes : 0;
+	for (uint32_t c = 0; c < slots->class_count && !with_all; c++) {
+		struct slot_class *class = &slots->classes[c];
+		uint64_t part =
+			(uint64_t)((double)left * (double)(class->packs * class->bytes) / (double)all);
+		uint64_t more = part / class->bytes;
+
+		if (budget >= all || more > class->packs - class->count)
+			more = class->packs - class->count;
+		class->count += (uint32_t)more;
+		slots->bytes += more * class->bytes;
+	}
+}
+
+static int allocate(struct slots *slots)
+{
+	for (uint32_t c = 0; c < slots->class_count; c++) {
+		slots->classes[c].first = slots->count;
+		slots->count += slots->classes[c].count;
+	}
+	slots->offsets = calloc(slots->count + 1, sizeof(*slots->offsets));
+	slots->owners = calloc(slots->count + 1, sizeof(*slots->owners));
+	slots->tract_of = calloc(slots->count + 1, sizeof(*slots->tract_of));
+	slots->in_tracts = calloc(slots->count + 1, sizeof(*slots->in_tracts));
+	slots->tracts = calloc(slots->count + 1, sizeof(*slots->tracts));
+	return slots->offsets && slots->owners && slots->tract_of && slots->in_tracts && slots->tracts
+		       ? 0
+		       : -ENOMEM;
+}
+
+static void place_promised(struct slots *slots)
+{
+	for (uint32_t c = 0; c < slots->class_count; c++)
+		for (uint32_t i = 0; i < slots->classes[c].promised; i++) {
+			uint32_t slot = slots->classes[c].first + i;
+
+			slots->offsets[slot] = slots->promised;
+			slots->owners[slot] = slots->tract_of[slot] = SLOT_NONE;
+			slots->promised += slots->classes[c].bytes;
+			slots->here++;
+		}
+}
+
+/* ---- Tracts ---- */
+
+/* The class that is the farthest behind: so each tract has about the same share of every class. placed: by
+ * class. */
+static uint32_t next_class(const struct slots *slots, const uint32_t *placed)
+{
+	uint32_t next = SLOT_NONE;
+	double least = 1;
+
+	for (uint32_t c = 0; c < slots->class_count; c++) {
+		uint32_t all = slots->classes[c].count - slots->classes[c].promised;
+		double share = all > placed[c] ? (placed[c] + 0.5) / all : 1;
+
+		if (share < least) {
+			least = share;
+			next = c;
+		}
+	}
+	return next;
+}
+
+static void add_to_tract(struct slots *slots, uint32_t slot, uint64_t bytes, uint64_t target)
+{
+	struct slot_tract *tract = slots->tract_count > 0 ? &slots->tracts[slots->tract_count - 1] : NULL;
+
+	if (!tract || tract->bytes + bytes > target) {
+		tract = &slots->tracts[slots->tract_count++];
+		tract->offset = slots->cache;
+		tract->first = tract == slots->tracts ? 0 : tract[-1].first + tract[-1].count;
+	}
+	slots->in_tracts[tract->first + tract->count++] = slot;
+	slots->offsets[slot] = slots_cache_offset(slots) + slots->cache;
+	slots->owners[slot] = SLOT_AWAY;
+	slots->tract_of[slot] = slots->tract_count - 1;
+	tract->bytes += bytes;
+	slots->cache += bytes;
+}
+
+/* Small enough that little more goes than is needed, and few enough for the kernel's table of buffers. */
+#define TRACTS_USUAL 16
+#define TRACTS_MOST 32
+
+static uint64_t tract_target(const struct slots *slots, uint64_t usual_cache)
+{
+	uint64_t all = slots->bytes - slots->promised;
+	uint64_t usual = (usual_cache < all ? usual_cache : all) / TRACTS_USUAL;
+
+	return usual > all / TRACTS_MOST ? usual : all / TRACTS_MOST;
+}
+
+static int place_tracts(struct slots *slots, uint64_t usual_cache)
+{
+	uint64_t target = tract_target(slots, usual_cache);
+	uint32_t *placed = calloc(slots->class_count + 1, sizeof(*placed));
+
+	if (!placed)
+		return -ENOMEM;
+	for (uint32_t c = next_class(slots, placed); c != SLOT_NONE; c = next_class(slots, placed)) {
+		const struct slot_class *class = &slots->classes[c];
+
+		add_to_tract(slots, class->first + class->promised + placed[c]++, class->bytes, target);
+	}
+	free(placed);
+	return 0;
+}
+
+void slots_open_tract(struct slots *slots, uint32_t index)
+{
+	const struct slot_tract *tract = &slots->tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
+		uint32_t *owner = &slots->owners[slots->in_tracts[i]];
+
+		if (*owner == SLOT_AWAY) {
+			*owner = SLOT_NONE;
+			slots->here++;
+		}
+	}
+	slots->tracts[index].state = TRACT_HERE;
+}
+
+void slots_close_tract(struct slots *slots, uint32_t index)
+{
+	const struct slot_tract *tract = &slots->tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
+		uint32_t *owner = &slots->owners[slots->in_tracts[i]];
+
+		if (*owner == SLOT_NONE) {
+			*owner = SLOT_AWAY;
+			slots->here--;
+		}
+	}
+	slots->tracts[index].state = TRACT_DRAINING;
+}
+
+bool slots_is_empty(const struct slots *slots, uint32_t index)
+{
+	const struct slot_tract *tract = &slots->tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++)
+		if (slots->owners[slots->in_tracts[i]] != SLOT_AWAY)
+			return false;
+	return true;
+}
+
+/* ---- Plan ---- */
+
+int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, uint64_t usual_cache,
+	       struct slots *ret_slots)
+{
+	struct slots slots = { 0 };
+	int r = make_classes(catalog, &slots);
+
+	if (r == 0) {
+		tighten_classes(catalog, &slots);
+		share_out(&slots, with_all, budget);
+		r = allocate(&slots);
+	}
+	if (r == 0) {
+		place_promised(&slots);
+		r = place_tracts(&slots, usual_cache);
+	}
+	if (r < 0) {
+		slots_free(&slots);
+		return r;
+	}
+	*ret_slots = slots;
+	return 0;
+}
+
+void slots_free(struct slots *slots)
+{
+	free(slots->classes);
+	free(slots->class_of_pack);
+	free(slots->offsets);
+	free(slots->owners);
+	free(slots->tract_of);
+	free(slots->in_tracts);
+	free(slots->tracts);
+	*slots = (struct slots){ 0 };
+}
+
+uint32_t slots_take(struct slots *slots, uint32_t pack)
+{
+	const struct slot_class *class = &slots->classes[slots->class_of_pack[pack]];
+
+	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
+		if (slots->owners[slot] == SLOT_NONE) {
+			slots->owners[slot] = pack;
+			return slot;
+		}
+	return SLOT_NONE;
+}
+
+void slots_give(struct slots *slots, uint32_t slot)
+{
+	uint32_t tract = slots->tract_of[slot];
+	bool goes = tract != SLOT_NONE && slots->tracts[tract].state == TRACT_DRAINING;
+
+	slots->owners[slot] = goes ? SLOT_AWAY : SLOT_NONE;
+	slots->here -= goes;
+}
+
+static bool has_room_for(const struct slots *slots, const struct slot_class *class, uint32_t packs)
+{
+	uint32_t here = 0, wanted = packs < class->packs ? packs : class->packs;
+
+	for (uint32_t i = 0; i < class->count && here < wanted; i++)
+		here += slots->owners[class->first + i] != SLOT_AWAY;
+	return here == wanted;
+}
+
+bool slots_have_room_for(const struct slots *slots, uint32_t packs)
+{
+	for (uint32_t i = 0; i < slots->class_count; i++)
+		if (!has_room_for(slots, &slots->classes[i], packs))
+			return false;
+	return true;
+}

@@ -1,0 +1,160 @@
+#include "daemon/residency/tract.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "daemon/resources/budget.h"
+
+uint64_t tract_bytes(const struct job *job, enum tract_state state)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == state)
+			bytes += job->slots.tracts[i].bytes;
+	return bytes;
+}
+
+static int fetch_pages(struct engine *engine, const struct memory *cache, const struct slot_tract *tract)
+{
+	memory_populate(cache, tract->offset, tract->bytes);
+	return engine_buffer_add(engine, cache->base + tract->offset, tract->bytes);
+}
+
+/* As large as it may ever become; what has no tract has no pages. */
+int tract_make_cache(const struct job *job, struct memory *cache, int *pinning)
+{
+	int r = memory_new_shared("tierd-cache", job->slots.cache, cache);
+
+	if (r < 0)
+		return r;
+	memory_make_huge(cache, false);
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == TRACT_COMING) {
+			int pinned = fetch_pages(job->node->engine, cache, &job->slots.tracts[i]);
+
+			*pinning = pinned < 0 ? pinned : *pinning;
+		}
+	return memory_seal(cache);
+}
+
+void tract_open_all(struct job *job)
+{
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == TRACT_COMING)
+			slots_open_tract(&job->slots, i);
+}
+
+/* ---- Moving ---- */
+
+struct move {
+	struct work work;
+	struct job *job;
+	uint32_t tract;
+	int status;
+};
+
+static void run_fetch(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+
+	move->status = fetch_pages(job->node->engine, &job->cache, &job->slots.tracts[move->tract]);
+}
+
+/* Pages that are pinned would stay, whatever becomes of the file. */
+static void run_discard(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+	const struct slot_tract *tract = &job->slots.tracts[move->tract];
+
+	engine_buffer_remove(job->node->engine, job->cache.base + tract->offset, tract->bytes);
+	move->status = memory_discard(&job->cache, tract->offset, tract->bytes);
+}
+
+static void on_fetched(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+
+	node_note_pinning(job->node, move->status);
+	slots_open_tract(&job->slots, move->tract);
+	job->cache_moves--;
+	job->rescues = 0;
+	job_settle(job);
+	free(move);
+}
+
+static void on_discarded(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+
+	job->cache_moves--;
+	if (move->status < 0) {
+		log_error("job %s: the kernel does not take memory of its cache back: %s; the job keeps it",
+			  job->name, strerror(-move->status));
+		slots_open_tract(&job->slots, move->tract);
+	} else {
+		job->slots.tracts[move->tract].state = TRACT_AWAY;
+		budget_give_cache(job, job->slots.tracts[move->tract].bytes);
+	}
+	/* The job too: if it was dropped, it waited for this. */
+	job_settle(job);
+	job_settle_all(job->node);
+	free(move);
+}
+
+static bool start_move(struct job *job, uint32_t tract, enum tract_state state)
+{
+	struct move *move = calloc(1, sizeof(*move));
+
+	if (!move)
+		return false;
+	*move = (struct move){
+		.work = { .run = state == TRACT_COMING ? run_fetch : run_discard,
+			  .done = state == TRACT_COMING ? on_fetched : on_discarded,
+			  .urgency = WORK_NORMAL },
+		.job = job,
+		.tract = tract,
+	};
+	job->slots.tracts[tract].state = state;
+	job->cache_moves++;
+	workers_submit(job->node->slow_workers, &move->work);
+	return true;
+}
+
+bool tract_fetch(struct job *job, uint32_t tract)
+{
+	return start_move(job, tract, TRACT_COMING);
+}
+
+/* ---- Emptying ---- */
+
+void tract_empty(struct job *job, uint32_t index)
+{
+	const struct slot_tract *tract = &job->slots.tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
+		uint32_t slot = job->slots.in_tracts[i];
+
+		if (slots_has_pack(&job->slots, slot))
+			residency_evict(job, job->slots.owners[slot]);
+	}
+	if (slots_is_empty(&job->slots, index))
+		start_move(job, index, TRACT_GOING);
+}
+
+uint32_t tract_held_slots(struct job *job, const struct slot_tract *tract)
+{
+	uint32_t held = 0;
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
+		uint32_t slot = job->slots.in_tracts[i];
+
+		held += slots_has_pack(&job->slots, slot) && residency_is_held(job, job->slots.owners[slot]);
+	}
+	return held;
+}

@@ -1,0 +1,27 @@
+/* A tract: slots of a cache side by side, whose pages come from the kernel and go to it off the loop. It is
+ * charged to its job from the moment that it comes until the kernel has its pages back. */
+#ifndef TIERD_DAEMON_TRACT_H
+#define TIERD_DAEMON_TRACT_H
+
+#include "daemon/model/job.h"
+
+uint64_t tract_bytes(const struct job *job, enum tract_state state);
+
+/* Of one that is away, and charged: it is here later, and the job settled. False: out of memory. */
+bool tract_fetch(struct job *job, uint32_t tract);
+
+/* Evicts what can be evicted of one that drains; when nothing is left it goes, and when the kernel has its
+ * pages, all jobs are settled. */
+void tract_empty(struct job *job, uint32_t tract);
+
+/* That could not be emptied now. */
+uint32_t tract_held_slots(struct job *job, const struct slot_tract *tract);
+
+/* On a worker, of a job that is being planned: the file of its cache, with pages for the tracts that are
+ * coming. pinning: what engine_buffer_add() said, if it failed. A negative errno; what there is of it is the
+ * caller's. */
+int tract_make_cache(const struct job *job, struct memory *cache, int *pinning);
+/* Their slots can be taken. */
+void tract_open_all(struct job *job);
+
+#endif

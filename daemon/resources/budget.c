@@ -1,0 +1,583 @@
+#include "daemon/resources/budget.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/size.h"
+#include "daemon/residency/cache.h"
+#include "daemon/life/idle.h"
+#include "daemon/model/job.h"
+#include "daemon/life/placement.h"
+#include "daemon/request/refuse.h"
+#include "daemon/life/replaced.h"
+#include "daemon/resources/room.h"
+
+/* In tenths of a unit, up or down. */
+static const char *print(uint64_t bytes, bool is_up, char text[16])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	unsigned unit = 0;
+
+	while (unit < ARRAY_LENGTH(units) - 1 && bytes >> (10 * (unit + 1)) > 0)
+		unit++;
+	if (unit == 0) {
+		snprintf(text, 16, "%u B", (unsigned)bytes);
+		return text;
+	}
+
+	uint64_t one = UINT64_C(1) << (10 * unit), rest = (bytes & (one - 1)) * 10;
+	uint64_t tenths = bytes / one * 10 + (rest + (is_up ? one - 1 : 0)) / one;
+
+	snprintf(text, 16, "%u.%u %s", (unsigned)(tenths / 10), (unsigned)(tenths % 10), units[unit]);
+	return text;
+}
+
+/* ---- Disks ---- */
+
+static const struct node_path *fullest_path(const struct job *job, uint64_t *ret_left)
+{
+	const struct node_path *found = NULL;
+
+	*ret_left = 0;
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->paths.paths[i]];
+		uint64_t left = node_path_left(path);
+
+		if (found && left >= *ret_left)
+			continue;
+		found = path;
+		*ret_left = left;
+	}
+	return found;
+}
+
+void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes, char *message, size_t size)
+{
+	uint64_t left;
+	const struct node_path *path = fullest_path(job, &left);
+	char needed[16], there[16];
+
+	snprintf(message, size, "%s needs %s more in %s, and %s are left on that disk; free some of it", who,
+		 budget_print_needed(bytes, needed), path->path, budget_print(left, there));
+}
+
+/* ---- Text ---- */
+
+const char *budget_print(uint64_t bytes, char text[16])
+{
+	return print(bytes, false, text);
+}
+
+const char *budget_print_needed(uint64_t bytes, char text[16])
+{
+	return print(bytes, true, text);
+}
+
+/* ---- Host memory ---- */
+
+static struct room host_room(const struct job *job)
+{
+	struct claim claim = room_claim(job);
+	struct room room = room_for(&claim);
+	uint64_t own = size_rest(job->host_budget, job->host_bytes);
+
+	return job->host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB } : room;
+}
+
+static void take_host(struct job *job, uint64_t bytes)
+{
+	job->host_bytes += bytes;
+	job->node->host_used += bytes;
+}
+
+/* The job's own budget is asked by the plan, which knows what else it needs and can say how much would do;
+ * and what comes after the plan is little beside it. */
+int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	char needed[16], there[16], whose[ROOM_TEXT];
+	struct claim claim = room_claim(job), of_all = claim;
+	struct room room = room_for(&claim);
+
+	/* Its own cache helps, too. */
+	of_all.job = NULL;
+	/* Caches give nothing up before somebody has looked again; idle jobs do. */
+	if (bytes > room.bytes && size_rest(bytes, room.bytes) <= idle_bytes(&claim, true)) {
+		idle_give_up(&claim, size_rest(bytes, room.bytes));
+		room = room_for(&claim);
+	}
+	if (bytes > room.bytes) {
+		bool will_be_there = cache_make_room(&of_all, bytes);
+
+		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)%s",
+			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
+			      room_describe(&claim, room, whose, sizeof(whose)),
+			      will_be_there ? "; caches shrink for it: try again" : "");
+	}
+	job->charged_bytes += bytes;
+	take_host(job, bytes);
+	cache_make_room(&of_all, 0);
+	return 0;
+}
+
+void budget_uncharge(struct job *job, uint64_t bytes)
+{
+	job->charged_bytes -= bytes;
+	job->host_bytes -= bytes;
+	job->node->host_used -= bytes;
+}
+
+int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size)
+{
+	const struct claim *claim = &shortage->claim;
+	struct room room = room_for(claim);
+	char needed[16], there[16], whose[ROOM_TEXT];
+
+	shortage->bytes = size_rest(bytes, room.bytes);
+	if (shortage->bytes > 0)
+		return refuse(message, size, -ENOMEM,
+			      "its reader takes %s of host memory, and there are %s (%s)",
+			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
+			      room_describe(claim, room, whose, sizeof(whose)));
+	claim->node->host_used += bytes;
+	cache_make_room(claim, 0);
+	return 0;
+}
+
+/* More than any budget, if it is more than can be counted. */
+static uint64_t sum_of(const struct budget_needs *needs)
+{
+	const uint64_t parts[] = { needs->sums,	 needs->gradients, needs->held,	   needs->windows,
+				   needs->pages, needs->state,	   needs->metadata };
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
+		sum = size_sum(sum, parts[i]);
+	return sum;
+}
+
+/* Of what it needs, what could lie on NVMe instead. */
+static uint64_t movable_bytes(const struct job *job, const struct budget_needs *needs)
+{
+	uint64_t bytes = 0;
+
+	if (job->node->path_count == 0)
+		return 0;
+	if (!job->has_nvme_parameters)
+		bytes = size_sum(bytes, job->slots.promised);
+	if (!job->has_nvme_optimizer)
+		bytes = size_sum(bytes, needs->state);
+	if (!job->has_nvme_sums)
+		bytes = size_sum(bytes, needs->sums);
+	return bytes;
+}
+
+static const struct unit *largest_unit(const struct catalog *catalog)
+{
+	const struct unit *largest = &catalog->units[0];
+
+	for (uint32_t i = 1; i < catalog->unit_count; i++)
+		if (unit_gradient_bytes(&catalog->units[i]) > unit_gradient_bytes(largest))
+			largest = &catalog->units[i];
+	return largest;
+}
+
+/* A unit is gathered, summed and pushed in one piece: a large one is there three times at least. */
+static void print_remedies(const struct job *job, bool may_move, uint64_t wanted, char text[400])
+{
+	const struct unit *unit = largest_unit(&job->catalog);
+	uint64_t bytes = unit_gradient_bytes(unit);
+	uint32_t buffers = job->options.gradient_buffers;
+	int used = snprintf(text, 400, "raise host_budget%s", may_move ? ", or place more on NVMe" : "");
+	char size[16];
+
+	if (bytes == 0)
+		return;
+	if (job->options.gradient_bytes > bytes)
+		used += snprintf(text + used, 400 - (size_t)used,
+				 ", or open it with less gradient_bytes than %s",
+				 budget_print(job->options.gradient_bytes, size));
+	else if (job->options.gradient_bytes == 0 && buffers > 1)
+		used += snprintf(text + used, 400 - (size_t)used,
+				 ", or open it with fewer than %u gradient_buffers", buffers);
+	if (bytes > wanted / 8 && job->catalog.trained_units > 1)
+		snprintf(text + used, 400 - (size_t)used,
+			 ", or cut unit \"%.80s\", whose gradients alone take %s in one piece, into several "
+			 "(slices)",
+			 unit->name, budget_print_needed(bytes, size));
+}
+
+static int refuse_host(const struct job *job, const struct budget_needs *needs, struct room room,
+		       char *message, size_t size)
+{
+	char least[16], arena[16], sums[16], buffers[16], state[16], rest[16], there[16], whose[ROOM_TEXT];
+	char remedies[400];
+	struct claim claim = room_claim(job);
+
+	uint64_t wanted = size_sum(sum_of(needs), job->slots.promised);
+	bool may_move = size_rest(wanted, movable_bytes(job, needs)) <= room.bytes;
+
+	print_remedies(job, may_move, wanted, remedies);
+	/* What it has already taken is a part of both. */
+	budget_print_needed(size_sum(wanted, job->charged_bytes), least);
+	budget_print(job->slots.promised, arena);
+	budget_print(needs->sums, sums);
+	budget_print(size_sum(needs->gradients, needs->held), buffers);
+	budget_print(needs->state, state);
+	budget_print(size_sum(size_sum(needs->windows, size_sum(needs->pages, needs->metadata)),
+			      job->charged_bytes),
+		     rest);
+	budget_print(size_sum(room.bytes, job->charged_bytes), there);
+	return refuse(
+		message, size, -ENOMEM,
+		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
+		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
+		least, arena, sums, buffers, state, rest, there,
+		room_describe(&claim, room, whose, sizeof(whose)), remedies);
+}
+
+static uint64_t arena_bytes(const struct slots *slots)
+{
+	return size_align(slots->bytes ? slots->bytes : 4096, 4096);
+}
+
+uint64_t budget_arena_bytes(const struct job *job)
+{
+	return size_align(job->slots.promised ? job->slots.promised : 4096, 4096);
+}
+
+/* ---- Cache ---- */
+
+uint64_t budget_own_room(const struct job *job)
+{
+	return job->host_budget ? size_rest(job->host_budget, job->host_bytes) : UINT64_MAX;
+}
+
+bool budget_take_cache(struct job *job, uint64_t bytes)
+{
+	struct claim claim = room_claim(job);
+
+	if (bytes > budget_own_room(job) || room_lacking(&claim, bytes) > 0)
+		return false;
+	job->cache_bytes += bytes;
+	take_host(job, bytes);
+	return true;
+}
+
+void budget_give_cache(struct job *job, uint64_t bytes)
+{
+	job->cache_bytes -= bytes;
+	job->host_bytes -= bytes;
+	job->node->host_used -= bytes;
+}
+
+static void take_cache(struct job *job)
+{
+	struct slots *slots = &job->slots;
+
+	for (uint32_t i = 0; i < slots->tract_count && budget_take_cache(job, slots->tracts[i].bytes); i++)
+		slots->tracts[i].state = TRACT_COMING;
+}
+
+/* ---- The plan of a job ---- */
+
+/* No memory for the plan is found out again, and said, when it is taken. */
+static uint64_t plan_arena(const struct job *job, uint64_t budget)
+{
+	struct slots slots = { 0 };
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget, 0, &slots);
+	uint64_t bytes = arena_bytes(&slots);
+
+	slots_free(&slots);
+	return r < 0 ? 0 : bytes;
+}
+
+static bool fits_host(const struct job *job, uint64_t bytes)
+{
+	struct claim claim = room_claim(job);
+
+	return bytes <= host_room(job).bytes ||
+	       (bytes <= budget_own_room(job) &&
+		shortage_can_be_covered(&job->shortage, size_rest(bytes, room_for(&claim).bytes)));
+}
+
+bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
+{
+	return fits_host(job, size_sum(sum_of(needs), plan_arena(job, 0)));
+}
+
+int budget_check_least(const struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	char needed[16], there[16], whose[ROOM_TEXT];
+	struct claim claim = room_claim(job);
+	struct room room = host_room(job);
+
+	if (fits_host(job, bytes))
+		return 0;
+	return refuse(message, size, -ENOMEM,
+		      "the units that it has need more than %s of host memory, and there are %s (%s)",
+		      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
+		      room_describe(&claim, room, whose, sizeof(whose)));
+}
+
+uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena)
+{
+	uint64_t least = plan_arena(job, 0);
+
+	*ret_arena = plan_arena(job, UINT64_MAX) - least;
+	return size_rest(host_room(job).bytes, size_sum(sum_of(needs), least));
+}
+
+/* Of the arena, were the job alone. */
+static uint64_t arena_most(const struct job *job, uint64_t fixed)
+{
+	uint64_t most = job->node->host_budget;
+
+	if (job->host_maximum && job->host_maximum < most)
+		most = job->host_maximum;
+	if (budget_own_room(job) < most)
+		most = budget_own_room(job);
+	return size_rest(most, fixed);
+}
+
+int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
+{
+	struct room room = host_room(job);
+	struct claim claim = room_claim(job);
+	uint64_t fixed = sum_of(needs), least;
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, arena_most(job, fixed),
+			   size_rest(room.bytes, fixed), &job->slots);
+
+	job->shortage.bytes = 0;
+	if (r < 0)
+		return refuse(message, size, r, "out of memory");
+	least = size_sum(fixed, budget_arena_bytes(job));
+	if (least > room.bytes) {
+		if (least <= budget_own_room(job))
+			job->shortage.bytes = size_rest(least, room_for(&claim).bytes);
+		return refuse_host(job, needs, room, message, size);
+	}
+	take_host(job, least);
+	take_cache(job);
+	job->has_plan = true;
+	if (job->kept_bytes == 0)
+		job->kept_bytes = needs->metadata;
+	return 0;
+}
+
+int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size)
+{
+	int r = budget_charge(job, metadata, message, size);
+
+	if (r < 0)
+		return r;
+	job->charged_bytes -= metadata;
+	job->kept_bytes = metadata;
+	return 0;
+}
+
+static void take_paths(struct job *job, uint64_t bytes)
+{
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		unsigned path = job->paths.paths[i];
+
+		job->node->paths[path].used += bytes;
+		job->path_bytes[path] += bytes;
+		job->nvme_bytes += bytes;
+	}
+}
+
+static void give_paths(struct job *job, uint64_t bytes)
+{
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		unsigned path = job->paths.paths[i];
+
+		job->node->paths[path].used -= bytes;
+		job->path_bytes[path] -= bytes;
+		job->nvme_bytes -= bytes;
+	}
+}
+
+void budget_release_host(struct job *job)
+{
+	uint64_t bytes = job->host_bytes - job->charged_bytes - job->kept_bytes;
+
+	job->host_bytes -= bytes;
+	job->node->host_used -= bytes;
+	job->cache_bytes = 0;
+	job->has_plan = false;
+	give_paths(job, job->sums_path_bytes);
+	job->sums_path_bytes = 0;
+	if (job->member_count > 0)
+		return;
+	budget_uncharge(job, job->windows * WINDOW_BYTES);
+	job->windows = 0;
+}
+
+/* ---- NVMe ---- */
+
+static const char *describe_nvme(const struct job *job)
+{
+	if (job->nvme_bytes > job->draft_path_bytes * job->paths.count)
+		return "its gradient sums, beside the state that it has";
+	if (job->is_durable && (job->has_backup || placement_is_chosen(job)))
+		return "twice its state, but what is frozen once: updates go to free places; with durability "
+		       "none what is in host memory needs none";
+	return job->has_nvme_sums
+		       ? "twice its state, but what is frozen once: updates go to free places; and "
+			 "its gradient sums, once"
+		       : "twice its state, but what is frozen once: updates go to free places";
+}
+
+/* what: it needs them for. */
+static int refuse_path(const struct job *job, const struct node_path *path, uint64_t bytes, const char *what,
+		       char *message, size_t size)
+{
+	char needed[16], there[16], holders[HOLDERS_TEXT], hint[REPLACED_HINT];
+	struct claim claim = room_claim(job);
+
+	holders_describe(&claim, HOLDERS_OF_NVME, true, holders, sizeof(holders));
+	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s%s",
+		      budget_print_needed(bytes, needed), path->path, what,
+		      budget_print(size_rest(path->capacity, path->used), there),
+		      job->paths.count > 1 ? "; state is striped evenly, so each path needs as much" : "",
+		      replaced_hint(job, hint, sizeof(hint)), holders);
+}
+
+static int check_own_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
+{
+	char needed[16], most[16];
+
+	if (job->nvme_budget == 0 || bytes <= size_rest(job->nvme_budget, job->nvme_bytes))
+		return 0;
+	return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
+		      budget_print_needed(bytes, needed), what, budget_print(job->nvme_budget, most));
+}
+
+/* On all paths together. */
+static int check_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
+{
+	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[REPLACED_HINT];
+	struct claim claim = room_claim(job);
+	uint64_t left =
+		size_rest(job->nvme_maximum, holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
+
+	if (job->nvme_maximum == 0 || bytes <= left)
+		return 0;
+	holders_describe(&claim, HOLDERS_OF_NVME, false, holders, sizeof(holders));
+	return refuse(message, size, -ENOSPC,
+		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s%s",
+		      budget_print_needed(bytes, needed), what, budget_print(left, there),
+		      budget_print(job->nvme_maximum, most), replaced_hint(job, hint, sizeof(hint)), holders);
+}
+
+/* As many of each path, whatever its own budget is. */
+static int try_paths(struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
+{
+	int r = check_nvme(job, bytes * job->paths.count, what, message, size);
+
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->paths.paths[i]];
+
+		if (bytes > size_rest(path->capacity, path->used))
+			return refuse_path(job, path, bytes, what, message, size);
+	}
+	take_paths(job, bytes);
+	return 0;
+}
+
+int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size)
+{
+	uint64_t bytes = state + sums;
+	int r = check_own_nvme(job, bytes * job->paths.count, describe_nvme(job), message, size);
+
+	if (r == 0)
+		r = try_paths(job, bytes, describe_nvme(job), message, size);
+	if (r == 0)
+		job->sums_path_bytes = sums;
+	return r;
+}
+
+int budget_take_found(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	return try_paths(job, bytes, describe_nvme(job), message, size);
+}
+
+void budget_set_state(struct job *job, uint64_t bytes)
+{
+	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->sums_path_bytes - job->lent_path_bytes);
+	take_paths(job, bytes);
+}
+
+int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
+{
+	static const char what[] = "what may change of its state, once more for each snapshot";
+	int r = budget_charge(job, more->host_bytes, message, size);
+
+	if (r < 0)
+		return r;
+	r = check_own_nvme(job, more->device_bytes * job->paths.count, what, message, size);
+	if (r == 0)
+		r = try_paths(job, more->device_bytes, what, message, size);
+	if (r < 0) {
+		budget_uncharge(job, more->host_bytes);
+		return r;
+	}
+	job->charged_bytes -= more->host_bytes;
+	job->kept_bytes += more->host_bytes;
+	return 0;
+}
+
+int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	int r = try_paths(job, bytes, "what a fork may change, twice", message, size);
+
+	if (r == 0)
+		job->lent_path_bytes += bytes;
+	return r;
+}
+
+void budget_take_back(struct job *job, uint64_t bytes)
+{
+	job->lent_path_bytes -= bytes;
+	give_paths(job, bytes);
+}
+
+int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	static const char what[] = "the values that it was given, until it is ready";
+	int r = check_own_nvme(job, bytes * job->paths.count, what, message, size);
+
+	if (r == 0)
+		r = try_paths(job, bytes, what, message, size);
+	if (r == 0)
+		job->draft_path_bytes += bytes;
+	return r;
+}
+
+void budget_give_draft(struct job *job, uint64_t bytes)
+{
+	job->draft_path_bytes -= bytes;
+	give_paths(job, bytes);
+}
+
+void budget_shrink(struct job *job, const struct store_room *less)
+{
+	job->kept_bytes -= less->host_bytes;
+	job->host_bytes -= less->host_bytes;
+	job->node->host_used -= less->host_bytes;
+	give_paths(job, less->device_bytes);
+}
+
+void budget_give_back(struct job *job)
+{
+	job->node->host_used -= job->host_bytes - job->charged_bytes;
+	job->host_bytes = job->charged_bytes;
+	job->cache_bytes = 0;
+	job->kept_bytes = 0;
+	job->has_plan = false;
+	/* Of each path it has the same. */
+	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->draft_path_bytes);
+	job->sums_path_bytes = job->lent_path_bytes = 0;
+}

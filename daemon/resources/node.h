@@ -1,0 +1,158 @@
+/* The node: what all jobs of this daemon share. */
+#ifndef TIERD_DAEMON_NODE_H
+#define TIERD_DAEMON_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "collectives/collective.h"
+#include "common/queue.h"
+#include "common/workers.h"
+#include "daemon/resources/staging.h"
+#include "daemon/service/limit.h"
+#include "offload/device/memory.h"
+#include "offload/device/tier.h"
+#include "proto/statistics.h"
+
+#define NODE_MAX_PATHS 16
+
+struct node_path {
+	char *path;	    /* owned */
+	char *folder;	    /* the daemon's own in it; owned */
+	uint64_t capacity;  /* bytes that tierd may use there */
+	uint64_t endurance; /* bytes that its device may be written with; 0: as the node's others */
+	uint64_t used;	    /* bytes that jobs have reserved */
+	uint64_t moved[2];  /* bytes, by enum tier_direction, of all jobs there have been */
+	int directory_fd;   /* of the folder */
+	bool is_direct;	    /* O_DIRECT works there */
+	bool is_absent;	    /* its file system is not mounted: daemon/durability/listing.h */
+	dev_t file_system;
+	unsigned device; /* of the engine: folders of one file system share it */
+};
+
+/* Some of the node's paths, by their numbers: those of a job, in the order of its stores' devices. */
+struct path_list {
+	unsigned count;
+	uint8_t paths[NODE_MAX_PATHS];
+};
+
+/* What a node is made from; the daemon's configuration fills it. */
+struct node_config {
+	uint64_t host_budget; /* bytes of host memory for all jobs together */
+	unsigned workers;
+	unsigned queue_depth;
+	uint64_t background_bytes; /* see engine_config */
+	bool is_plain_io;	   /* do not try io_uring */
+	bool needs_io_uring;	   /* do not do without it */
+	bool is_buffered_io;	   /* do not try O_DIRECT */
+	bool needs_reservation;	   /* refuse file systems that break it */
+	bool needs_disk;	   /* refuse those that are memory */
+	unsigned path_count;
+	struct {
+		const char *path; /* an existing folder */
+		uint64_t capacity;
+		uint64_t endurance; /* 0: the one below */
+	} paths[NODE_MAX_PATHS];
+	uint64_t idle_release_ms;		 /* 0: never */
+	uint32_t durability;			 /* of jobs that do not ask for one */
+	unsigned scrub_days;			 /* once through all data; 0: never */
+	uint64_t endurance;			 /* bytes; 0: not known */
+	const char *state_directory;		 /* borrowed; NULL: it keeps nothing there */
+	const struct who_list *administrators;	 /* borrowed until node_free(); NULL: none */
+	const struct limit_list *limits;	 /* in the same way */
+	unsigned jobs_per_user;			 /* 0: LIMIT_JOBS_PER_USER */
+	unsigned units_per_job, tensors_per_job; /* of jobs from now on; 0: CATALOG_MAX_… */
+	unsigned job_name_length, name_length, dimensions_per_tensor; /* in the same way; 0: WIRE_MAX_… */
+	unsigned connections_per_user;				      /* that the server allows: to be told */
+	const char *fault; /* as fault_config_parse() takes it; for tests; NULL: none */
+};
+
+struct event_base;
+struct node_events;
+
+struct node {
+	struct event_base *loop; /* borrowed */
+	struct node_events *events;
+	struct engine *engine;
+	struct workers *workers;      /* optimizer, reduction, checksums */
+	struct workers *slow_workers; /* what can take long in the kernel */
+	struct collective *collective;
+	struct node_path paths[NODE_MAX_PATHS];
+	unsigned path_count, device_count;
+	uint64_t host_budget, host_used;
+	uint64_t cache_patience_ms; /* how long caches are waited for */
+	struct queue shortages;	    /* that are waited for */
+	struct queue jobs;
+	struct queue watches;  /* of clients that watch */
+	struct queue tracers;  /* of clients that trace a job */
+	struct queue dying;    /* dropped jobs that are not quiet yet */
+	struct queue readers;  /* of all jobs, and those whose job is gone */
+	struct queue restores; /* jobs that are coming back: daemon/recovery/restore.h */
+	bool is_restoring;     /* all that there is, before any of it becomes a job */
+	uint64_t rounds;       /* in which those that wait for files were looked at */
+	struct scrub *scrub;
+	struct endurance *endurance;
+	struct listing *listing;   /* NULL: it keeps no list of jobs */
+	struct presence *presence; /* of their files */
+	struct queue verifies;	   /* requests of clients: daemon/scrub/verify.h */
+	struct staging staging;
+	uint64_t jobs_created;
+	unsigned disposals;    /* under way */
+	struct queue withheld; /* of disposals: daemon/resources/disposal.h */
+	void (*on_idle)(void *argument);
+	void *idle_argument;
+	uint64_t incarnation;
+	uint64_t started_ns;
+	uint64_t requests;
+	unsigned clients;
+	bool is_stopping;
+	bool is_draining; /* only jobs that have ranks may be opened */
+	bool is_in_turn;  /* of one of its jobs */
+	unsigned spins;	  /* told: jobs whose turns have got nothing done */
+	uint64_t idle_release_ms;
+	uint32_t durability;
+	const struct who_list *administrators;
+	bool has_noted_pinning;
+	const struct limit_list *limits;
+	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
+	unsigned job_name_length, name_length, dimensions_per_tensor;
+	struct statistics_figures past; /* of jobs that are gone */
+	void *published; /* the mapping of its file: see daemon/observe/statistics.h; NULL: there is none */
+	struct memory statistics; /* the node's page, once somebody has asked for it */
+	const char *fault;
+};
+
+/* Creates the daemon's folder in each path (and removes the sums of gradients that a dead daemon
+ * left there), the engine and the threads, and adds their descriptors to the loop. Errors are logged. -EBUSY:
+ * another daemon uses a path. */
+int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node);
+
+/* Staging buffers of a node with that budget. */
+unsigned node_staging_count(uint64_t host_budget);
+/* The same of a node whose budget, staging buffers included, is the least that leaves so many bytes, as any
+ * larger one does. */
+unsigned node_staging_beside(uint64_t bytes);
+
+/* Nothing more is taken of ranks from now on; on_idle runs on the loop, once, when the steps that were
+ * decided have been applied and committed. */
+void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);
+
+/* As they are configured, but those that are absent. */
+struct path_list node_all_paths(const struct node *node);
+/* What its file system has left for tierd, bytes, whatever tierd may use of it; on any thread. */
+uint64_t node_path_left(const struct node_path *path);
+
+/* No dropped job holds memory or disk any more, and of the user's it is known what clients withhold. */
+bool node_has_settled(const struct node *node, uid_t uid);
+
+/* Calls on_idle once it is due. */
+void node_check_idle(struct node *node);
+
+/* Says, once, that memory could not be pinned (r: what engine_buffer_add() said), and what to do about it. */
+void node_note_pinning(struct node *node, int r);
+
+/* All clients are freed. */
+struct node *node_free(struct node *node);
+
+#endif

@@ -1,0 +1,58 @@
+#include "daemon/resources/room.h"
+
+#include <stdio.h>
+
+#include "common/size.h"
+#include "daemon/resources/budget.h"
+#include "daemon/model/job.h"
+
+/* Of a budget, what no cache takes. */
+#define RESERVE_MOST (64 * MIB)
+
+struct claim room_claim(const struct job *job)
+{
+	return (struct claim){ job->node, job->uid, job->host_maximum, job };
+}
+
+struct room room_for(const struct claim *claim)
+{
+	const struct node *node = claim->node;
+	uint64_t left = size_rest(node->host_budget, node->host_used), of_user;
+
+	if (claim->host_maximum == 0)
+		return (struct room){ left, ROOM_OF_NODE };
+	of_user = size_rest(claim->host_maximum, holders_user_bytes(node, HOLDERS_OF_HOST, claim->uid));
+	return of_user < left ? (struct room){ of_user, ROOM_OF_USER } : (struct room){ left, ROOM_OF_NODE };
+}
+
+static uint64_t reserve_of(const struct claim *claim, struct room room)
+{
+	uint64_t part = (room.bound == ROOM_OF_USER ? claim->host_maximum : claim->node->host_budget) / 16;
+
+	return part < RESERVE_MOST ? part : RESERVE_MOST;
+}
+
+uint64_t room_lacking(const struct claim *claim, uint64_t bytes)
+{
+	struct room room = room_for(claim);
+
+	return size_rest(size_sum(bytes, reserve_of(claim, room)), room.bytes);
+}
+
+const char *room_describe(const struct claim *claim, struct room room, char *text, size_t size)
+{
+	char maximum[16], budget[16], holders[HOLDERS_TEXT];
+
+	if (room.bound == ROOM_OF_JOB) {
+		snprintf(text, size, "the job's host_budget");
+		return text;
+	}
+	holders_describe(claim, HOLDERS_OF_HOST, room.bound == ROOM_OF_NODE, holders, sizeof(holders));
+	if (room.bound == ROOM_OF_USER)
+		snprintf(text, size, "what is left of this user's host_maximum, %s%s",
+			 budget_print(claim->host_maximum, maximum), holders);
+	else
+		snprintf(text, size, "what tierd has left of its own host_budget, %s%s",
+			 budget_print(claim->node->host_budget, budget), holders);
+	return text;
+}

@@ -1,0 +1,45 @@
+/* A scan reads extents of a job's state on NVMe, one after the other, for the sake of their checksums, when
+ * its device has nothing else to do; and with them what leads there, and what only snapshots have. What it
+ * finds damaged, or good again, the job knows from then on. */
+#ifndef TIERD_DAEMON_SCAN_H
+#define TIERD_DAEMON_SCAN_H
+
+#include "daemon/durability/errand.h"
+#include "offload/store/store_verify.h"
+
+struct job;
+
+/* Embedded in whatever wants to know. The job is not freed while one is under way. */
+struct scan {
+	struct job *job;
+	/* Extents; after done() those before next have been read. found() may lower end. */
+	uint64_t first, next, end;
+	/* The job cannot be freed in it. */
+	void (*found)(struct scan *scan, const struct store_flaw *flaw);
+	/* 0; -ENOENT: the job goes; -ECANCELED: by scan_stop(); -ENOMEM. Once, on the loop, never inside a
+	 * call. */
+	void (*done)(struct scan *scan, int status);
+
+	uint64_t bytes; /* that were read and verified, or found, since scan_start() */
+	bool is_stopped;
+	bool by_blocks; /* the extent holds a bad one */
+	bool is_in_group;
+	uint64_t damaged; /* blocks, of the extent or group that is being read */
+	uint64_t piece_end;
+	struct store_transfer transfer;
+	char *buffer;
+	struct errand errand; /* what commits wait for */
+	struct store_verification group;
+};
+
+/* Whether the job has something on NVMe that can be read now; else a negative errno, with a message. */
+int scan_check(const struct job *job, char *message, size_t size);
+
+/* Of a job that can be scanned; first < end. -ENOMEM: done() never runs. */
+int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end);
+/* It ends when what it reads has been read. */
+void scan_stop(struct scan *scan);
+/* None is under way. */
+void scan_clear(struct scan *scan);
+
+#endif

@@ -1,0 +1,233 @@
+#include "daemon/session/client.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/request/asker.h"
+#include "daemon/session/client_inside.h"
+#include "daemon/model/job.h"
+#include "daemon/values/reader.h"
+#include "daemon/session/request.h"
+#include "daemon/telemetry/stall.h"
+#include "daemon/scrub/verify.h"
+
+/* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
+ * them back, close its step, or leave. Each membership can wait for its ready or two steps, and for a tensor;
+ * each reader for one answer; the rest is answered at once. */
+#define SPARE_PENDINGS (3 * CLIENT_MAX_MEMBERS + READER_MAX_PER_CLIENT + 16)
+
+int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client)
+{
+	unsigned pendings = maximum_requests + SPARE_PENDINGS;
+	struct client *client = calloc(1, sizeof(*client) + pendings * sizeof(client->pendings[0]));
+
+	if (!client)
+		return -ENOMEM;
+	client->node = node;
+	client->port = port;
+	client->maximum_requests = maximum_requests;
+	queue_init(&client->members);
+	queue_init(&client->readers);
+	queue_init(&client->verifies);
+	queue_init(&client->askers);
+	queue_init(&client->free);
+	watch_init(&client->watch, port);
+	tracer_init(&client->tracer, port);
+	for (unsigned i = 0; i < pendings; i++)
+		queue_push(&client->free, &client->pendings[i].link);
+	node->clients++;
+	*ret_client = client;
+	return 0;
+}
+
+/* ---- Pendings ---- */
+
+static struct pending *pending_new(struct client *client, uint32_t number)
+{
+	struct queue *link = queue_pop(&client->free);
+
+	if (!link)
+		return NULL;
+	struct pending *pending = queue_entry(link, struct pending, link);
+
+	*pending = (struct pending){ .client = client, .number = number };
+	queue_init(&pending->link);
+	queue_init(&pending->member_link);
+	queue_init(&pending->waiter.link);
+	client->outstanding++;
+	return pending;
+}
+
+/* The answer is all that its rank has waited for; where that is a gather's, it is a stall. */
+static void note_wait(const struct pending *pending)
+{
+	if (pending->waited_for != TRACE_NOTHING)
+		trace_waited(pending->member->job, pending->waited_for, pending->member->rank, TRACE_NO_UNIT,
+			     pending->asked_ns, clock_now_ns());
+}
+
+void pending_drop(struct pending *pending)
+{
+	struct client *client = pending->client;
+
+	if (pending->timer)
+		event_free(pending->timer);
+	pending->timer = NULL;
+	stall_end(pending);
+	note_wait(pending);
+	queue_remove(&pending->waiter.link);
+	queue_remove(&pending->member_link);
+	queue_remove(&pending->link);
+	queue_push(&client->free, &pending->link);
+	client->outstanding--;
+}
+
+void pending_reply_fds(struct pending *pending, Tierd__Wire__Reply *body, const int *fds, unsigned fd_count)
+{
+	if (!pending->client->has_hung_up)
+		port_reply_fds(pending->client->port, pending->number, body, fds, fd_count);
+	pending_drop(pending);
+}
+
+void pending_reply(struct pending *pending, Tierd__Wire__Reply *body)
+{
+	pending_reply_fds(pending, body, NULL, 0);
+}
+
+void pending_error(struct pending *pending, int r, const char *format, ...)
+{
+	char message[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	if (!pending->client->has_hung_up)
+		port_reply_error(pending->client->port, pending->number, r, "%s", message);
+	pending_drop(pending);
+}
+
+struct port *pending_port(const struct pending *pending)
+{
+	return pending->client->port;
+}
+
+struct node *pending_node(const struct pending *pending)
+{
+	return pending->client->node;
+}
+
+/* A daemon that ends takes nothing more of a rank, and refuses nothing: a step that it refused would leave
+ * its pushes and its announcement behind. The end of the connection answers all of that. */
+static bool comes_too_late(const struct client *client, const Tierd__Wire__Request *request)
+{
+	return client->node->is_stopping && !request_holds_nothing(request);
+}
+
+/* Refusing is better than not reading on: what the client would say next may be what the others wait for. */
+void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
+{
+	bool has_room = client->outstanding < client->maximum_requests || !request_may_wait(request);
+	struct pending *pending;
+
+	client->node->requests++;
+	if (comes_too_late(client, request))
+		return;
+	pending = has_room ? pending_new(client, number) : NULL;
+	if (!pending) {
+		port_reply_error(
+			client->port, number, -EBUSY,
+			"%u requests of this connection wait for their answers, and tierd takes no more; "
+			"wait for some of them, or raise requests_per_connection",
+			client->outstanding);
+		return;
+	}
+	request_handle(pending, request);
+}
+
+void client_catch_up(struct client *client)
+{
+	watch_catch_up(&client->watch);
+}
+
+/* ---- End ---- */
+
+static struct member *first_present(struct client *client)
+{
+	QUEUE_FOREACH (link, &client->members) {
+		struct member *member = queue_entry(link, struct member, client_link);
+
+		if (!member->has_left)
+			return member;
+	}
+	return NULL;
+}
+
+void client_hang_up(struct client *client, const char *reason)
+{
+	char text[160];
+
+	if (client->has_hung_up)
+		return;
+	client->has_hung_up = true;
+	watch_end(&client->watch);
+	tracer_end(&client->tracer);
+	readers_close_all(&client->readers);
+	verify_forget_all(&client->verifies);
+	askers_forget(&client->askers);
+	/* From the start each time: a leaving member can take others with it. */
+	for (struct member *member = first_present(client); member; member = first_present(client)) {
+		if (reason)
+			snprintf(text, sizeof(text), "rank %u (pid %d) is lost: %s", member->rank,
+				 (int)member->pid, reason);
+		else
+			snprintf(text, sizeof(text), "the daemon ends");
+		job_leave(member, false, text);
+	}
+	if (reason)
+		refusal_tell(client, NULL);
+}
+
+bool client_has_jobs(const struct client *client)
+{
+	return !queue_is_empty(&client->members);
+}
+
+bool client_has_epochs(const struct client *client)
+{
+	QUEUE_FOREACH (link, &client->members) {
+		const struct member *member = queue_entry(link, struct member, client_link);
+
+		if (!member->has_left && member->job->is_live)
+			return true;
+	}
+	return false;
+}
+
+bool client_has_leases(const struct client *client)
+{
+	QUEUE_FOREACH (link, &client->members)
+		if (member_has_leases(queue_entry(link, struct member, client_link)))
+			return true;
+	return false;
+}
+
+struct client *client_free(struct client *client)
+{
+	if (!client)
+		return NULL;
+	client_hang_up(client, "its session ended");
+	for (struct queue *link = queue_pop(&client->members); link; link = queue_pop(&client->members)) {
+		struct member *member = queue_entry(link, struct member, client_link);
+
+		member->client = NULL;
+		member_release(member);
+	}
+	client->node->clients--;
+	free(client);
+	return NULL;
+}

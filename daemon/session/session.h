@@ -1,0 +1,69 @@
+/* A session is one connection: it turns bytes into requests and answers into bytes, and watches the process
+ * at the other end. It trusts nothing that arrives. */
+#ifndef TIERD_DAEMON_SESSION_H
+#define TIERD_DAEMON_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/queue.h"
+#include "daemon/request/port.h"
+
+struct event_base;
+struct node;
+struct session;
+struct rations;
+
+/* What all sessions of a server share; borrowed. */
+struct session_shared {
+	struct event_base *loop;
+	struct node *node;
+	struct frame_arena *arena;
+	struct rations *rations;
+	struct versions versions, pages; /* that this daemon speaks, and lays out */
+	unsigned maximum_requests;	 /* unanswered; see client_new() */
+	size_t maximum_output; /* bytes of answers that the client leaves unread; then it is cut off */
+	size_t maximum_frame;  /* bytes that it may send in one, the header included */
+	unsigned first_frame_ms, frame_ms;
+	unsigned lease_look_ms; /* between two looks whether an ended session's leases are gone */
+	/* Runs on the loop, once: the connection has ended and nothing of its process is in use any more. The
+	 * owner calls session_free(), there or later. */
+	void (*over)(struct session *session, void *argument);
+	/* Runs when a spare one says hello, which may be reason to refuse it; is_trainer: it means to map
+	 * what jobs share. */
+	void (*greeted)(struct session *session, bool is_trainer, void *argument);
+	void *argument;
+};
+
+/* Takes the socket, also on failure. -ESRCH: the peer is dead already. */
+int session_new(int socket, const struct session_shared *shared, struct session **ret_session);
+
+/* Its client hears nothing after what it has been answered; session_free() may follow. */
+void session_close(struct session *session);
+
+/* Ends it at once, without calling over(). */
+struct session *session_free(struct session *session);
+DEFINE_FREEP(struct session *, session_free)
+
+/* It has not said hello yet. */
+bool session_is_silent(const struct session *session);
+
+/* A spare session is one beyond its user's connections: it may only ask what request_holds_nothing(). */
+void session_make_spare(struct session *session);
+bool session_is_spare(const struct session *session);
+
+/* It has ended, and nothing keeps it beyond this turn of the loop. */
+bool session_is_going(const struct session *session);
+
+uid_t session_uid(const struct session *session);
+
+/* Tells the client why (in place of an answer that it may wait for) and ends the session, on the loop. */
+void session_refuse(struct session *session, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* For the owner's list. */
+struct queue *session_link(struct session *session);
+struct session *session_from_link(struct queue *link);
+
+#endif

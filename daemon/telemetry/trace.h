@@ -1,0 +1,141 @@
+/* Tracing: what a job's reads, writes, workers and ranks do, for clients that follow it.
+ *
+ * As long as somebody traces a job it has a ring of its last events, which all who trace it read; else
+ * nothing is noted, and each place where something would be costs a look at a pointer. An event is noted when
+ * it ends, on the loop; what workers do has their own times. */
+#ifndef TIERD_DAEMON_TRACE_H
+#define TIERD_DAEMON_TRACE_H
+
+#include "common/clock.h"
+#include "daemon/model/job.h"
+#include "daemon/request/pending.h"
+#include "proto/vocabulary.h"
+
+/* A MiB and a quarter for each job that is traced, outside of the budgets. */
+#define TRACE_EVENTS 16384
+#define TRACE_MAX_PER_USER 4
+#define TRACE_MAX 16
+#define TRACE_EVENTS_PER_REPLY 512
+
+#define TRACE_NO_UNIT UINT32_MAX
+
+struct trace_event {
+	uint64_t began_ns, ended_ns;
+	uint64_t amount, step;
+	enum wire_trace kind;
+	uint32_t unit, who;
+	char stream[WIRE_MAX_STREAM_NAME + 1];
+};
+
+/* A client's part in it. Embedded in its client. */
+struct tracer {
+	struct queue link; /* of the node's, while it is on */
+	struct port *port;
+	struct trace *trace; /* NULL: it traces nothing */
+	uint64_t began_ns;
+	uint64_t next;	  /* the event that it has not read */
+	char denied[160]; /* "", or why it traces nothing any more */
+};
+
+void tracer_init(struct tracer *tracer, struct port *port);
+/* Both requests are answered. A client traces one job: the one before ends, also if this is refused. */
+void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__Wire__Trace *request);
+void tracer_read(struct tracer *tracer, struct pending *pending);
+void tracer_end(struct tracer *tracer);
+
+/* Those who may not see the job any more. */
+void tracers_end_denied(struct job *job, const char *reason);
+
+/* The job goes; what it did can be read to the end. */
+void trace_leave_job(struct job *job);
+
+/* ---- Noting ---- */
+
+/* Of a job that is traced. */
+void trace_add(struct job *job, const struct trace_event *event);
+void trace_add_transfer(struct job *job, uint32_t pack, const struct store *store,
+			const struct store_transfer *transfer);
+void trace_add_work(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
+		    const struct work *work);
+
+static inline bool trace_is_on(const struct job *job)
+{
+	return job->trace != NULL;
+}
+
+/* When something begins that is to be told of; 0: nothing is. */
+static inline uint64_t trace_now(const struct job *job)
+{
+	return job->trace ? clock_now_ns() : 0;
+}
+
+static inline void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step)
+{
+	if (job->trace && began_ns > 0)
+		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
+						      .ended_ns = clock_now_ns(),
+						      .kind = kind,
+						      .step = step,
+						      .unit = TRACE_NO_UNIT });
+}
+
+/* A transfer has been submitted; it is done, whether it has failed or not. */
+static inline void trace_submitted(const struct job *job, enum wire_trace kind,
+				   struct store_transfer *transfer)
+{
+	transfer->note.began_ns = trace_now(job);
+	transfer->note.kind = kind;
+}
+
+static inline void trace_transferred(struct job *job, uint32_t pack, const struct store *store,
+				     const struct store_transfer *transfer)
+{
+	if (job->trace && transfer->note.began_ns > 0)
+		trace_add_transfer(job, pack, store, transfer);
+}
+
+/* It was submitted as trace_is_on() said. */
+static inline void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
+				const struct work *work)
+{
+	if (job->trace && work->is_timed)
+		trace_add_work(job, kind, unit, elements, work);
+}
+
+static inline void trace_evicted(struct job *job, uint32_t pack)
+{
+	uint64_t now = trace_now(job);
+
+	if (now > 0)
+		trace_add(job, &(struct trace_event){ .began_ns = now,
+						      .ended_ns = now,
+						      .kind = TRACE_EVICT,
+						      .unit = job->catalog.packs[pack].first_unit });
+}
+
+/* The rank has closed its part of the step. */
+static inline void trace_closed(struct job *job, uint32_t rank, uint64_t step)
+{
+	uint64_t now = trace_now(job);
+
+	if (now > 0)
+		trace_add(job, &(struct trace_event){ .began_ns = now,
+						      .ended_ns = now,
+						      .kind = TRACE_CLOSE,
+						      .unit = TRACE_NO_UNIT,
+						      .who = rank,
+						      .step = step });
+}
+
+static inline void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit,
+				uint64_t began_ns, uint64_t ended_ns)
+{
+	if (job->trace)
+		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
+						      .ended_ns = ended_ns,
+						      .kind = kind,
+						      .unit = unit,
+						      .who = rank });
+}
+
+#endif

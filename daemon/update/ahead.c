@@ -1,0 +1,417 @@
+#include "daemon/update/ahead.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/size.h"
+#include "daemon/scrub/damage.h"
+#include "daemon/update/early.h"
+#include "daemon/update/sweep.h"
+#include "daemon/telemetry/trace.h"
+#include "daemon/update/warm.h"
+
+struct ahead_chunk;
+
+/* Where a chunk begins. */
+struct place {
+	uint32_t at; /* of the pack, in the order */
+	enum unit_section section;
+	uint64_t first;
+};
+
+/* One state of a chunk. */
+struct ahead_part {
+	struct store_transfer transfer;
+	struct ahead_chunk *chunk;
+	bool is_moving;
+};
+
+/* The states of a chunk. */
+struct ahead_chunk {
+	struct queue link; /* of those that are free, or that are asked for, in their order */
+	struct ahead *ahead;
+	uint32_t pack;
+	struct place place;
+	struct staging_loan loan;
+	struct ahead_part parts[STATES_MAXIMUM];
+	unsigned moving;
+	bool is_void; /* it is given back as soon as nothing of it is on its way */
+};
+
+struct ahead {
+	struct job *job;
+	struct queue free, begun;
+	uint64_t step;		/* what that one has updated is read */
+	uint64_t early_updates; /* until then */
+	uint32_t *order;	/* the packs as a pass uses them or, if is_backward, the other way */
+	bool is_backward;
+	struct place next;
+	unsigned chunk_count;
+	struct ahead_chunk chunks[];
+};
+
+/* ---- Life ---- */
+
+static bool is_possible(const struct job *job)
+{
+	return job->has_nvme_optimizer && !job->options.optimizer->is_by_owner &&
+	       job->node->staging.count > STAGING_LEAST;
+}
+
+static size_t struct_bytes(const struct job *job)
+{
+	return sizeof(struct ahead) + job->node->staging.count * sizeof(struct ahead_chunk);
+}
+
+uint64_t ahead_metadata_bytes(const struct job *job)
+{
+	return is_possible(job) ? struct_bytes(job) + job->catalog.pack_count * sizeof(uint32_t) : 0;
+}
+
+static void raise_chunk(struct ahead_chunk *chunk, enum tier_priority priority)
+{
+	for (unsigned i = 0; i < STATES_MAXIMUM; i++)
+		if (chunk->parts[i].is_moving)
+			store_raise(chunk->ahead->job->optimizer_store, &chunk->parts[i].transfer, priority);
+}
+
+static bool is_before(struct place one, struct place other)
+{
+	if (one.at != other.at)
+		return one.at < other.at;
+	return one.section != other.section ? one.section < other.section : one.first < other.first;
+}
+
+/* It is read again when there are buffers. */
+static void on_recalled(struct staging_loan *loan)
+{
+	struct ahead_chunk *chunk = container_of(loan, struct ahead_chunk, loan);
+	struct ahead *ahead = chunk->ahead;
+
+	chunk->is_void = true;
+	if (is_before(chunk->place, ahead->next))
+		ahead->next = chunk->place;
+	raise_chunk(chunk, TIER_DEMAND);
+	job_settle(ahead->job);
+}
+
+/* NULL: out of memory; then nothing is read ahead. */
+static struct ahead *ahead_new(struct job *job)
+{
+	struct ahead *ahead = calloc(1, struct_bytes(job));
+
+	if (!ahead)
+		return NULL;
+	ahead->job = job;
+	ahead->chunk_count = job->node->staging.count;
+	ahead->order = calloc(job->catalog.pack_count, sizeof(*ahead->order));
+	queue_init(&ahead->free);
+	queue_init(&ahead->begun);
+	for (unsigned i = 0; i < ahead->chunk_count; i++) {
+		struct ahead_chunk *chunk = &ahead->chunks[i];
+
+		chunk->ahead = ahead;
+		chunk->loan.recalled = on_recalled;
+		queue_init(&chunk->loan.link);
+		queue_push(&ahead->free, &chunk->link);
+	}
+	if (!ahead->order)
+		free(TAKE_PTR(ahead));
+	return ahead;
+}
+
+void ahead_clear(struct job *job)
+{
+	struct ahead *ahead = TAKE_PTR(job->ahead);
+
+	if (!ahead)
+		return;
+	assert(queue_is_empty(&ahead->begun));
+	free(ahead->order);
+	free(ahead);
+}
+
+/* ---- Chunks ---- */
+
+static bool is_live(const struct job *job)
+{
+	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped;
+}
+
+/* Before the decision updates come as the backward does, which ends with what the forward began with. */
+static uint32_t pack_at(const struct ahead *ahead, uint32_t at)
+{
+	return ahead->order[ahead->is_backward ? ahead->job->catalog.pack_count - 1 - at : at];
+}
+
+static struct staging_buffer *end_chunk(struct ahead_chunk *chunk)
+{
+	queue_remove(&chunk->link);
+	queue_push(&chunk->ahead->free, &chunk->link);
+	return staging_end_loan(&chunk->ahead->job->node->staging, &chunk->loan);
+}
+
+/* Nothing of it is on its way. */
+static void give_back(struct ahead_chunk *chunk)
+{
+	struct staging *staging = &chunk->ahead->job->node->staging;
+
+	staging_give(staging, end_chunk(chunk));
+}
+
+static void on_read(struct store_transfer *transfer, int status)
+{
+	struct ahead_part *part = container_of(transfer, struct ahead_part, transfer);
+	struct ahead_chunk *chunk = part->chunk;
+	struct job *job = chunk->ahead->job;
+
+	part->is_moving = false;
+	chunk->moving--;
+	trace_transferred(job, chunk->pack, job->optimizer_store, transfer);
+	if (status < 0 && !chunk->is_void && is_live(job))
+		damage_tell_read(job, transfer, status,
+				 "it was read ahead of its update, which reads it again");
+	chunk->is_void |= status < 0;
+	if (chunk->moving == 0)
+		job_settle(job);
+}
+
+static void submit(struct ahead_chunk *chunk, struct ahead_part *part, const struct store_piece *kept,
+		   char *data)
+{
+	struct job *job = chunk->ahead->job;
+
+	part->chunk = chunk;
+	part->transfer = (struct store_transfer){ .direction = TIER_READ,
+						  .priority = TIER_WRITE_BACK,
+						  .stream = kept->stream,
+						  .offset = kept->offset,
+						  .length = size_align(kept->length, STORE_PAGE_BYTES),
+						  .buffer = data,
+						  .done = on_read };
+	part->is_moving = store_submit(job->optimizer_store, &part->transfer) == 0;
+	if (!part->is_moving) {
+		chunk->is_void = true;
+		job_settle(job);
+		return;
+	}
+	chunk->moving++;
+	account_transfer(job, STATISTICS_UPDATE, &part->transfer);
+}
+
+static void begin_chunk(struct ahead_chunk *chunk, uint64_t count)
+{
+	const struct ahead *ahead = chunk->ahead;
+	const struct job *job = ahead->job;
+
+	chunk->place = ahead->next;
+	chunk->pack = pack_at(ahead, ahead->next.at);
+	chunk->is_void = false;
+	for (unsigned state = 0; state < state_count(&job->options); state++) {
+		chunk->parts[state].is_moving = false;
+		if (!state_exists(chunk->place.section, state))
+			continue;
+		const struct store_piece kept = job_find_kept(job, chunk->pack, chunk->place.section, state,
+							      chunk->place.first, count);
+
+		submit(chunk, &chunk->parts[state], &kept,
+		       chunk_staged_state(chunk->loan.buffer->data, chunk->place.section, state, count));
+	}
+}
+
+static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
+				      uint64_t first)
+{
+	if (!job->ahead)
+		return NULL;
+	QUEUE_FOREACH (link, &job->ahead->begun) {
+		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+
+		if (chunk->pack == pack && chunk->place.section == section && chunk->place.first == first &&
+		    !chunk->is_void)
+			return chunk;
+	}
+	return NULL;
+}
+
+/* ---- Order ---- */
+
+/* Whether the step has updated it, and nothing has begun to update it since. */
+static bool is_wanted(const struct ahead *ahead, uint32_t pack)
+{
+	const struct catalog *catalog = &ahead->job->catalog;
+	const struct pack *units = &catalog->packs[pack];
+
+	if (ahead->job->residences[pack].early != EARLY_NOTHING)
+		return false;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (catalog->units[u].updates > 0 && catalog->units[u].last_update >= ahead->step)
+			return true;
+	return false;
+}
+
+static bool has_state(const struct job *job, enum unit_section section)
+{
+	return state_all_bytes(&job->options, section, state_grain(section, STATE_SLOTS)) > 0;
+}
+
+/* Neither kept nor asked for. */
+static bool is_missing(const struct job *job, uint32_t pack, const struct place *place)
+{
+	return !warm_has(job, pack, place->section, place->first) &&
+	       !find_begun(job, pack, place->section, place->first);
+}
+
+/* In the pack that it is at. 0: it has no more; else the elements of the next one. */
+static uint64_t find_chunk(const struct job *job, uint32_t pack, struct place *place)
+{
+	for (; place->section < UNIT_TRAINABLE_SECTIONS; place->section++, place->first = 0) {
+		uint64_t all = job->catalog.packs[pack].elements[place->section];
+		uint64_t most = chunk_elements(&job->options, place->section);
+
+		for (; place->first < all && has_state(job, place->section); place->first += most)
+			if (is_missing(job, pack, place))
+				return all - place->first < most ? all - place->first : most;
+	}
+	return 0;
+}
+
+/* 0: there is nothing to read. */
+static uint64_t find_next(struct ahead *ahead)
+{
+	const struct job *job = ahead->job;
+
+	for (; ahead->next.at < job->catalog.pack_count; ahead->next = (struct place){ ahead->next.at + 1 }) {
+		uint32_t pack = pack_at(ahead, ahead->next.at);
+		uint64_t count = is_wanted(ahead, pack) ? find_chunk(job, pack, &ahead->next) : 0;
+
+		if (count > 0)
+			return count;
+	}
+	return 0;
+}
+
+void ahead_begin(struct job *job)
+{
+	struct ahead *ahead;
+
+	/* Of one that is skipped: what is read already is right for the next one, too. */
+	if (!is_possible(job) || job->is_skipped)
+		return;
+	if (!job->ahead)
+		job->ahead = ahead_new(job);
+	ahead = job->ahead;
+	if (!ahead)
+		return;
+	QUEUE_FOREACH (link, &ahead->begun)
+		queue_entry(link, struct ahead_chunk, link)->is_void = true;
+	ahead->step = job->step;
+	ahead->is_backward = job->early_updates > ahead->early_updates;
+	ahead->early_updates = job->early_updates;
+	ahead->next = (struct place){ 0 };
+	prefetch_pass_order(job, true, ahead->order);
+	job_settle(job);
+}
+
+/* ---- In the job's turn ---- */
+
+static void give_back_void(struct ahead *ahead)
+{
+	QUEUE_FOREACH (link, &ahead->begun) {
+		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+
+		chunk->is_void |= !is_live(ahead->job);
+		if (chunk->is_void && chunk->moving == 0)
+			give_back(chunk);
+	}
+	if (!is_live(ahead->job))
+		ahead->next = (struct place){ 0 };
+}
+
+/* Between two sweeps, and while nothing can be updated. */
+static bool is_time(const struct job *job)
+{
+	return is_live(job) && !job->sweep && job->decided == job->step && !early_has_work(job);
+}
+
+static bool read_next(struct ahead *ahead)
+{
+	struct queue *link = queue_first(&ahead->free);
+	struct ahead_chunk *chunk = link ? queue_entry(link, struct ahead_chunk, link) : NULL;
+	uint64_t count = chunk ? find_next(ahead) : 0;
+
+	if (count == 0)
+		return false;
+	chunk->loan.share = job_share(ahead->job);
+	if (!staging_lend(&ahead->job->node->staging, &chunk->loan))
+		return false;
+	queue_remove(link);
+	queue_push(&ahead->begun, link);
+	begin_chunk(chunk, count);
+	ahead->next.first += count;
+	return true;
+}
+
+void ahead_go_on(struct job *job)
+{
+	struct ahead *ahead = job->ahead;
+
+	if (!ahead)
+		return;
+	give_back_void(ahead);
+	while (is_time(job) && read_next(ahead))
+		;
+}
+
+bool ahead_is_reading(const struct job *job)
+{
+	for (unsigned i = 0; job->ahead && i < job->ahead->chunk_count; i++)
+		if (job->ahead->chunks[i].moving > 0)
+			return true;
+	return false;
+}
+
+bool ahead_is_busy(const struct job *job)
+{
+	return job->ahead && !queue_is_empty(&job->ahead->begun);
+}
+
+/* ---- For updates ---- */
+
+enum ahead_answer ahead_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
+			     enum tier_priority priority, struct staging_buffer **ret_buffer)
+{
+	struct ahead_chunk *chunk = find_begun(job, pack, section, first);
+
+	if (!chunk)
+		return AHEAD_NOTHING;
+	if (chunk->moving > 0) {
+		raise_chunk(chunk, priority);
+		return AHEAD_COMING;
+	}
+	*ret_buffer = end_chunk(chunk);
+	return AHEAD_HERE;
+}
+
+void ahead_forget(struct job *job, uint32_t pack, enum unit_section section, uint64_t first)
+{
+	struct ahead_chunk *chunk = find_begun(job, pack, section, first);
+
+	if (!chunk)
+		return;
+	chunk->is_void = true;
+	job_settle(job);
+}
+
+uint32_t ahead_find(const struct job *job, bool (*is_sought)(const struct job *job, uint32_t pack))
+{
+	if (!job->ahead)
+		return SLOT_NONE;
+	QUEUE_FOREACH (link, &job->ahead->begun) {
+		const struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+
+		if (!chunk->is_void && is_sought(job, chunk->pack))
+			return chunk->pack;
+	}
+	return SLOT_NONE;
+}

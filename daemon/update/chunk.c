@@ -1,0 +1,361 @@
+/* A chunk: elements of a pack's section that are read, updated by a worker and written together. */
+#include "common/size.h"
+#include "daemon/scrub/damage.h"
+#include "daemon/update/early.h"
+#include "daemon/scrub/location.h"
+#include "daemon/update/sweep.h"
+#include "daemon/telemetry/trace.h"
+#include "daemon/update/warm.h"
+
+/* ---- Transfers ---- */
+
+static void check_pack(const struct chunk *chunk)
+{
+	if (chunk->sweep->is_early)
+		early_check_pack(chunk->sweep->job, chunk->pack);
+	else
+		sweep_check_pack(chunk->sweep, chunk->pack);
+}
+
+static void give_warm(struct chunk *chunk)
+{
+	struct job *job = chunk->sweep->job;
+	struct warm_stretch *stretch = TAKE_PTR(chunk->warm);
+
+	if (chunk->status == 0 && !chunk->is_deferred)
+		warm_note_written(job, stretch);
+	warm_give(job, stretch, chunk->section, chunk->first, chunk->status == 0);
+}
+
+static void retire(struct chunk *chunk)
+{
+	struct sweep *sweep = chunk->sweep;
+	struct job *job = sweep->job;
+	struct residence *residence = &job->residences[chunk->pack];
+	struct staging_buffer *buffer = TAKE_PTR(chunk->buffer);
+
+	residence->unwritten--;
+	residence->writes -= !sweep->is_early;
+	sweep->running--;
+	queue_push(&sweep->free_chunks, &chunk->link);
+	if (chunk->warm)
+		give_warm(chunk);
+	check_pack(chunk);
+	if (residence->unwritten == 0) {
+		early_end_adoption(job, chunk->pack);
+		operation_resume(job);
+	}
+	if (buffer)
+		staging_give(&job->node->staging, buffer);
+	job_settle(job);
+}
+
+static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int status)
+{
+	struct sweep *sweep = chunk->sweep;
+	char what[LOCATION_TEXT];
+	struct location location;
+
+	chunk->status = status;
+	if (sweep->has_failed || sweep->job->phase == JOB_BROKEN || sweep->job->is_dropped)
+		return;
+	if (sweep->is_early && early_is_ending(sweep->job) && part->transfer.direction == TIER_READ) {
+		damage_tell_read(sweep->job, &part->transfer, status,
+				 "that update had been withdrawn, and the next one reads it again");
+		return;
+	}
+	sweep->has_failed = true;
+	struct log_fields fault = store_fault(sweep->job, chunk->pack, &part->transfer);
+
+	location_of_fault(sweep->job, &part->transfer, &location);
+	job_break(sweep->job, status, &fault, "%s, cannot be %s %s at byte %llu: %s",
+		  location_print(&location, what),
+		  part->transfer.direction == TIER_READ ? "read from" : "written to",
+		  fault.device ? fault.device : "the store",
+		  (unsigned long long)part->transfer.fault.device_offset, store_error(status));
+}
+
+static void on_transferred(struct store_transfer *transfer, int status);
+
+/* Whoever gathers the pack waits for its writes, too. */
+static bool is_published_when_written(const struct chunk *chunk)
+{
+	return chunk->sweep->is_early || chunk->sweep->job->residences[chunk->pack].slot == SLOT_NONE;
+}
+
+enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack)
+{
+	/* Nobody waits for what is early; parameters that are read ahead are used before. Once the step is
+	 * decided the next forward pass waits for it. */
+	if (sweep->is_early && !early_is_decided(sweep->job))
+		return TIER_WRITE_BACK;
+	return residency_is_awaited(sweep->job, pack) ? TIER_DEMAND : TIER_PREFETCH;
+}
+
+static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
+{
+	enum tier_priority priority = sweep_read_priority(chunk->sweep, chunk->pack);
+
+	if (direction == TIER_READ || chunk->sweep->is_early)
+		return priority;
+	return is_published_when_written(chunk) && priority == TIER_DEMAND ? priority : TIER_WRITE_BACK;
+}
+
+static void submit_parts(struct chunk *chunk, enum tier_direction direction)
+{
+	for (int i = 0; i < CHUNK_STREAMS; i++) {
+		struct chunk_part *part = &chunk->parts[i];
+
+		if (!(direction == TIER_READ ? part->is_read : part->is_written))
+			continue;
+		part->transfer.direction = direction;
+		part->transfer.priority = priority_of(chunk, direction);
+		part->transfer.buffer = part->data;
+		part->transfer.is_held = direction == TIER_WRITE && chunk->sweep->is_early;
+		part->transfer.checksums = direction == TIER_WRITE ? part->checksums : NULL;
+		part->transfer.done = on_transferred;
+		int r = store_submit(part->store, &part->transfer);
+
+		if (r < 0) {
+			fail_chunk(chunk, part, r);
+			continue;
+		}
+		chunk->transfers_left++;
+		part->is_moving = true;
+		account_transfer(chunk->sweep->job,
+				 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
+				 &part->transfer);
+	}
+}
+
+/* The slot is not read any more. */
+static void end_computing(struct chunk *chunk)
+{
+	struct job *job = chunk->sweep->job;
+
+	job->residences[chunk->pack].uncomputed--;
+	if (chunk->resident)
+		residency_unpin(job, chunk->pack);
+}
+
+static void on_computed(struct work *work)
+{
+	struct chunk *chunk = container_of(work, struct chunk, work);
+	struct job *job = chunk->sweep->job;
+
+	/* What is adopted was updated before. */
+	if (!chunk->is_adopted)
+		trace_worked(job, chunk->sweep->is_initializing ? TRACE_INITIALIZE : TRACE_UPDATE,
+			     job->catalog.packs[chunk->pack].first_unit, chunk->count, work);
+	chunk->transfers_left = 1;
+	submit_parts(chunk, TIER_WRITE);
+	end_computing(chunk);
+	check_pack(chunk);
+	if (--chunk->transfers_left == 0)
+		retire(chunk);
+}
+
+static void compute(struct chunk *chunk)
+{
+	struct job *job = chunk->sweep->job;
+
+	if (chunk->status < 0) {
+		end_computing(chunk);
+		retire(chunk);
+		return;
+	}
+	chunk->work = (struct work){ .run = chunk_run, .done = on_computed, .urgency = WORK_NORMAL };
+	chunk->work.is_timed = trace_is_on(job);
+	workers_submit(job->node->workers, &chunk->work);
+}
+
+static void on_transferred(struct store_transfer *transfer, int status)
+{
+	struct chunk_part *part = container_of(transfer, struct chunk_part, transfer);
+	struct chunk *chunk = part->chunk;
+
+	part->is_moving = false;
+	trace_transferred(chunk->sweep->job, chunk->pack, part->store, transfer);
+	if (status < 0)
+		fail_chunk(chunk, part, status);
+	if (--chunk->transfers_left > 0)
+		return;
+	if (transfer->direction == TIER_READ)
+		compute(chunk);
+	else
+		retire(chunk);
+}
+
+static void raise_chunk(struct chunk *chunk, enum tier_priority priority)
+{
+	for (int i = 0; i < CHUNK_STREAMS; i++) {
+		struct chunk_part *part = &chunk->parts[i];
+
+		if (part->is_moving &&
+		    (part->transfer.direction == TIER_READ || is_published_when_written(chunk)))
+			store_raise(part->store, &part->transfer, priority);
+	}
+}
+
+void chunks_raise(struct sweep *sweep, uint32_t pack)
+{
+	for (unsigned i = 0; i < sweep->chunk_count; i++)
+		if (sweep->chunks[i].pack == pack)
+			raise_chunk(&sweep->chunks[i], TIER_DEMAND);
+}
+
+void chunks_hasten(struct sweep *sweep)
+{
+	for (unsigned i = 0; i < sweep->chunk_count; i++)
+		raise_chunk(&sweep->chunks[i], TIER_PREFETCH);
+}
+
+/* ---- Start ---- */
+
+static void set_part(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme,
+		     const struct store_piece *piece, void *buffer)
+{
+	struct chunk_part *part = &chunk->parts[index];
+
+	*part = (struct chunk_part){ .chunk = chunk };
+	part->transfer.stream = piece->stream;
+	part->transfer.offset = piece->offset;
+	part->transfer.length = size_align(piece->length, STORE_PAGE_BYTES);
+	part->data = buffer;
+	if (is_nvme)
+		part->store = store;
+	else if (store)
+		part->data = store_address(store, piece->stream, piece->offset);
+}
+
+/* Else a backup does, of what is in host memory. */
+bool sweep_writes_parameters(const struct job *job)
+{
+	return job->has_nvme_parameters || (job->has_stored_parameters && !job->has_backup);
+}
+
+/* What is adopted was written; it is read for those who keep what it was before. */
+static bool is_read(const struct chunk *chunk)
+{
+	return !chunk->sweep->is_initializing && (!chunk->is_adopted || chunk->sweep->is_saving);
+}
+
+static void set_parameter(struct chunk *chunk)
+{
+	const struct sweep *sweep = chunk->sweep;
+	const struct job *job = sweep->job;
+	const struct residence *residence = &job->residences[chunk->pack];
+	uint64_t bytes = section_element_bytes(chunk->section);
+	void *address = chunk->buffer ? chunk->buffer->data : NULL, *slot = NULL;
+	bool is_stored = sweep_writes_parameters(job), is_absent = sweep->was_absent;
+	const struct store_piece piece = {
+		.stream = job->streams.parameter[chunk->section],
+		.offset = job->places[chunk->pack].parameter[chunk->section] + chunk->first * bytes,
+		.length = chunk->count * bytes,
+	};
+
+	if (residence->slot != SLOT_NONE)
+		slot = residency_address(job, chunk->pack) +
+		       job->catalog.packs[chunk->pack].slot_offset[chunk->section] + chunk->first * bytes;
+	chunk->resident = NULL;
+	if (sweep->is_early && residence->state == DIRECTORY_RESIDENT)
+		chunk->resident = slot;
+	if (sweep->is_early)
+		is_absent = !chunk->resident;
+	else if (slot)
+		address = slot;
+	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored, &piece, address);
+	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && is_absent && is_read(chunk);
+	chunk->parts[CHUNK_PARAMETER].is_written =
+		is_stored && !chunk->is_adopted && (!chunk->is_deferred || job->has_nvme_parameters);
+}
+
+/* Fresh slots are zeros, which a store has without being told. */
+static void set_state(struct chunk *chunk, unsigned state, void *buffer)
+{
+	const struct job *job = chunk->sweep->job;
+	struct chunk_part *part = &chunk->parts[CHUNK_STATE + state];
+	bool is_initializing = chunk->sweep->is_initializing;
+	bool has_slots = !is_initializing && !chunk->sweep->is_writing;
+
+	const struct store_piece kept =
+		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
+
+	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
+	part->is_read = job->has_nvme_optimizer && !chunk->is_filled &&
+			(state == STATE_MASTER || has_slots) &&
+			(is_read(chunk) || (is_initializing && job->has_masters));
+	part->is_written = job->has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
+			   (state == STATE_MASTER || has_slots);
+}
+
+char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count)
+{
+	data += size_align(count * section_element_bytes(section), STORE_PAGE_BYTES);
+	for (unsigned before = 0; before < state; before++)
+		if (state_exists(section, before))
+			data += size_align(state_bytes(section, before, count), STORE_PAGE_BYTES);
+	return data;
+}
+
+/* What is warm stays where it is. */
+static char *state_address(const struct chunk *chunk, unsigned state)
+{
+	if (chunk->warm)
+		return warm_state(chunk->sweep->job, chunk->warm, chunk->pack, chunk->section, chunk->first,
+				  state);
+	return chunk->buffer ? chunk_staged_state(chunk->buffer->data, chunk->section, state, chunk->count)
+			     : NULL;
+}
+
+static void set_states(struct chunk *chunk)
+{
+	const struct job_options *options = &chunk->sweep->job->options;
+
+	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
+		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
+		if (state < state_count(options) && state_exists(chunk->section, state))
+			set_state(chunk, state, state_address(chunk, state));
+	}
+}
+
+uint64_t chunk_elements(const struct job_options *options, enum unit_section section)
+{
+	uint64_t elements = CHUNK_ELEMENTS;
+
+	while (elements * section_element_bytes(section) + state_all_bytes(options, section, elements) >
+	       STAGING_BYTES)
+		elements /= 2;
+	return elements;
+}
+
+void chunk_start(struct sweep *sweep, struct chunk *chunk)
+{
+	struct job *job = sweep->job;
+	struct residence *residence = &job->residences[sweep->pack];
+	uint64_t left = job->catalog.packs[sweep->pack].elements[sweep->section] - sweep->first;
+	uint64_t most = chunk_elements(&job->options, sweep->section);
+
+	chunk->pack = sweep->pack;
+	chunk->section = sweep->section;
+	chunk->first = sweep->first;
+	chunk->count = left < most ? left : most;
+	chunk->status = 0;
+	chunk->is_adopted = sweep->is_adopting;
+	chunk->is_deferred = chunk->warm && chunk->warm->is_deferred;
+	if (chunk->is_deferred)
+		warm_mark(job, chunk->warm, true);
+	set_parameter(chunk);
+	set_states(chunk);
+	sweep->first += chunk->count;
+	sweep->running++;
+	residence->uncomputed++;
+	residence->unwritten++;
+	residence->writes += !sweep->is_early;
+	if (chunk->resident)
+		residency_pin(job, chunk->pack);
+	chunk->transfers_left = 1;
+	submit_parts(chunk, TIER_READ);
+	if (--chunk->transfers_left == 0)
+		compute(chunk);
+}

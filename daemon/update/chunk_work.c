@@ -1,0 +1,318 @@
+/* What a worker does with a chunk: its first values, its update, what it keeps or adopts, and its checksums.
+ */
+#include <string.h>
+
+#include "daemon/update/early.h"
+#include "daemon/model/sums.h"
+#include "daemon/update/sweep.h"
+#include "offload/optimizer/initializer.h"
+#include "offload/optimizer/moments.h"
+
+void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
+		       float *values)
+{
+	static const enum initializer_kind kinds[] = { [INITIALIZE_ZEROS] = INITIALIZER_ZEROS,
+						       [INITIALIZE_ONES] = INITIALIZER_ONES,
+						       [INITIALIZE_NORMAL] = INITIALIZER_NORMAL,
+						       [INITIALIZE_UNIFORM] = INITIALIZER_UNIFORM };
+	struct initializer initializer = {
+		.kind = kinds[tensor->initializer],
+		.a = tensor->a,
+		.b = tensor->b,
+		.seed = job->options.seed,
+		.tensor = initializer_tensor(tensor->slice_of ? tensor->slice_of : tensor->name),
+	};
+
+	if (tensor->slice_of)
+		first += tensor->slice_row * (tensor->layout.elements / tensor->shape[0]);
+	initializer_fill(&initializer, first, count, values);
+}
+
+/* The part of [first, first + count) that lies in [from, from + length); false: none. */
+static bool intersect(uint64_t first, uint64_t count, uint64_t from, uint64_t length, uint64_t *ret_first,
+		      uint64_t *ret_count)
+{
+	uint64_t end = first + count < from + length ? first + count : from + length;
+
+	*ret_first = first > from ? first : from;
+	*ret_count = end > *ret_first ? end - *ret_first : 0;
+	return *ret_count > 0;
+}
+
+/* Of the chunk's section. */
+static char *sum_at(const struct chunk *chunk, uint32_t unit, uint64_t first)
+{
+	const struct job *job = chunk->sweep->job;
+
+	return sum_element(job, &job->catalog.units[unit], gradient_sum(job, unit), chunk->section, first);
+}
+
+static void *part_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
+{
+	char *data = chunk->parts[stream].data;
+
+	return data ? data + bytes : NULL;
+}
+
+/* The chunk's arrays from its element at on. */
+static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
+{
+	struct optimizer_arrays arrays = {
+		.parameter = part_at(chunk, CHUNK_PARAMETER, at * section_element_bytes(chunk->section)),
+		.master = part_at(chunk, CHUNK_STATE + STATE_MASTER,
+				  state_offset(chunk->section, STATE_MASTER, at)),
+	};
+
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		arrays.slots[slot] = part_at(chunk, CHUNK_STATE + STATE_SLOTS + slot,
+					     state_offset(chunk->section, STATE_SLOTS + slot, at));
+	return arrays;
+}
+
+/* As they were written. */
+static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			      const void *master, float *values)
+{
+	const struct job *job = chunk->sweep->job;
+	enum master_kind kind = state_master_kind(chunk->section);
+	const char *sum = sum_at(chunk, index, first);
+
+	if (!sums_are_as_parameters(job, &job->catalog.units[index], chunk->section))
+		memcpy(values, sum, count * sizeof(*values));
+	else if (job->has_masters)
+		format_restore(kind, sum, master, count, values);
+	else
+		format_widen(kind, sum, count, values);
+}
+
+static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			    uint64_t at)
+{
+	const struct job *job = chunk->sweep->job;
+	const struct unit *unit = &job->catalog.units[index];
+	struct optimizer_arrays arrays = arrays_at(chunk, at);
+	float values[SUM_TILE];
+
+	take_first_values(chunk, index, first, count, arrays.master, values);
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+		uint64_t from, length;
+
+		if (tensor->layout.section != chunk->section || tensor->initializer == INITIALIZE_NONE ||
+		    tensor->has_source ||
+		    !intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
+			continue;
+		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, values + (from - first));
+	}
+	format_keep(state_master_kind(chunk->section), values, count, arrays.parameter, arrays.master);
+}
+
+/* Elements first … of the unit's section; their place in the chunk is at. */
+static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			    uint64_t at)
+{
+	for (uint64_t done = 0; done < count; done += SUM_TILE)
+		initialize_tile(chunk, index, first + done, count - done < SUM_TILE ? count - done : SUM_TILE,
+				at + done);
+}
+
+/* Elements from … of the unit's section, which are the tensor's; their place in the chunk is at. */
+static void update_run(const struct chunk *chunk, uint32_t index, const struct tensor *tensor, uint64_t from,
+		       uint64_t count, uint64_t at, struct moment_noise noise)
+{
+	const struct job *job = chunk->sweep->job;
+	const struct step_rates *rates = chunk->sweep->rates;
+	const struct optimizer *optimizer = job->options.optimizer;
+	const struct unit *unit = &job->catalog.units[index];
+	optimizer_kernel *kernel =
+		optimizer->kernels[state_moments(chunk->section)][state_master_kind(chunk->section)];
+	struct optimizer_constants constants;
+	float room[SUM_TILE];
+
+	optimizer_set(optimizer, &rates->groups[tensor->group], (double)rates->learning_rate,
+		      tensor_updates(unit, tensor) + 1, chunk->sweep->factor, &constants);
+	from += unit_part(unit, chunk->section)->first;
+	for (uint64_t done = 0, length; done < count; done += length, noise.first += length) {
+		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
+
+		length = count - done;
+		arrays.gradient = sum_values(job, unit, gradient_sum(job, index), from + done, &length, room);
+		arrays.noise = noise;
+		kernel(&constants, length, &arrays);
+	}
+}
+
+static const struct moment_noise no_noise;
+
+/* Of the tensor's elements first … . */
+static struct moment_noise noise_of(const struct chunk *chunk, const struct unit *unit,
+				    const struct tensor *tensor, uint64_t first)
+{
+	if (state_moments(chunk->section) == MOMENTS_FP32)
+		return no_noise;
+	return moment_noise(chunk->sweep->job->options.seed, initializer_tensor(tensor->name),
+			    tensor_updates(unit, tensor) + 1, first);
+}
+
+/* What nobody has a gradient of stays as it is. */
+static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			   uint64_t at)
+{
+	const struct unit *unit = &chunk->sweep->job->catalog.units[index];
+	uint64_t from, length;
+
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+
+		if (tensor->layout.section == chunk->section && tensor->is_present &&
+		    intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
+			update_run(chunk, index, tensor, from, length, at + (from - first),
+				   noise_of(chunk, unit, tensor, from - tensor->layout.first));
+	}
+}
+
+/* Of the element from on; its place in the chunk is at. */
+static void take_written(const struct chunk *chunk, uint32_t index, uint64_t from, uint64_t count,
+			 uint64_t at)
+{
+	for (uint64_t done = 0, length; done < count; done += length) {
+		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
+		float values[SUM_TILE];
+
+		length = count - done < SUM_TILE ? count - done : SUM_TILE;
+		take_first_values(chunk, index, from + done, length, arrays.master, values);
+		format_keep(state_master_kind(chunk->section), values, length, arrays.parameter,
+			    arrays.master);
+	}
+}
+
+/* What the owners of a reduced step have written, or the ranks in a writing; the rest keeps its values. */
+static void update_written(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			   uint64_t at)
+{
+	const struct unit *unit = &chunk->sweep->job->catalog.units[index];
+	uint64_t from, length;
+
+	for (uint32_t t = 0; t < unit->tensor_count; t++) {
+		const struct tensor *tensor = &unit->tensors[t];
+
+		for (unsigned i = 0; tensor->layout.section == chunk->section && i < tensor->written_count;
+		     i++) {
+			const struct span *span = &tensor->written[i];
+
+			if (!intersect(first, count, tensor->layout.first + span->first,
+				       span->end - span->first, &from, &length))
+				continue;
+			if (chunk->sweep->is_writing)
+				take_written(chunk, index, from, length, at + (from - first));
+			else
+				update_run(chunk, index, tensor, from, length, at + (from - first), no_noise);
+		}
+	}
+}
+
+static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			uint64_t at)
+{
+	const struct job *job = chunk->sweep->job;
+
+	if (!gradient_has_content(job, index) && !chunk->sweep->is_writing)
+		return;
+	if (job->options.optimizer->is_by_owner || chunk->sweep->is_writing)
+		update_written(chunk, index, first, count, at);
+	else
+		update_tensors(chunk, index, first, count, at);
+}
+
+/* Until the decision the new parameters lie where the gradients did, which nobody needs any more: they are
+ * summed, measured and consumed. An element takes no more there than its gradient, and a chunk of the sweep
+ * has the same elements as this one. */
+static char *kept_at(const struct chunk *chunk, uint32_t index, uint64_t first)
+{
+	return sum_at(chunk, index, first);
+}
+
+static void keep_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
+{
+	uint64_t bytes = section_element_bytes(chunk->section);
+
+	memcpy(kept_at(chunk, index, first), part_at(chunk, CHUNK_PARAMETER, at * bytes), count * bytes);
+}
+
+static void adopt_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
+{
+	uint64_t bytes = section_element_bytes(chunk->section);
+
+	memcpy(part_at(chunk, CHUNK_PARAMETER, at * bytes), kept_at(chunk, index, first), count * bytes);
+}
+
+/* Elements first … of the unit's section; their place in the chunk is at. */
+static void compute_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			 uint64_t at)
+{
+	bool is_kept = early_keeps(chunk->sweep->job);
+
+	if (chunk->sweep->is_initializing)
+		initialize_unit(chunk, index, first, count, at);
+	else if (!chunk->is_adopted)
+		update_unit(chunk, index, first, count, at);
+	else if (is_kept)
+		adopt_unit(chunk, index, first, count, at);
+	if (chunk->sweep->is_early && is_kept)
+		keep_unit(chunk, index, first, count, at);
+}
+
+static void compute_units(const struct chunk *chunk)
+{
+	const struct job *job = chunk->sweep->job;
+	const struct pack *pack = &job->catalog.packs[chunk->pack];
+
+	for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++) {
+		const struct unit_part *part = unit_part(&job->catalog.units[u], chunk->section);
+		uint64_t from, count;
+
+		if (part &&
+		    intersect(chunk->first, chunk->count, part->pack_first, part->elements, &from, &count))
+			compute_unit(chunk, u, from - part->pack_first, count, from - chunk->first);
+	}
+}
+
+static void save_for_readers(const struct chunk *chunk)
+{
+	const struct copy_range range = {
+		.pack = chunk->pack, .section = chunk->section, .first = chunk->first, .count = chunk->count
+	};
+	struct optimizer_arrays arrays = arrays_at(chunk, 0);
+
+	QUEUE_FOREACH (link, &chunk->sweep->views)
+		view_save(queue_entry(link, struct view, sweep_link), &range, &arrays);
+}
+
+/* While the data is still in the cache. */
+static void compute_checksums(struct chunk_part *part)
+{
+	const struct store_transfer *transfer = &part->transfer;
+
+	uint64_t bytes = store_block_bytes(part->store, transfer->stream);
+
+	for (uint64_t at = 0, block = 0; at < transfer->length; at += bytes, block++) {
+		uint64_t left = transfer->length - at;
+
+		part->checksums[block] = store_checksum(part->store, transfer->stream, transfer->offset + at,
+							(char *)part->data + at, left < bytes ? left : bytes);
+	}
+}
+
+void chunk_run(struct work *work)
+{
+	struct chunk *chunk = container_of(work, struct chunk, work);
+
+	if (chunk->resident)
+		memcpy(chunk->parts[CHUNK_PARAMETER].data, chunk->resident,
+		       chunk->count * section_element_bytes(chunk->section));
+	save_for_readers(chunk);
+	compute_units(chunk);
+	for (int i = 0; i < CHUNK_STREAMS; i++)
+		if (chunk->parts[i].is_written)
+			compute_checksums(&chunk->parts[i]);
+}

@@ -1,0 +1,203 @@
+/* The course of a sweep: the packs that it enters, one after the other, and the chunks that it starts there,
+ * each with the buffer that it needs. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/update/ahead.h"
+#include "daemon/update/early.h"
+#include "daemon/update/sweep.h"
+#include "daemon/update/warm.h"
+
+static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
+{
+	struct sweep *sweep = container_of(wish, struct sweep, wish);
+
+	sweep->is_wishing = false;
+	sweep->granted = buffer;
+	job_settle(sweep->job);
+}
+
+uint64_t sweep_bytes(unsigned chunks)
+{
+	return sizeof(struct sweep) + chunks * sizeof(struct chunk);
+}
+
+uint64_t sweep_metadata_bytes(const struct job *job)
+{
+	return sweep_bytes(job->node->staging.count);
+}
+
+int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep)
+{
+	struct sweep *sweep = calloc(1, sweep_bytes(chunks));
+
+	if (!sweep)
+		return -ENOMEM;
+	*sweep = (struct sweep){ .job = job, .pack = SLOT_NONE, .chunk_count = chunks };
+	sweep->wish.granted = on_staging;
+	queue_init(&sweep->wish.link);
+	queue_init(&sweep->free_chunks);
+	queue_init(&sweep->wanted);
+	queue_init(&sweep->waiting);
+	queue_init(&sweep->views);
+	for (unsigned i = 0; i < chunks; i++) {
+		sweep->chunks[i].sweep = sweep;
+		queue_push(&sweep->free_chunks, &sweep->chunks[i].link);
+	}
+	*ret_sweep = sweep;
+	return 0;
+}
+
+void sweep_stop(struct sweep *sweep)
+{
+	sweep->pack = SLOT_NONE;
+	if (sweep->is_wishing)
+		queue_remove(&sweep->wish.link);
+	sweep->is_wishing = false;
+	if (sweep->granted)
+		staging_give(&sweep->job->node->staging, TAKE_PTR(sweep->granted));
+}
+
+struct sweep *sweep_destroy(struct sweep *sweep)
+{
+	if (!sweep)
+		return NULL;
+	sweep_stop(sweep);
+	free(sweep);
+	return NULL;
+}
+
+void sweep_enter(struct sweep *sweep, uint32_t pack)
+{
+	struct residence *residence = &sweep->job->residences[pack];
+
+	assert(residence->uncomputed == 0);
+	residence->is_issued = false;
+	sweep->pack = pack;
+	sweep->section = (enum unit_section)0;
+	sweep->first = 0;
+}
+
+/* Nobody keeps what it was, and nothing of what it is goes to a slot. */
+static bool has_nothing_to_do(const struct sweep *sweep)
+{
+	return sweep->is_adopting && !sweep->is_saving &&
+	       (sweep->job->residences[sweep->pack].slot == SLOT_NONE || !early_keeps(sweep->job));
+}
+
+/* Moves to the section's next chunk, or the next section. False: the pack has no more. */
+static bool find_chunk(struct sweep *sweep)
+{
+	const struct pack *pack = &sweep->job->catalog.packs[sweep->pack];
+
+	if (has_nothing_to_do(sweep))
+		return false;
+	while (sweep->first >= pack->elements[sweep->section]) {
+		if (sweep->section + 1 == UNIT_TRAINABLE_SECTIONS)
+			return false;
+		sweep->section++;
+		sweep->first = 0;
+	}
+	return true;
+}
+
+/* Parameters are updated in their slot, but before the decision. */
+static bool needs_staging(const struct sweep *sweep, bool is_warm)
+{
+	const struct job *job = sweep->job;
+
+	if (sweep->is_adopting)
+		return sweep->is_saving;
+	return (job->has_nvme_optimizer && !is_warm) || sweep->is_early ||
+	       (job->has_stored_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
+}
+
+/* What is adopted has been updated, and the first sweep writes no zeros, of which a store has enough. */
+static void take_warm(struct sweep *sweep, struct chunk *chunk)
+{
+	struct job *job = sweep->job;
+	/* What is early is in the store when it is published; parameters without a slot would be nowhere. */
+	bool may_defer = !sweep->is_early &&
+			 (job->has_nvme_parameters || job->residences[sweep->pack].slot != SLOT_NONE);
+
+	chunk->warm = NULL;
+	chunk->is_filled = false;
+	if (!sweep->is_adopting && !sweep->is_initializing && !sweep->is_writing)
+		chunk->warm = warm_take(job, sweep->pack, sweep->section, sweep->first, may_defer,
+					&chunk->is_filled);
+}
+
+/* What has been read ahead is right but for what is adopted, which has been updated since. */
+static enum ahead_answer take_ahead(struct sweep *sweep, struct chunk *chunk)
+{
+	enum ahead_answer answer = AHEAD_NOTHING;
+
+	if (chunk->warm)
+		ahead_forget(sweep->job, sweep->pack, sweep->section, sweep->first);
+	else if (!sweep->is_adopting && !sweep->is_initializing && !sweep->is_writing)
+		answer = ahead_take(sweep->job, sweep->pack, sweep->section, sweep->first,
+				    sweep_read_priority(sweep, sweep->pack), &chunk->buffer);
+	chunk->is_filled |= answer == AHEAD_HERE;
+	return answer;
+}
+
+/* What the job itself has read ahead is used soon, and read for nothing if it is recalled. */
+static bool is_patient(const struct sweep *sweep)
+{
+	return sweep->running >= STAGING_LEAST && ahead_is_busy(sweep->job) &&
+	       !residency_is_awaited(sweep->job, sweep->pack);
+}
+
+/* False: the sweep goes on when a buffer comes. */
+static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
+{
+	enum ahead_answer ahead;
+
+	chunk->buffer = NULL;
+	take_warm(sweep, chunk);
+	ahead = take_ahead(sweep, chunk);
+	if (ahead != AHEAD_NOTHING)
+		return ahead == AHEAD_HERE;
+	chunk->buffer = TAKE_PTR(sweep->granted);
+	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
+		return true;
+	sweep->wish.share = job_share(sweep->job);
+	sweep->wish.is_patient = is_patient(sweep);
+	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
+	if (chunk->buffer)
+		return true;
+	sweep->is_wishing = true;
+	if (chunk->warm)
+		warm_give(sweep->job, TAKE_PTR(chunk->warm), sweep->section, sweep->first, chunk->is_filled);
+	return false;
+}
+
+/* A free chunk with the buffers that it needs, or NULL: the sweep goes on when these come. */
+static struct chunk *take_chunk(struct sweep *sweep)
+{
+	struct queue *link = queue_first(&sweep->free_chunks);
+	struct chunk *chunk = link ? queue_entry(link, struct chunk, link) : NULL;
+
+	if (!chunk || sweep->is_wishing || !take_buffers(sweep, chunk))
+		return NULL;
+	queue_remove(link);
+	return chunk;
+}
+
+enum sweep_issue sweep_issue(struct sweep *sweep)
+{
+	uint32_t pack = sweep->pack;
+	struct chunk *chunk;
+
+	if (!find_chunk(sweep)) {
+		sweep->pack = SLOT_NONE;
+		sweep->job->residences[pack].is_issued = true;
+		return SWEEP_HAS_LEFT;
+	}
+	chunk = take_chunk(sweep);
+	if (!chunk)
+		return SWEEP_HAS_TO_WAIT;
+	chunk_start(sweep, chunk);
+	return SWEEP_HAS_ISSUED;
+}

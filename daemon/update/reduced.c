@@ -1,0 +1,126 @@
+/* A reduced step, of the optimizer none: its gradients are summed and measured, and each rank reads those of
+ * its part and writes the new masters in their place. It is not decided yet, so the loss of a rank costs it.
+ *
+ * CLOSED, and its rank owes its part → REDUCED → each rank finishes → decided when all have, and no copy of
+ * theirs is under way. A skipped step never comes here; the end of the epoch drops one that has. */
+#include <errno.h>
+
+#include "daemon/durability/durable.h"
+#include "daemon/model/job.h"
+#include "daemon/values/writing.h"
+
+bool reduced_is_owed(const struct member *member)
+{
+	return member->is_closed && !member->is_finished;
+}
+
+const char *reduced_remedy(const struct member *member)
+{
+	return member->job->writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
+}
+
+/* ---- Begin ---- */
+
+static void announce(const struct job *job, const struct member *member)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__StepReduced reduced = TIERD__WIRE__STEP_REDUCED__INIT;
+
+	reduced.step = gradient_open_step(job);
+	reduced.gradient_norm = job->gradient_norm;
+	reduced.loss_scale = job->decided_rates.loss_scale;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
+	reply.step_reduced = &reduced;
+	port_reply(pending_port(member->step), member->step->number, &reply);
+}
+
+static void forget_written(struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		unit->tensors[i].written_count = 0;
+}
+
+void reduced_begin(struct job *job)
+{
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		forget_written(&job->catalog.units[unit]);
+	job->is_reduced = true;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		announce(job, job->ranks[rank]);
+}
+
+/* ---- Reading and writing ---- */
+
+static bool check_time(struct pending *pending)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
+	const char *why = NULL;
+
+	if (!member->is_closed || job->writing != WRITING_NOTHING)
+		why = "it has closed none, or one that was skipped";
+	else if (member->is_finished)
+		why = "it has finished this one already";
+	else if (!job->is_reduced)
+		why = "this one is not reduced yet; wait for TIERD_REDUCED";
+	if (why)
+		pending_error(
+			pending, -EBUSY,
+			"rank %u reads gradients, writes masters and finishes while a step of its own is "
+			"reduced, and %s",
+			member->rank, why);
+	return !why;
+}
+
+bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor)
+{
+	const struct job *job = pending->member->job;
+
+	if (!job_check_live(pending, pending->member->epoch) || !check_time(pending))
+		return false;
+	if (tensor->is_present)
+		return true;
+	if (gradient_has_content(job, index))
+		pending_error(
+			pending, -ENODATA,
+			"no rank has a gradient of tensor \"%s\" in this step, which does not update it",
+			tensor->name);
+	else
+		pending_error(
+			pending, -ENODATA,
+			"nobody has pushed unit \"%s\" in this step: it has no gradients, and is not updated",
+			job->catalog.units[index].name);
+	return false;
+}
+
+/* ---- End ---- */
+
+void reduced_advance(struct job *job)
+{
+	if (!job->is_reduced || job->shard_copies > 0 || durable_holds(job))
+		return;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
+			return;
+	job->is_reduced = false;
+	if (job->writing == WRITING_OPEN)
+		writing_decide(job);
+	else
+		step_decide(job, NULL);
+}
+
+void reduced_end_part(struct member *member)
+{
+	member->is_finished = true;
+	reduced_advance(member->job);
+}
+
+void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish)
+{
+	struct member *member = pending->member;
+
+	if (!job_check_live(pending, finish->epoch) || !check_time(pending))
+		return;
+	pending_reply(pending, NULL);
+	reduced_end_part(member);
+}

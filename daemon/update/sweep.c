@@ -1,0 +1,421 @@
+/* A sweep passes over the packs and applies the decided step to them, or, the first time, splits the masters
+ * that were written.
+ *
+ * It cuts each trainable section into chunks. A chunk reads what is not in host memory into staging buffers,
+ * is updated by a worker, is written to free places, and gives its buffers to the next one; as many are on
+ * their way as there are buffers. A pack that is resident is updated in its slot; others stream past. A pack
+ * is published when its last chunk is computed, so that gathers go on long before the sweep ends. */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/plural.h"
+#include "common/size.h"
+#include "daemon/update/ahead.h"
+#include "daemon/durability/backup.h"
+#include "daemon/durability/durable.h"
+#include "daemon/update/early.h"
+#include "daemon/values/reader.h"
+#include "daemon/life/replaced.h"
+#include "daemon/gradients/spill.h"
+#include "daemon/update/sweep.h"
+#include "daemon/values/writing.h"
+#include "proto/name.h"
+
+#define LEASE_PATIENCE_NS UINT64_C(1000000000)
+/* Packs that are passed over, being loaded, read or leased, before the sweep waits. */
+#define BEGIN_TRIES 16
+
+/* ---- Readers' views ---- */
+
+static void begin_save(struct sweep *sweep, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		view_begin_save(queue_entry(link, struct view, sweep_link), pack);
+}
+
+/* Whether somebody keeps what the pack is before its update. */
+static bool is_saved(const struct sweep *sweep, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		if (view_saves(queue_entry(link, struct view, sweep_link), pack))
+			return true;
+	return false;
+}
+
+static void end_save(struct sweep *sweep, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		view_end_save(queue_entry(link, struct view, sweep_link), pack);
+}
+
+static void end_views(struct sweep *sweep)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		view_end_sweep(queue_entry(link, struct view, sweep_link), sweep->has_failed ? -EIO : 0);
+}
+
+/* ---- The end of packs and the sweep ---- */
+
+static void finish_sweep(struct job *job)
+{
+	bool has_failed = job->sweep->has_failed, was_initializing = job->sweep->is_initializing;
+
+	sweep_free(job);
+	if (has_failed) {
+		job_settle(job);
+		node_check_idle(job->node);
+		return;
+	}
+	if (!was_initializing) {
+		step_applied(job);
+		return;
+	}
+	job->phase = JOB_TRAINED;
+	if (!job->durable)
+		job->replaced = replaced_remove(job->replaced);
+	durable_advance(job);
+	events_of_job(
+		job, EVENT_INITIALIZED, NULL,
+		"%llu parameter%s in %u unit%s, %u rank%s, stage %u; %llu MiB of host memory, %llu MiB on "
+		"NVMe; gradient sums %s",
+		(unsigned long long)job->catalog.parameters, PLURAL(job->catalog.parameters),
+		job->catalog.unit_count, PLURAL(job->catalog.unit_count), job->options.world_size,
+		PLURAL(job->options.world_size), job->options.stage,
+		(unsigned long long)(job->host_bytes / MIB), (unsigned long long)(job->nvme_bytes / MIB),
+		job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
+				   : "in host memory");
+	job_settle(job);
+}
+
+/* The pack's bytes are all new. */
+static void finish_pack(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	residence->sweep = SWEEP_NOTHING;
+	if (early_publish(job, pack) && residence->slot != SLOT_NONE && !early_keeps(job))
+		residency_vacate(job, pack);
+	end_save(job->sweep, pack);
+	if (residence->slot != SLOT_NONE)
+		residency_publish(job, pack, job->decided);
+	else
+		residency_set_version(job, pack, job->decided);
+	for (uint32_t u = job->catalog.packs[pack].first_unit;
+	     u < job->catalog.packs[pack].first_unit + job->catalog.packs[pack].unit_count; u++)
+		gradient_try(job, u);
+}
+
+static void count_update(struct job *job, struct unit *unit)
+{
+	if (!unit_is_present(unit))
+		return;
+	unit->updates++;
+	unit->last_update = job->decided;
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		unit->tensors[i].missed += !unit->tensors[i].is_frozen && !unit->tensors[i].is_present;
+}
+
+static void count_updates(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	if (job->residences[pack].early == EARLY_NOTHING)
+		spill_unpin(job, pack);
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+		count_update(job, &job->catalog.units[u]);
+		gradient_reset_unit(job, u);
+	}
+}
+
+/* A pack in a slot can be used when it is computed; one that only streams past, when it is written. */
+void sweep_check_pack(struct sweep *sweep, uint32_t pack)
+{
+	struct job *job = sweep->job;
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->sweep != SWEEP_RUNNING || !residence->is_issued || residence->uncomputed > 0 ||
+	    sweep->has_failed)
+		return;
+	if (residence->slot == SLOT_NONE && residence->unwritten > 0)
+		return;
+	count_updates(job, pack);
+	finish_pack(job, pack);
+}
+
+/* ---- Picking packs ---- */
+
+/* Nobody can lawfully hold a lease now: all ranks have closed the step without one. */
+static void throw_out(struct job *job, uint32_t pack, struct member *holder)
+{
+	struct port *port = holder->port;
+	char reason[160];
+
+	snprintf(reason, sizeof(reason), "rank %u (pid %d) has kept a lease on unit \"%.*s\" through a step",
+		 holder->rank, (int)holder->pid, name_fit(pack_name(job, pack), 40), pack_name(job, pack));
+	events_of_job(job, EVENT_THROWN_OUT,
+		      &(struct log_fields){ .unit = pack_name(job, pack), .rank = &holder->rank },
+		      "%s; its session ends, and the step goes on without it", reason);
+	holder->has_void_leases = true;
+	if (holder->has_left)
+		member_release(holder);
+	else
+		job_leave(holder, false, reason);
+	if (port && port->ops->close)
+		port->ops->close(port, reason);
+}
+
+static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+	uint32_t pack = job->sweep->leased_pack;
+
+	if (clock_now_ns() - job->decided_ns >= LEASE_PATIENCE_NS &&
+	    job->residences[pack].sweep == SWEEP_WAITING)
+		for (struct member *holder = residency_update_holder(job, pack); holder;
+		     holder = residency_update_holder(job, pack))
+			throw_out(job, pack, holder);
+	job_settle(job);
+}
+
+static void wait_for_holder(struct sweep *sweep, uint32_t pack)
+{
+	static const struct timeval soon = { .tv_usec = 500 };
+
+	if (event_pending(sweep->lease_timer, EV_TIMEOUT, NULL))
+		return;
+	sweep->leased_pack = pack;
+	event_add(sweep->lease_timer, &soon);
+}
+
+bool sweep_has_frozen(const struct pack *pack)
+{
+	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++)
+		if (pack->elements[section] > 0)
+			return true;
+	return false;
+}
+
+/* Where there is room the pack stays in host memory after it: the next pass wants it. */
+static void try_slot(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (sweep_has_frozen(&job->catalog.packs[pack]))
+		return;
+	prefetch_find_next_uses(job);
+	if (residency_take_slot(job, pack, queue_is_empty(&residence->waiters) ? job->next_use[pack] : 0))
+		residency_mark_updating(job, pack);
+}
+
+/* Of a pack that was updated early all is done but what is seen: its slot, and what its store shows. */
+static void begin_adoption(struct sweep *sweep)
+{
+	const struct residence *residence = &sweep->job->residences[sweep->pack];
+
+	sweep->is_adopting = residence->early != EARLY_NOTHING;
+	sweep->is_saving = sweep->is_adopting && is_saved(sweep, sweep->pack);
+}
+
+/* False: it has to wait. */
+static bool begin_pack(struct sweep *sweep, uint32_t pack)
+{
+	struct job *job = sweep->job;
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->pins > 0)
+		readers_raise(job, pack);
+	/* Its sums may be read ahead while it waits; an early update has consumed them. */
+	bool is_early = residence->early != EARLY_NOTHING, has_sums = is_early || spill_want(job, pack);
+
+	if (!early_lets(job, pack) || !backup_lets(job, pack) || !has_sums ||
+	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
+		return false;
+	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
+		wait_for_holder(sweep, pack);
+		return false;
+	}
+	if (!is_early)
+		spill_pin(job, pack, false);
+	sweep->was_absent = residence->state == DIRECTORY_ABSENT;
+	if (sweep->was_absent && (!is_early || early_keeps(job)))
+		try_slot(job, pack);
+	residence->sweep = SWEEP_RUNNING;
+	residence->changed = job->decided;
+	residence->is_unsaved = true;
+	begin_save(sweep, pack);
+	sweep_enter(sweep, pack);
+	begin_adoption(sweep);
+	queue_remove(&residence->sweep_link);
+	sweep->packs_left--;
+	return true;
+}
+
+/* One that cannot begin now lets others pass it. */
+static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tries)
+{
+	QUEUE_FOREACH (link, packs) {
+		if (*tries == BEGIN_TRIES)
+			return false;
+		if (begin_pack(sweep, residence_pack(queue_entry(link, struct residence, sweep_link))))
+			return true;
+		(*tries)++;
+	}
+	return false;
+}
+
+static bool is_waiting(const struct job *job, uint32_t pack)
+{
+	return job->residences[pack].sweep == SWEEP_WAITING;
+}
+
+/* What has been read ahead holds buffers that all others need. */
+static bool begin_ahead(struct sweep *sweep)
+{
+	uint32_t pack = ahead_find(sweep->job, is_waiting);
+
+	return pack != SLOT_NONE && begin_pack(sweep, pack);
+}
+
+static bool begin_next_pack(struct sweep *sweep)
+{
+	unsigned tries = 0;
+
+	return begin_one_of(sweep, &sweep->wanted, &tries) || begin_ahead(sweep) ||
+	       begin_one_of(sweep, &sweep->waiting, &tries);
+}
+
+void sweep_raise(struct job *job, uint32_t pack)
+{
+	chunks_raise(job->sweep, pack);
+	/* What it has asked for ahead of it is raised by the sweep. */
+	job_settle(job);
+}
+
+void sweep_hasten(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (!job->sweep || residence->sweep != SWEEP_WAITING)
+		return;
+	queue_remove(&residence->sweep_link);
+	queue_push(&job->sweep->wanted, &residence->sweep_link);
+}
+
+/* One thing at a time, until something has to be waited for. */
+static bool advance(struct sweep *sweep)
+{
+	uint32_t pack = sweep->pack;
+	enum sweep_issue issue;
+
+	if (pack == SLOT_NONE)
+		return begin_next_pack(sweep);
+	issue = sweep_issue(sweep);
+	if (issue == SWEEP_HAS_LEFT)
+		sweep_check_pack(sweep, pack);
+	return issue != SWEEP_HAS_TO_WAIT;
+}
+
+/* What was adopted is written, too. */
+static bool has_come_through(const struct sweep *sweep)
+{
+	return sweep->packs_left == 0 && sweep->pack == SLOT_NONE && !early_is_busy(sweep->job);
+}
+
+void sweep_go_on(struct job *job)
+{
+	struct sweep *sweep = job->sweep;
+
+	if (!sweep)
+		return;
+	while (!sweep->has_failed && advance(sweep))
+		;
+	if (sweep->running == 0 && (sweep->has_failed || has_come_through(sweep)))
+		finish_sweep(job);
+}
+
+/* ---- Start and end ---- */
+
+static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	if (is_initializing || job->writing == WRITING_SWEEPING)
+		return is_initializing || job->residences[pack].is_written;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (gradient_has_content(job, u))
+			return true;
+	return false;
+}
+
+static void add_pack(struct sweep *sweep, struct residence *residence)
+{
+	residence->sweep = SWEEP_WAITING;
+	sweep->packs_left++;
+	queue_push(queue_is_empty(&residence->waiters) ? &sweep->waiting : &sweep->wanted,
+		   &residence->sweep_link);
+}
+
+static int make_sweep(struct job *job, bool is_initializing)
+{
+	int r = sweep_new(job, job->node->staging.count, &job->sweep);
+
+	if (r < 0)
+		return r;
+	job->sweep->is_initializing = is_initializing;
+	job->sweep->is_writing = job->writing == WRITING_SWEEPING;
+	job->sweep->rates = &job->decided_rates;
+	job->sweep->factor = job->factor;
+	job->sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
+	return job->sweep->lease_timer ? 0 : -ENOMEM;
+}
+
+int sweep_start(struct job *job, bool is_initializing)
+{
+	_cleanup_free_ uint32_t *order = calloc(job->catalog.pack_count, sizeof(*order));
+	int r = order ? make_sweep(job, is_initializing) : -ENOMEM;
+
+	if (r < 0) {
+		sweep_free(job);
+		return r;
+	}
+	early_decide(job);
+	readers_enlist(job, &job->sweep->views);
+	prefetch_pass_order(job, false, order);
+	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
+		if (has_work(job, order[i], is_initializing))
+			add_pack(job->sweep, &job->residences[order[i]]);
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		if (job->residences[pack].sweep == SWEEP_NOTHING)
+			residency_set_version(job, pack, job->decided);
+	job_settle(job);
+	return 0;
+}
+
+void sweep_free(struct job *job)
+{
+	struct sweep *sweep = TAKE_PTR(job->sweep);
+
+	if (!sweep)
+		return;
+	end_views(sweep);
+	if (sweep->lease_timer)
+		event_free(sweep->lease_timer);
+	/* Of one that has failed. */
+	while (queue_pop(&sweep->wanted) || queue_pop(&sweep->waiting))
+		;
+	sweep_destroy(sweep);
+}
+
+void sweep_cancel(struct job *job)
+{
+	early_withdraw(job);
+	writing_cancel(job);
+	if (!job->sweep)
+		return;
+	job->sweep->has_failed = true;
+	job_settle(job);
+}

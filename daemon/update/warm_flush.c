@@ -1,0 +1,237 @@
+/* Writes warm stretches whose updates were not written, from where they lie: before a commit, before somebody
+ * reads them in the store, and before their share goes.
+ *
+ * No sweep begins on a pack as long as some of it is being written, so what is written is of one
+ * applied step. A commit waits for all of them, and no step is decided meanwhile. */
+#include <assert.h>
+#include <errno.h>
+
+#include "common/size.h"
+#include "daemon/values/copy.h"
+#include "daemon/telemetry/trace.h"
+#include "daemon/update/warm_inside.h"
+
+void flush_init(struct warm *warm)
+{
+	queue_init(&warm->flush.free);
+	for (unsigned i = 0; i < SAVES; i++) {
+		warm->flush.saves[i].warm = warm;
+		queue_push(&warm->flush.free, &warm->flush.saves[i].link);
+	}
+}
+
+bool warm_has_dirty(const struct job *job)
+{
+	return job->warm && job->warm->dirty > 0;
+}
+
+bool warm_is_dirty(const struct job *job, uint32_t pack)
+{
+	const struct warm *warm = job->warm;
+
+	if (!warm_has_dirty(job))
+		return false;
+	for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++)
+		if (warm->stretches[i].is_dirty)
+			return true;
+	return false;
+}
+
+/* ---- A stretch ---- */
+
+static void resume(struct job *job)
+{
+	operation_resume(job);
+	copies_resume(job);
+	job_settle(job);
+}
+
+static void fail(struct save *save, const struct save_part *part, int status)
+{
+	save->status = save->warm->flush.status = status;
+	job_break_write(save->warm->job, save->pack, &part->transfer, status);
+}
+
+static void end_part(struct save *save)
+{
+	struct warm *warm = save->warm;
+	struct job *job = warm->job;
+
+	if (--save->writing > 0)
+		return;
+	save->stretch->is_writing = false;
+	if (save->status == 0)
+		warm_mark(job, save->stretch, false);
+	warm->shares[save->stretch->share].users--;
+	warm->flush.running--;
+	queue_push(&warm->flush.free, &save->link);
+	job->residences[save->pack].writes--;
+	resume(job);
+}
+
+static void on_written(struct store_transfer *transfer, int status)
+{
+	struct save_part *part = container_of(transfer, struct save_part, transfer);
+	struct save *save = part->save;
+
+	trace_transferred(save->warm->job, save->pack, part->store, transfer);
+	if (status < 0)
+		fail(save, part, status);
+	end_part(save);
+}
+
+static void write_part(struct save *save, unsigned index, struct store *store,
+		       const struct store_piece *piece, void *data)
+{
+	struct save_part *part = &save->parts[index];
+	int r;
+
+	*part = (struct save_part){ .save = save,
+				    .store = store,
+				    .transfer = { .direction = TIER_WRITE,
+						  .priority = TIER_WRITE_BACK,
+						  .stream = piece->stream,
+						  .offset = piece->offset,
+						  .length = size_align(piece->length, STORE_PAGE_BYTES),
+						  .buffer = data,
+						  .done = on_written } };
+	r = store_submit(store, &part->transfer);
+	if (r < 0) {
+		fail(save, part, r);
+		return;
+	}
+	save->writing++;
+	account_transfer(save->warm->job, STATISTICS_UPDATE, &part->transfer);
+}
+
+/* Of parameters on NVMe each update has written them. */
+static void write_parameters(struct save *save, const struct walk *walk)
+{
+	struct job *job = save->warm->job;
+	enum unit_section section = (enum unit_section)walk->section;
+	uint64_t bytes = section_element_bytes(section);
+	const struct store_piece piece = {
+		.stream = job->streams.parameter[section],
+		.offset = job->places[walk->pack].parameter[section] + walk->first * bytes,
+		.length = walk->count * bytes,
+	};
+
+	if (!job->has_nvme_parameters)
+		write_part(save, CHUNK_PARAMETER, job->parameter_store, &piece,
+			   residency_address(job, walk->pack) +
+				   job->catalog.packs[walk->pack].slot_offset[section] + walk->first * bytes);
+}
+
+static void write_states(struct save *save, const struct walk *walk)
+{
+	struct job *job = save->warm->job;
+	enum unit_section section = (enum unit_section)walk->section;
+
+	for (unsigned state = 0; state < state_count(&job->options); state++) {
+		if (!state_exists(section, state))
+			continue;
+		const struct store_piece kept =
+			job_find_kept(job, walk->pack, section, state, walk->first, walk->count);
+
+		write_part(save, CHUNK_STATE + state, job->optimizer_store, &kept,
+			   warm_state(job, save->stretch, walk->pack, section, walk->first, state));
+	}
+}
+
+static void start(struct save *save, const struct walk *walk)
+{
+	struct warm *warm = save->warm;
+
+	save->stretch = &warm->stretches[walk->index];
+	save->pack = walk->pack;
+	save->status = 0;
+	save->writing = 1;
+	save->stretch->is_writing = true;
+	warm->shares[save->stretch->share].users++;
+	warm->flush.running++;
+	warm->job->residences[walk->pack].writes++;
+	write_parameters(save, walk);
+	write_states(save, walk);
+	end_part(save);
+}
+
+/* ---- All of them ---- */
+
+static void begin_walk(struct warm *warm)
+{
+	warm->flush.walk = (struct walk)WALK_INIT;
+	warm->flush.is_walking = true;
+}
+
+void warm_flush(struct job *job)
+{
+	job->warm->flush.is_whole = true;
+	begin_walk(job->warm);
+	job_settle(job);
+}
+
+void warm_flush_all(struct job *job, void (*done)(struct job *job, int status))
+{
+	job->warm->flush.done = done;
+	job->warm->flush.status = 0;
+	warm_flush(job);
+}
+
+static bool is_wanted(const struct warm *warm)
+{
+	const struct walk *walk = &warm->flush.walk;
+	const struct warm_stretch *stretch = &warm->stretches[walk->index];
+	const struct residence *residence = &warm->job->residences[walk->pack];
+
+	/* A sweep that is at the pack may have taken it. */
+	return stretch->is_dirty && !stretch->is_writing && residence->sweep != SWEEP_RUNNING &&
+	       residence->unwritten == 0 &&
+	       (warm->flush.is_whole || warm->shares[stretch->share].state == SHARE_DRAINING);
+}
+
+static bool is_cancelled(const struct warm *warm)
+{
+	return warm->job->phase == JOB_BROKEN || warm->job->is_dropped;
+}
+
+static void walk_over(struct warm *warm)
+{
+	struct flush *flush = &warm->flush;
+
+	while (flush->is_walking && !queue_is_empty(&flush->free)) {
+		flush->is_walking = warm->dirty > 0 && walk_on(warm->job, &flush->walk);
+		if (flush->is_walking && is_wanted(warm))
+			start(queue_entry(queue_pop(&flush->free), struct save, link), &flush->walk);
+	}
+}
+
+/* Asks for no turn when a sweep is at all that is left: the turns would follow each other, and the loop would
+ * not come to the ends of the sweep's chunks, which ask for one. */
+void flush_draining(struct warm *warm)
+{
+	if (warm->flush.is_walking || warm->flush.running > 0 || is_cancelled(warm))
+		return;
+	begin_walk(warm);
+	walk_over(warm);
+}
+
+void warm_flush_go_on(struct job *job)
+{
+	struct warm *warm = job->warm;
+	void (*done)(struct job * job, int status);
+
+	if (!warm || (!warm->flush.is_walking && warm->flush.running == 0 && !warm->flush.is_whole))
+		return;
+	if (is_cancelled(warm))
+		warm->flush.is_walking = false;
+	else
+		walk_over(warm);
+	if (warm->flush.is_walking || warm->flush.running > 0)
+		return;
+	warm->flush.is_whole = false;
+	done = TAKE_PTR(warm->flush.done);
+	assert(!done || is_cancelled(warm) || warm->dirty == 0);
+	resume(job);
+	if (done)
+		done(job, is_cancelled(warm) ? -ECANCELED : warm->flush.status);
+}

@@ -1,0 +1,128 @@
+/* Which stretches can be warm, and where in which share they lie. */
+#include "common/size.h"
+#include "daemon/update/warm_inside.h"
+
+/* ---- Stretches in the order of a sweep ---- */
+
+/* As they lie in a share. */
+static uint64_t stretch_bytes(const struct job *job, enum unit_section section, uint64_t count)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned state = 0; state < state_count(&job->options); state++)
+		if (state_exists(section, state))
+			bytes += size_align(state_bytes(section, state, count), STORE_PAGE_BYTES);
+	return bytes;
+}
+
+/* To the next section; false: there is none. */
+static bool walk_on_section(const struct job *job, struct walk *walk)
+{
+	walk->first = walk->count = 0;
+	if (++walk->section == UNIT_TRAINABLE_SECTIONS) {
+		walk->section = 0;
+		walk->pack++;
+	}
+	return walk->pack < job->catalog.pack_count;
+}
+
+bool walk_on(const struct job *job, struct walk *walk)
+{
+	uint64_t left;
+
+	walk->first += walk->count;
+	while (walk->first == job->catalog.packs[walk->pack].elements[walk->section])
+		if (!walk_on_section(job, walk))
+			return false;
+	left = job->catalog.packs[walk->pack].elements[walk->section] - walk->first;
+	walk->count = left < STRETCH_ELEMENTS ? left : STRETCH_ELEMENTS;
+	walk->bytes = stretch_bytes(job, (enum unit_section)walk->section, walk->count);
+	walk->index++;
+	return true;
+}
+
+struct warm_size warm_measure(const struct job *job)
+{
+	struct walk walk = WALK_INIT;
+	struct warm_size size = { 0 };
+
+	while (walk_on(job, &walk)) {
+		size.stretches++;
+		size.bytes += walk.bytes;
+	}
+	return size;
+}
+
+uint64_t warm_bytes_most(const struct job *job)
+{
+	return job->has_nvme_optimizer ? warm_measure(job).bytes : 0;
+}
+
+uint64_t warm_metadata_bytes(const struct job *job)
+{
+	if (!job->has_nvme_optimizer)
+		return 0;
+	return sizeof(struct warm) + (job->catalog.pack_count + 1) * sizeof(uint32_t) +
+	       warm_measure(job).stretches * sizeof(struct warm_stretch);
+}
+
+/* ---- Which are warm ---- */
+
+/* Of all that the job may ever have, whoever else there is. */
+static uint64_t share_target(const struct job *job, uint64_t bytes)
+{
+	uint64_t most = job->node->host_budget;
+
+	if (job->host_budget && job->host_budget < most)
+		most = job->host_budget;
+	if (bytes < most)
+		most = bytes;
+	return most / SHARES_USUAL > SHARE_LEAST ? most / SHARES_USUAL : SHARE_LEAST;
+}
+
+/* Parts of the sweep that could be a share each; a power of two. */
+static unsigned find_bits(const struct job *job, struct warm_size size)
+{
+	uint64_t target = share_target(job, size.bytes);
+	unsigned bits = 0;
+
+	while (bits < 31 && size.bytes >> bits > target && size.stretches >> (bits + 1) > 0)
+		bits++;
+	return bits;
+}
+
+static uint32_t reverse(uint32_t number, unsigned bits)
+{
+	uint32_t reversed = 0;
+
+	for (unsigned i = 0; i < bits; i++)
+		reversed |= (number >> i & 1) << (bits - 1 - i);
+	return reversed;
+}
+
+/* Stretches belong to 2^bits parts by turns, as far as they take as many bytes, and the first shares are
+ * those parts whose numbers are farthest from each other: with half of them every second stretch is warm,
+ * with three quarters three of four. */
+void warm_plan(struct warm *warm, struct warm_size size)
+{
+	uint64_t step = size_divide_up(size.bytes, size.stretches), before = 0;
+	unsigned bits = find_bits(warm->job, size);
+	struct walk walk = WALK_INIT;
+	uint32_t pack = 0;
+
+	for (; walk_on(warm->job, &walk); before += walk.bytes) {
+		struct warm_stretch *stretch = &warm->stretches[walk.index];
+		uint32_t part = (uint32_t)(before / step & ((UINT64_C(1) << bits) - 1));
+		uint32_t share = reverse(part, bits);
+
+		while (pack <= walk.pack)
+			warm->first_stretch[pack++] = walk.index;
+		*stretch = (struct warm_stretch){ .share = share < SHARES_MOST ? share : SLOT_NONE };
+		if (stretch->share == SLOT_NONE)
+			continue;
+		stretch->offset = warm->shares[share].bytes;
+		warm->shares[share].bytes += walk.bytes;
+	}
+	while (pack <= warm->job->catalog.pack_count)
+		warm->first_stretch[pack++] = size.stretches;
+}

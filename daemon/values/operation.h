@@ -1,0 +1,131 @@
+/* An operation moves values of a tensor between the exchange window of a member and where they lie.
+ *
+ * Written values of trainable tensors are kept as fp32 masters where the sums of gradients will be, until the
+ * first sweep splits them; those of frozen tensors go into the pack's slot. A read takes: the pack, resident
+ * and written back; then, if the state is on NVMe, staging buffers and a transfer; then a worker that copies
+ * into the window.
+ *
+ * With the optimizer none, masters are written in the same way, and gradients read there, while a step is
+ * reduced. What an optimizer keeps goes to where that lies (daemon/values/state_write.c), and so does what of
+ * a master finds no room in sums that are as narrow as the parameters. */
+#ifndef TIERD_DAEMON_OPERATION_H
+#define TIERD_DAEMON_OPERATION_H
+
+#include "daemon/model/job.h"
+#include "daemon/model/state.h"
+#include "offload/optimizer/format.h"
+
+/* COMPARE: what a writing gives a frozen tensor has to be what it has. */
+enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE, OPERATION_COMPARE };
+enum operation_stage {
+	WAITING_FOR_PACK,
+	WAITING_FOR_WRITES,
+	WAITING_FOR_SUMS,
+	WAITING_FOR_TURN,
+	WAITING_FOR_STAGING,
+	IN_FLIGHT
+};
+
+/* Beside those of daemon/model/state.h. */
+#define READ_GRADIENT (-2)
+#define READ_UPDATES (-3) /* how often the tensor was updated, in each of its elements */
+
+struct tensor_operation {
+	struct queue bundle_link;
+	struct bundle *bundle; /* that it is a part of; NULL: of none */
+	uint64_t window_at;    /* of a read: where its values go in the window */
+	struct queue link;     /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
+	enum operation_kind kind;
+	enum operation_stage stage;
+	int state; /* STATE_PARAMETER, STATE_MASTER, a slot's number, or one of those above */
+	struct job *job;
+	struct member *member;	 /* NULL: the daemon's own */
+	struct pending *pending; /* NULL: nobody is left to answer */
+	uint32_t unit;
+	struct tensor *tensor;
+	uint64_t first, count; /* elements of the tensor */
+	bool is_master;
+	const void *written; /* of a write: a rank's values, in its window or in the draft */
+	/* Of the daemon's own writes: where the values are, in which format, and who wants to know of the
+	 * end; then the job's turn follows. is_same_format: in the tensor's own. */
+	const void *values;
+	enum master_kind format;
+	bool is_same_format;
+	void (*done)(struct job *job, int status);
+	bool is_of_shard;	/* between the window and the sums of a reduced step */
+	bool has_pin, has_sums; /* of its pack: they stay in host memory */
+	bool is_split;		/* between the sums and where masters are kept: daemon/values/state_write.c */
+	bool has_turn;		/* to write what an optimizer keeps: one at a time in a job */
+	struct waiter waiter;
+	struct staging_wish wish;
+	struct staging_buffer *buffer;
+	struct store_transfer transfer;
+	const void *source; /* state beside the parameters */
+	uint64_t updates;   /* of READ_UPDATES */
+	int status;
+	struct work work;
+};
+
+/* It writes what the optimizer keeps: daemon/values/state_write.c. */
+static inline bool operation_is_of_state(const struct tensor_operation *operation)
+{
+	return operation->kind == OPERATION_WRITE && operation->state >= STATE_SLOTS;
+}
+
+static inline enum unit_section operation_section(const struct tensor_operation *operation)
+{
+	return operation->tensor->layout.section;
+}
+
+/* Of nobody, if pending is NULL; else the pending's member has no other until it has been answered. NULL: no
+ * memory. It ends by itself once one of the calls below has started it. */
+struct tensor_operation *operation_new(struct job *job, struct pending *pending, enum operation_kind kind,
+				       uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count);
+
+/* Starts it where the pack's sums are, once they are in host memory. */
+void operation_take_sums(struct tensor_operation *operation);
+/* Starts it where the pack's parameters are, once they are resident, of that version at least. */
+void operation_want_pack(struct tensor_operation *operation, uint64_t version);
+/* Starts it where nothing has to be waited for. */
+void operation_start_work(struct tensor_operation *operation);
+
+/* Starts a write where its values belong. */
+void operation_start_write(struct tensor_operation *operation);
+
+/* On a worker: moves the values; 0, or why they cannot be taken. */
+int operation_work(const struct tensor_operation *operation);
+
+/* The pack and the element of its section at which it begins. */
+uint32_t operation_pack(const struct tensor_operation *operation);
+uint64_t operation_pack_element(const struct tensor_operation *operation);
+/* What is kept of its elements, in the stream of their state. */
+struct store_piece operation_kept(const struct tensor_operation *operation);
+/* It is freed, if it only waits; else it goes on, with nobody to answer. */
+void operation_give_up(struct tensor_operation *operation);
+/* For a version, sums or a turn that may not come any more. */
+bool operation_only_waits(const struct tensor_operation *operation);
+/* It fails if it waits for a version of its rank's that will not come. */
+void operation_refuse_version(struct tensor_operation *operation);
+void operation_free(struct tensor_operation *operation);
+/* Answers with its status, and frees it. */
+void operation_end(struct tensor_operation *operation);
+
+/* ---- tensor.c ---- */
+
+/* False, and the request is answered: it cannot be read. */
+bool tensor_check_read(struct pending *pending, const Tierd__Wire__TensorRead *read, int *ret_state);
+/* That the member can wait for. */
+uint64_t tensor_version_for(const struct member *member, uint64_t version);
+/* Of these elements, which are there, in the window. */
+uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRead *read, int state);
+
+/* It is for the sums, not for the slot. */
+bool operation_uses_sums(const struct tensor_operation *operation);
+
+/* On a worker: what is split goes to the sums, and to what its masters are beside those. */
+void operation_split(const struct tensor_operation *operation, void *master);
+
+/* Answers that a tensor of that name is written in too many pieces. */
+void operation_refuse_pieces(struct pending *pending, const char *name);
+
+#endif

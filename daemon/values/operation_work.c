@@ -1,0 +1,196 @@
+/* What of an operation a worker does: it moves and converts values. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "daemon/values/operation.h"
+#include "daemon/model/sums.h"
+#include "offload/optimizer/moments.h"
+
+static void *slot_address(const struct tensor_operation *operation)
+{
+	const struct pack *pack = &operation->job->catalog.packs[operation_pack(operation)];
+
+	return residency_address(operation->job, operation_pack(operation)) +
+	       pack->slot_offset[operation_section(operation)] +
+	       operation_pack_element(operation) * section_element_bytes(operation_section(operation));
+}
+
+/* Where the sums of gradients are, or, instead of them, first values. */
+static void *sums_address(const struct tensor_operation *operation)
+{
+	const struct job *job = operation->job;
+
+	return sum_element(job, &job->catalog.units[operation->unit], gradient_sum(job, operation->unit),
+			   operation_section(operation), operation->tensor->layout.first + operation->first);
+}
+
+static bool are_finite(const float *values, uint64_t count)
+{
+	bool has_other = false;
+
+	for (uint64_t i = 0; i < count; i++)
+		has_other |= !isfinite(values[i]);
+	return !has_other;
+}
+
+/* Who changes the window after this look harms the model that he trains, and nothing else. */
+static int copy_masters(const struct tensor_operation *operation)
+{
+	if (operation->is_of_shard && !are_finite(operation->written, operation->count))
+		return -EDOM;
+	memcpy(sums_address(operation), operation->written, operation->count * sizeof(float));
+	return 0;
+}
+
+/* Through fp32, a piece at a time. */
+static void convert_values(const struct tensor_operation *operation)
+{
+	enum master_kind kind = state_master_kind(operation_section(operation));
+	const char *from = operation->values;
+	char *to = slot_address(operation);
+	float values[4096];
+
+	for (uint64_t at = 0; at < operation->count; at += ARRAY_LENGTH(values)) {
+		uint64_t left = operation->count - at;
+		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
+
+		format_widen(operation->format, from + at * master_parameter_bytes(operation->format), count,
+			     values);
+		format_narrow(kind, values, count, to + at * master_parameter_bytes(kind));
+	}
+}
+
+/* The daemon's own. */
+static void take_values(const struct tensor_operation *operation)
+{
+	if (!operation->tensor->is_frozen)
+		format_widen(operation->format, operation->values, operation->count, sums_address(operation));
+	else if (operation->is_same_format)
+		memcpy(slot_address(operation), operation->values,
+		       operation->count * section_element_bytes(operation_section(operation)));
+	else
+		convert_values(operation);
+}
+
+static int write_values(const struct tensor_operation *operation)
+{
+	if (operation->tensor->is_frozen) {
+		memcpy(slot_address(operation), operation->written,
+		       operation->count * section_element_bytes(operation_section(operation)));
+	} else if (operation->is_master) {
+		return copy_masters(operation);
+	} else if (sums_are_as_parameters(operation->job, &operation->job->catalog.units[operation->unit],
+					  operation_section(operation))) {
+		memcpy(sums_address(operation), operation->written,
+		       operation->count * section_element_bytes(operation_section(operation)));
+	} else {
+		format_widen(state_master_kind(operation_section(operation)), operation->written,
+			     operation->count, sums_address(operation));
+	}
+	return 0;
+}
+
+/* Elements first … of what is written, as fp32. */
+static void widen_written(const struct tensor_operation *operation, uint64_t first, uint64_t count,
+			  float *values)
+{
+	enum master_kind kind = operation->is_master ? MASTER_ITSELF
+				: operation->values  ? operation->format
+						     : state_master_kind(operation_section(operation));
+	const char *written = operation->values ? operation->values : operation->written;
+
+	format_widen(kind, written + first * master_parameter_bytes(kind), count, values);
+}
+
+void operation_split(const struct tensor_operation *operation, void *master)
+{
+	enum master_kind kind = state_master_kind(operation_section(operation));
+	char *parameters = sums_address(operation);
+	float values[SUM_TILE];
+
+	for (uint64_t at = 0; at < operation->count; at += SUM_TILE) {
+		uint64_t left = operation->count - at, count = left < SUM_TILE ? left : SUM_TILE;
+
+		widen_written(operation, at, count, values);
+		format_keep(kind, values, count, parameters + at * master_parameter_bytes(kind),
+			    (char *)master + at * master_bytes(kind));
+	}
+}
+
+/* As an optimizer's kernel takes them. */
+static void read_gradients(const struct tensor_operation *operation)
+{
+	float *window = (float *)(operation->member->window.base + operation->window_at);
+	const float *sums = sums_address(operation), factor = operation->job->factor;
+
+	for (uint64_t i = 0; i < operation->count; i++)
+		window[i] = sums[i] * factor;
+}
+
+/* As the optimizers of PyTorch keep it. */
+static void read_updates(const struct tensor_operation *operation)
+{
+	float *window = (float *)(operation->member->window.base + operation->window_at);
+
+	for (uint64_t i = 0; i < operation->count; i++)
+		window[i] = (float)operation->updates;
+}
+
+static void read_values(const struct tensor_operation *operation)
+{
+	void *window = operation->member->window.base + operation->window_at;
+
+	if (operation->state == READ_GRADIENT)
+		read_gradients(operation);
+	else if (operation->state == READ_UPDATES)
+		read_updates(operation);
+	else if (operation->state == STATE_PARAMETER)
+		memcpy(window, slot_address(operation),
+		       operation->count * section_element_bytes(operation_section(operation)));
+	else if (operation->state == STATE_MASTER)
+		format_restore(state_master_kind(operation_section(operation)), slot_address(operation),
+			       operation->source, operation->count, window);
+	else
+		moments_restore(state_moments(operation_section(operation)),
+				(unsigned)operation->state - STATE_SLOTS, operation->source,
+				operation_pack_element(operation), operation->count, window);
+}
+
+/* Frozen tensors that the daemon initializes: a piece at a time, through fp32. */
+static void initialize_values(const struct tensor_operation *operation)
+{
+	float values[4096];
+	char *slot = slot_address(operation);
+
+	for (uint64_t at = 0; at < operation->count; at += ARRAY_LENGTH(values)) {
+		uint64_t left = operation->count - at;
+		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
+
+		sweep_fill_tensor(operation->job, operation->tensor, at, count, values);
+		format_narrow(state_master_kind(operation_section(operation)), values, count,
+			      slot + at * section_element_bytes(operation_section(operation)));
+	}
+}
+
+static int compare_values(const struct tensor_operation *operation)
+{
+	uint64_t bytes = operation->count * section_element_bytes(operation_section(operation));
+
+	return memcmp(slot_address(operation), operation->written, bytes) == 0 ? 0 : -EOPNOTSUPP;
+}
+
+int operation_work(const struct tensor_operation *operation)
+{
+	if (operation->values)
+		take_values(operation);
+	else if (operation->kind == OPERATION_WRITE)
+		return write_values(operation);
+	else if (operation->kind == OPERATION_COMPARE)
+		return compare_values(operation);
+	else if (operation->kind == OPERATION_READ)
+		read_values(operation);
+	else
+		initialize_values(operation);
+	return 0;
+}

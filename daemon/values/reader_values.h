@@ -1,0 +1,105 @@
+/* The inside of a reader; for reader.c, reader_values.c and reader_memory.c. */
+#ifndef TIERD_DAEMON_READER_VALUES_H
+#define TIERD_DAEMON_READER_VALUES_H
+
+#include "daemon/durability/errand.h"
+#include "daemon/model/job.h"
+#include "daemon/values/reader.h"
+#include "daemon/values/view.h"
+
+/* Pieces of one request that are copied at the same time: a worker does not wait for the loop. */
+#define READER_LANES 4
+
+struct reader_lane {
+	struct reader *reader;
+	bool is_copying, is_working;
+	bool is_given_up; /* the request that it works for was answered already */
+	struct copy copy; /* to the window, or to the client's memory */
+	unsigned streams; /* that the copy reads to the buffer, while it is_copying */
+	const char *kept; /* what the work copies */
+	uint64_t kept_bytes;
+	struct work work;
+};
+
+struct reader {
+	struct queue link;	  /* of the node's */
+	struct queue job_link;	  /* of the job's */
+	struct queue client_link; /* of the client's */
+	struct node *node;
+	struct job *job; /* NULL: it is gone */
+	char job_name[WIRE_MAX_JOB_NAME + 1];
+	uint32_t handle;
+	uid_t uid;
+	struct port *port;	  /* its client's, until it is closed */
+	uint64_t bytes;		  /* charged */
+	struct shortage shortage; /* what lacks of what it works for */
+	bool may_read_all;	  /* else parameters only */
+	bool is_closed;
+	uint64_t step;
+	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
+	bool as_snapshot;	/* of the last commit, which has no name */
+	uint64_t opened_s;	/* since 1970 */
+	struct store *snapshot; /* NULL: it reads the job as it is now, or is not open yet */
+	struct errand opening;	/* that of the snapshot */
+	bool is_opening;
+	struct memory window;
+	struct memory buffer; /* for copies of what is on NVMe: a half each of the first two lanes */
+	struct memory memory; /* the client's own, which is written and never read; absent until it is told */
+	int memory_fd;	      /* of its file, until then; -1: none */
+	struct {
+		struct work work;
+		struct memory memory;
+		uint64_t bytes;
+		int status;
+		const char *reason;
+	} mapping; /* while is_mapping */
+	bool is_mapping;
+
+	struct pending *pending; /* the request that it works for, or NULL */
+	enum { OPENING, REFRESHING, READING, MAPPING } activity;
+	struct view view;
+	struct selection chosen; /* for the next view, if has_chosen */
+	bool has_chosen;
+	/* What a request reads, in any order. */
+	struct reader_piece {
+		struct copy_range range;
+		char *target;
+	} * pieces, one;			/* owned, if it is not that one */
+	size_t piece_count, piece, pieces_here; /* the next that is begun, and those that are copied */
+	struct reader_lane lanes[READER_LANES];
+};
+
+/* The longest refusal. */
+#define READER_MESSAGE (ROOM_TEXT + 200)
+
+/* Host memory: of the node's budget and the reader's user's. */
+int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size);
+void reader_uncharge(struct reader *reader, uint64_t bytes);
+
+/* It has been closed, and this was the last that was in flight: it is freed. */
+void reader_release(struct reader *reader);
+
+/* The request, if there is one, is answered; what has not begun is taken back. A reader that was to be opened
+ * is gone then. */
+void reader_fail(struct reader *reader, int r, const char *message);
+
+/* False, and the request is answered, if it cannot be taken now. */
+bool reader_check(struct reader *reader, struct pending *pending);
+
+/* Something of a read is in flight, which may have been given up. */
+bool reader_is_copying(const struct reader *reader);
+
+/* What is in flight is for nobody any more. */
+void reader_values_give_up(struct reader *reader);
+
+/* Gives the client's memory back. */
+void reader_memory_clear(struct reader *reader);
+
+/* Of a new reader, and of one that nothing is in flight of. */
+void reader_values_init(struct reader *reader);
+void reader_values_clear(struct reader *reader);
+
+/* In the job's turn, of one that works for a request. */
+void reader_values_go_on(struct reader *reader);
+
+#endif

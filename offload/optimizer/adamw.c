@@ -1,0 +1,29 @@
+/* AdamW: Adam whose weight decay acts on the parameters alone. Compiled once for each level. */
+#include "offload/optimizer/adam.h"
+
+static void set(const struct optimizer_group *group, double rate, uint64_t update,
+		struct optimizer_constants *ret_constants)
+{
+	adam_set(group, rate, update, &ret_constants->adam);
+	ret_constants->adam.decay = (float)(1 - rate * (double)group->weight_decay);
+}
+
+static inline vector update(const struct optimizer_constants *with, vector p, vector a,
+			    struct moments *moments, size_t i)
+{
+	vector g = multiply(a, all(with->factor));
+
+	return adam_step(&with->adam, multiply(p, all(with->adam.decay)), g, moments, i);
+}
+
+#define OPTIMIZER adamw
+#include "offload/optimizer/optimizer_rows.h"
+
+const struct optimizer VECTOR_NAME(adamw) = {
+	.name = "adamw",
+	.slots = { "m", "v" },
+	.slot_count = 2,
+	.check = adam_check,
+	.set = set,
+	.kernels = OPTIMIZER_KERNELS,
+};

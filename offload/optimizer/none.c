@@ -1,0 +1,33 @@
+/* None: whoever owns a shard updates it himself, and what comes as its gradients are its new masters.
+ * Compiled once for each level. */
+#include "offload/optimizer/moment_rows.h"
+
+/* The owner looks at the groups, if anybody does. */
+static int check(const struct optimizer_group *group, char *message, size_t size)
+{
+	return 0;
+}
+
+static void set(const struct optimizer_group *group, double rate, uint64_t update,
+		struct optimizer_constants *ret_constants)
+{
+	ret_constants->factor = 1;
+}
+
+/* The product changes no value, and makes every NaN one that can be cut. */
+static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
+			    struct moments *moments, size_t i)
+{
+	return multiply(a, all(constants->factor));
+}
+
+#define OPTIMIZER none
+#include "offload/optimizer/optimizer_rows.h"
+
+const struct optimizer VECTOR_NAME(none) = {
+	.name = "none",
+	.is_by_owner = true,
+	.check = check,
+	.set = set,
+	.kernels = OPTIMIZER_KERNELS,
+};

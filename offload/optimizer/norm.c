@@ -1,0 +1,27 @@
+#include "offload/optimizer/norm_kernels.h"
+
+void norm_scalar(double lanes[NORM_LANES], const float *values, size_t count)
+{
+	for (; count >= NORM_LANES; values += NORM_LANES, count -= NORM_LANES)
+		norm_add_row(lanes, values, NORM_LANES);
+	norm_add_row(lanes, values, count);
+}
+
+double norm_combine(double lanes[NORM_LANES])
+{
+	for (size_t half = NORM_LANES / 2; half > 0; half /= 2)
+		for (size_t j = 0; j < half; j++)
+			lanes[j] += lanes[j + half];
+	return lanes[0];
+}
+
+norm_kernel *norm_find_kernel(enum simd_level level)
+{
+#ifdef __x86_64__
+	if (level == SIMD_AVX512)
+		return norm_avx512;
+	if (level == SIMD_AVX2)
+		return norm_avx2;
+#endif
+	return norm_scalar;
+}

@@ -1,0 +1,93 @@
+/* The reserve for snapshots of a store on devices: it can grow. */
+#include <errno.h>
+
+#include "offload/store/extent_store.h"
+
+static void run_grow(struct work *work)
+{
+	struct extent_store *store = container_of(work, struct extent_store, growth.work);
+	uint64_t bytes = lineage_device_bytes(&store->growth.geometry);
+	int r = 0;
+
+	for (unsigned device = 0; device < store->device_count && r == 0; device++)
+		if (store->devices[device].tier->capacity < bytes)
+			r = tier_grow(store->devices[device].tier, bytes);
+	store->growth.status = r;
+}
+
+static void devices_grown(struct work *work)
+{
+	struct extent_store *store = container_of(work, struct extent_store, growth.work);
+	int r = store->growth.status;
+
+	if (r == 0)
+		r = store->growth.run(store);
+	if (r < 0)
+		store->step.done(&store->step, r);
+}
+
+int extent_grow_for(struct extent_store *store, const struct lineage_geometry *geometry,
+		    int (*run)(struct extent_store *store))
+{
+	if (!lineage_is_possible(geometry))
+		return -EOVERFLOW;
+	store->growth.geometry = *geometry;
+	store->growth.run = run;
+	store->growth.work = (struct work){ .run = run_grow, .done = devices_grown, .urgency = WORK_NORMAL };
+	workers_submit(store->workers, &store->growth.work);
+	return 0;
+}
+
+static struct lineage_geometry geometry_for(const struct extent_store *store, unsigned snapshots)
+{
+	return lineage_geometry_with(&store->head, snapshots);
+}
+
+/* What the devices say, whatever it was made for. */
+unsigned extent_reserved(const struct store *base)
+{
+	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	uint32_t extents = store->lineage ? lineage_geometry(store->lineage).extents : 0;
+	unsigned snapshots = store->lineage ? STORE_MAX_SNAPSHOTS : 0;
+
+	while (snapshots > 0 && geometry_for(store, snapshots).extents > extents)
+		snapshots--;
+	return snapshots;
+}
+
+struct store_room extent_room(const struct store *base, unsigned snapshots)
+{
+	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	struct lineage_geometry geometry = geometry_for(store, snapshots);
+
+	if (!store->lineage)
+		return (struct store_room){ 0, 0 };
+	return (struct store_room){ lineage_device_bytes(&geometry),
+				    lineage_host_bytes(&geometry, store->device_count) };
+}
+
+static int run_reserve(struct extent_store *store)
+{
+	return lineage_grow(&store->head, &store->growth.geometry, &store->step);
+}
+
+static int run(struct extent_store *store)
+{
+	struct lineage_geometry geometry = geometry_for(store, store->asked.snapshots);
+	int r = lineage_can_grow(&store->head, &geometry);
+
+	return r < 0 ? r : extent_grow_for(store, &geometry, run_reserve);
+}
+
+/* What a device has got stays with it if another one has no room: the next attempt finds it. */
+int extent_reserve(struct store *base, unsigned snapshots, struct store_request *request)
+{
+	struct extent_store *store = container_of(base, struct extent_store, store);
+
+	if (snapshots > STORE_MAX_SNAPSHOTS)
+		return -EMFILE;
+	if (store->request)
+		return -EBUSY;
+	store->asked.snapshots = snapshots;
+	return extent_ask(store, request, run, extent_ended);
+}
