@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""The modules of daemon/, offload/ and client/, and their order: fails where a file includes a header of a module above its
+own, or an object calls a function of one. docs/HACKING.md says what a module above may do instead.
+
+usage: rooms.py ROOT BUILD           checks
+       rooms.py ROOT BUILD --picture prints what docs/architecture.md has between its marks
+       rooms.py ROOT BUILD --calls   prints the calls that go upwards, by function
+       rooms.py ROOT BUILD --known   prints STILL_UP as it is now
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+# From the bottom up.
+ROOMS = {
+    "daemon": {
+        "request": "a request of a client, and where its answer goes",
+        "model": "what a job is: catalog, options, shape, names; data that all may read",
+        "telemetry": "events, traces and counters, where they arise",
+        "resources": "the node's memory and disk: budgets, staging buffers, who holds what",
+        "residency": "packs in host memory: slots, gather, prefetch, eviction, cache",
+        "gradients": "pushes, sums, spilling, the norm",
+        "update": "the step: decision, sweep, early updates, warm state",
+        "durability": "records, commits, snapshots, the list of jobs",
+        "values": "values of tensors: readers, views, copies, sources, drafts",
+        "scrub": "verifying what lies on NVMe, and what is damaged there",
+        "life": "a job from its opening to its end: ranks, epochs, plans, idle jobs",
+        "recovery": "jobs that an earlier daemon has left come back",
+        "observe": "what users are shown: reports, statistics, wear",
+        "session": "sockets, frames, requests decoded and handed on",
+        "service": "the process: configuration, systemd, signals",
+    },
+    "offload": {
+        "optimizer": "the optimizers' kernels, and number formats",
+        "device": "tiers of memory, io_uring, the schedule of a device",
+        "store": "extents, maps, commits, snapshots, forks",
+    },
+    "client": {
+        "library": "libtierd",
+        "safetensors": "files of tensors",
+        "tierctl": "the command",
+        "python": "the Python package",
+    },
+}
+
+# What still goes upwards, and is to go: includes and called functions. A number that has become smaller is written here.
+STILL_UP = {
+    ("daemon", "durability", "life"): (3, 11),
+    ("daemon", "durability", "recovery"): (1, 1),
+    ("daemon", "durability", "session"): (0, 4),
+    ("daemon", "durability", "values"): (2, 1),
+    ("daemon", "gradients", "durability"): (2, 1),
+    ("daemon", "gradients", "life"): (0, 5),
+    ("daemon", "gradients", "session"): (0, 3),
+    ("daemon", "gradients", "update"): (4, 7),
+    ("daemon", "gradients", "values"): (0, 1),
+    ("daemon", "life", "observe"): (1, 1),
+    ("daemon", "life", "recovery"): (6, 8),
+    ("daemon", "life", "session"): (2, 5),
+    ("daemon", "model", "durability"): (5, 1),
+    ("daemon", "model", "gradients"): (1, 2),
+    ("daemon", "model", "life"): (1, 3),
+    ("daemon", "model", "observe"): (1, 1),
+    ("daemon", "model", "recovery"): (1, 1),
+    ("daemon", "model", "residency"): (3, 8),
+    ("daemon", "model", "resources"): (5, 3),
+    ("daemon", "model", "scrub"): (2, 0),
+    ("daemon", "model", "session"): (0, 4),
+    ("daemon", "model", "telemetry"): (1, 0),
+    ("daemon", "model", "update"): (2, 2),
+    ("daemon", "observe", "session"): (0, 5),
+    ("daemon", "request", "session"): (0, 2),
+    ("daemon", "residency", "life"): (0, 7),
+    ("daemon", "residency", "scrub"): (2, 2),
+    ("daemon", "residency", "session"): (0, 2),
+    ("daemon", "residency", "update"): (1, 13),
+    ("daemon", "resources", "durability"): (4, 7),
+    ("daemon", "resources", "life"): (6, 10),
+    ("daemon", "resources", "observe"): (1, 2),
+    ("daemon", "resources", "residency"): (2, 7),
+    ("daemon", "resources", "scrub"): (1, 3),
+    ("daemon", "resources", "service"): (1, 0),
+    ("daemon", "resources", "values"): (1, 2),
+    ("daemon", "scrub", "life"): (0, 3),
+    ("daemon", "scrub", "session"): (0, 4),
+    ("daemon", "telemetry", "observe"): (1, 1),
+    ("daemon", "telemetry", "session"): (0, 3),
+    ("daemon", "update", "durability"): (7, 9),
+    ("daemon", "update", "life"): (1, 10),
+    ("daemon", "update", "scrub"): (3, 3),
+    ("daemon", "update", "session"): (0, 3),
+    ("daemon", "update", "values"): (6, 16),
+    ("daemon", "values", "life"): (1, 11),
+    ("daemon", "values", "recovery"): (0, 1),
+    ("daemon", "values", "scrub"): (4, 2),
+    ("daemon", "values", "session"): (0, 5),
+}
+
+MARKS = "<!-- modules: begin, by tests/style/rooms.py -->\n", "<!-- modules: end -->\n"
+INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
+
+
+def room_of(path):
+    top, *rest = path.split("/")
+    return (top, rest[0]) if len(rest) > 1 and rest[0] in ROOMS.get(top, ()) else None
+
+
+def includes(root):
+    """(module, module): lines that include a header of the second."""
+    found = collections.defaultdict(set)
+    for top in ROOMS:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in filter(lambda name: name.endswith((".c", ".h")), names):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                with open(os.path.join(root, path), encoding="utf-8") as lines:
+                    headers = [match[1] for match in map(INCLUDE.match, lines) if match]
+                for header in headers:
+                    pair = room_of(path), room_of(header)
+                    if all(pair) and pair[0] != pair[1]:
+                        found[pair].add(f"{path} includes {header}")
+    return found
+
+
+def room_of_object(path):
+    """Meson names an object after its source: FOLDER_NAME.c.o, below the folder whose meson.build has the target."""
+    top, *rest = path.split("/")
+    rooms = ROOMS[top]
+    return next(((top, part) for part in rest[:-1] if part in rooms), None) or next(
+        ((top, room) for room in rooms if rest[-1].startswith(room + "_")), None)
+
+
+def symbols(build):
+    """Of each object: its module, what it defines, what it wants."""
+    for top in ROOMS:
+        objects = [os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(build, top))
+                   for name in names if name.endswith(".o")]
+        defined, wanted = collections.defaultdict(set), collections.defaultdict(set)
+        output = subprocess.run(["nm", "-A", "-g", *sorted(objects)], stdout=subprocess.PIPE, check=True, text=True).stdout
+        for line in output.splitlines():
+            path, rest = line.split(":", 1)
+            *_, kind, name = rest.split()
+            (wanted if kind in "Uvw" else defined)[path].add(name)
+        for path in objects:
+            room = room_of_object(os.path.relpath(path, build))
+            if room:
+                yield room, os.path.basename(path)[:-len(".o")], defined[path], wanted[path]
+
+
+def calls(build):
+    """(module, module): functions of the second that the first calls."""
+    every = list(symbols(build))
+    home = {(room[0], name): (room, source) for room, source, names, _ in every for name in names}
+    found = collections.defaultdict(set)
+    for room, source, _, names in every:
+        for name in names:
+            there, callee = home.get((room[0], name), (room, source))
+            if there != room:
+                found[room, there].add(f"{name} of {callee} is called in {source}")
+    return found
+
+
+def goes_up(pair):
+    order = list(ROOMS[pair[0][0]])
+    return pair[0][0] == pair[1][0] and order.index(pair[1][1]) > order.index(pair[0][1])
+
+
+def count_functions(texts):
+    return len({text.split(" ", 1)[0] for text in texts})
+
+
+def picture(arrows):
+    lines = []
+    for top, rooms in ROOMS.items():
+        lines += [f"**{top}/**", "", "| module | what it is | uses |", "|---|---|---|"]
+        for room in reversed(rooms):
+            below = [other for other in reversed(rooms) if ((top, room), (top, other)) in arrows and
+                     not goes_up(((top, room), (top, other)))]
+            lines.append(f"| `{room}` | {rooms[room]} | {', '.join(below) or '-'} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def check(root, build):
+    included, called = includes(root), calls(build)
+    if not called:
+        return [f"{build}: no objects that call one another: has it been built?"]
+    found = []
+    for pair in sorted(set(included) | set(called) | {((top, a), (top, b)) for top, a, b in STILL_UP}):
+        if not goes_up(pair):
+            continue
+        now = len(included[pair]), count_functions(called[pair])
+        known = STILL_UP.get((pair[0][0], pair[0][1], pair[1][1]), (0, 0))
+        name = f"{pair[0][0]}: {pair[0][1]} -> {pair[1][1]}"
+        if now > known or now[1] > known[1]:
+            found += [f"{name}: {now[0]} includes and {now[1]} functions go upwards, {known[0]} and {known[1]} are known:"]
+            found += ["    " + text for text in sorted(included[pair] | called[pair])]
+        elif now != known:
+            found.append(f"{name}: only {now} go upwards now: write that into {os.path.basename(__file__)}")
+    with open(os.path.join(root, "docs/architecture.md"), encoding="utf-8") as file:
+        begin, end = map(file.read().partition, MARKS)
+    if begin[2].partition(MARKS[1])[0].strip() != picture(set(included) | set(called)).strip() or not end[1]:
+        found.append(f"docs/architecture.md has another picture: {os.path.basename(__file__)} ROOT BUILD --picture")
+    return found
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    root, build = sys.argv[1:3]
+    if sys.argv[3:] == ["--picture"]:
+        print(picture(set(includes(root)) | set(calls(build))))
+    elif sys.argv[3:] == ["--calls"]:
+        upwards = {pair: texts for pair, texts in calls(build).items() if goes_up(pair)}
+        for pair, texts in sorted(upwards.items()):
+            print(f"{pair[0][1]} -> {pair[1][1]}", *sorted(texts), sep="\n    ")
+    elif sys.argv[3:] == ["--known"]:
+        included, called = includes(root), calls(build)
+        for pair in sorted(filter(goes_up, set(included) | set(called))):
+            print(f'    ("{pair[0][0]}", "{pair[0][1]}", "{pair[1][1]}"): ({len(included[pair])}, {count_functions(called[pair])}),')
+    else:
+        breaches = check(root, build)
+        if breaches:
+            sys.exit("\n".join(breaches))
+
+
+main()
