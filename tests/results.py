@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `./run test` asks of meson's files.
 
-usage: results.py suites BUILD_FOLDER   one line "suite NAME" or "test NAME" for each
+usage: results.py suites BUILD_FOLDER   one line "suite NAME" for each, and "test NAME" for each that no suite of its name has
        results.py targets BUILD_FOLDER NAME…   what ninja has to build for these suites and tests, a line each
        results.py summary LOG…          what was skipped, and why; what failed; the closing line
 """
@@ -27,7 +27,8 @@ def suites_of(test):
 def suites(folder):
     names = set()
     for test in introspect(folder, "tests"):
-        names.add(f"test {test['name']}")
+        if test["name"] not in suites_of(test):
+            names.add(f"test {test['name']}")
         names.update(f"suite {suite}" for suite in suites_of(test))
     print("\n".join(sorted(names)))
 

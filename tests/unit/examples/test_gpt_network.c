@@ -1,4 +1,4 @@
-#include "gpt_support.h"
+#include "tests/unit/gpt_support.h"
 
 #include <math.h>
 
