@@ -3,6 +3,7 @@
     with Node() as node:                    # accounts and folders; skipped with a reason where they cannot be had
         node.start("--host-budget", "512M") # the daemon, with these flags, too; stop(), kill(), start() again
         node.alice, node.bob                # members of the socket's group, each with a group of his own; node.eve: not
+        node.add("carol"), node.alice.among(7)  # another member; the same, who is in group 7, too
         node.alice.tierctl("jobs")          # status=1, says=[...]: what is expected of it
         node.alice.rank(job="a").ready()    # user_job.c, as users.py has it
         node.alice.refused("EPERM", job="a")# the same, where it does not get ready
@@ -80,27 +81,25 @@ class Process:
         os.close(self.reading)
 
 
+def make_account(name, members_of, uid):
+    command = ["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
+    command += ["--user-group", "--groups", ",".join(members_of)]
+    if uid:
+        command += ["--uid", str(uid)]
+    result = subprocess.run([*command, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode != 0:
+        skip(f"no account can be made here: {result.stdout.strip()}")
+    uid, gid = pwd.getpwnam(name)[2:4]
+    return Person(uid, gid, [grp.getgrnam(group).gr_gid for group in members_of])
+
+
 class Person:
-    def __init__(self, name, members_of=()):
-        self.name = name
-        command = [
-            "useradd",
-            "--no-create-home",
-            "--home-dir",
-            "/nonexistent",
-            "--shell",
-            "/usr/sbin/nologin",
-            "--user-group",
-        ]
-        if members_of:
-            command += ["--groups", ",".join(members_of)]
-        result = subprocess.run(
-            [*command, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        if result.returncode != 0:
-            skip(f"no account can be made here: {result.stdout.strip()}")
-        self.uid, self.gid = pwd.getpwnam(name)[2:4]
-        self.groups = [grp.getgrnam(group).gr_gid for group in members_of]
+    def __init__(self, uid, gid, groups=()):
+        self.uid, self.gid, self.groups = uid, gid, groups
+
+    def among(self, *groups):
+        """The same, who is in these groups, too; they need no name."""
+        return Person(self.uid, self.gid, [*self.groups, *groups])
 
     def become(self):
         os.setgroups(self.groups)
@@ -204,7 +203,7 @@ class Node:
         self.name, self.disk, self.process, self.people = f"tierd-users-{os.getpid()}", disk(), None, []
         self.folder, self.nvme = f"/tmp/{self.name}", f"{self.disk}/{self.name}-nvme"
         self.socket, self.log_path = f"{self.folder}/run/tierd.sock", f"{self.folder}/log"
-        self.state = f"{self.folder}/state"
+        self.state, self.configuration = f"{self.folder}/state", f"{self.folder}/tierd.conf"
         self.account = self.alice = self.bob = self.eve = None
 
     def __enter__(self):
@@ -217,14 +216,15 @@ class Node:
             raise
         return self
 
-    def add(self, name, *groups):
+    def add(self, name, uid=None, is_member=True):
+        """Somebody with an account, who may use the socket, or not."""
         self.people.append(f"{self.name}-{name}")
-        return Person(self.people[-1], groups)
+        return make_account(self.people[-1], [f"{self.name}-daemon"] if is_member else [], uid)
 
     def prepare(self):
-        self.account = self.add("daemon")
-        self.alice, self.bob = self.add("alice", self.account.name), self.add("bob", self.account.name)
-        self.eve = self.add("eve")
+        self.account = self.add("daemon", is_member=False)
+        self.alice, self.bob = self.add("alice"), self.add("bob")
+        self.eve = self.add("eve", is_member=False)
         os.mkdir(self.folder)
         # As the service has them: the socket's folder is the group's, the others the daemon's alone.
         for path, mode in (("bin", 0o755), ("run", 0o750), ("state", 0o700), (self.nvme, 0o700)):
@@ -265,18 +265,13 @@ class Node:
             *flags,
         ]
 
-    def launch(self, *flags):
+    def as_account(self, prepare=die_with_parent):
+        return {"user": self.account.uid, "group": self.account.gid, "extra_groups": [], "preexec_fn": prepare}
+
+    def launch(self, *flags, **options):
         """Starts the daemon, and does not wait for it."""
-        account = self.account
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                self.command(*flags),
-                stderr=log,
-                user=account.uid,
-                group=account.gid,
-                extra_groups=[],
-                preexec_fn=die_with_parent,
-            )
+            self.process = subprocess.Popen(self.command(*flags), stderr=log, **{**self.as_account(), **options})
         os.environ["TIERD_PID"] = str(self.process.pid)
 
     def start(self, *flags):
@@ -284,6 +279,11 @@ class Node:
         wait_until(self.answers)
         # As tierd.socket has it: of a user who is not called tierd the socket is his alone.
         os.chmod(self.socket, 0o660)
+
+    def configure(self, *lines):
+        """What start("--config", node.configuration) reads, or a daemon that gets a SIGHUP."""
+        with open(self.configuration, "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
 
     def answers(self):
         assert self.process.poll() is None, "the daemon ended while it started"
