@@ -1,14 +1,16 @@
+#!/usr/bin/env python3
 """What a user's processes keep of jobs that are dropped stays in his account, or is taken from them: he has never more
-of the kernel's memory than host_maximum, whatever he keeps (see users.sh: 64M)."""
+of the kernel's memory than host_maximum, whatever he keeps."""
 
 import ctypes
 import fcntl
+import json
 import mmap
 import os
 import sys
 
+from harness import Node, Person, libc
 from messages import DROP, OPEN, READY, Client, data, define, number
-from users import ADMINISTRATOR, ALICE, BOB, node, tierctl, train
 from waiting import wait_until
 
 MIB = 1 << 20
@@ -20,7 +22,6 @@ IN_HOST, ON_NVME, TRAIN = 1, 2, 2
 DIRECTORY, ARENA, LEASES, GRADIENTS = range(1, 5)
 COUNTERS = 4096 + 8 * 4096 + 64
 F_SETPIPE_SZ = 1031
-libc = ctypes.CDLL(None, use_errno=True)
 libc.splice.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
 
 # ---- What is kept, by the process that keeps it
@@ -80,10 +81,8 @@ def attack_once(client, name, keep, options):
     return text if status else "", kept
 
 
-def serve(uid, keep, options, commands, answers):
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+def serve(person, keep, options, commands, answers):
+    person.become()
     client, kept = Client(), []
     while command := os.read(commands, 1):
         text = ""
@@ -98,14 +97,14 @@ def serve(uid, keep, options, commands, answers):
 class Attacker:
     """A process that keeps what it gets of one job after the other."""
 
-    def __init__(self, uid, keep, options=b""):
+    def __init__(self, person, keep, options=b""):
         commands, self.commands = os.pipe()
         self.answers, answers = os.pipe()
         self.process = os.fork()
         if self.process == 0:
             os.close(self.commands)
             try:
-                serve(uid, keep, options, commands, answers)
+                serve(person, keep, options, commands, answers)
             except BaseException as error:
                 print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             os._exit(1)
@@ -126,60 +125,69 @@ class Attacker:
         os.close(self.answers)
 
 
-def host():
-    return node(ADMINISTRATOR)["host"]
+class Attack:
+    """What each of these people does to the node."""
+
+    def __init__(self, node, administrator):
+        self.node, self.administrator = node, administrator
+        self.idle = self.host()["used_bytes"]
+
+    def host(self):
+        return json.loads(self.administrator.tierctl("--json", "status"))["host"]
+
+    def run(self, person, keep, options=b""):
+        """What tierd refused, of 14 jobs."""
+        attacker = Attacker(person, keep, options)
+        refusals = []
+        for _ in range(ROUNDS):
+            kept, text = attacker.ask(b"n")
+            assert kept <= MAXIMUM, (keep, kept)
+            refusals += [text] if text else []
+        # The account is what the kernel has allocated, once what is on its way back is there.
+        wait_until(lambda: abs(self.host()["used_bytes"] - self.idle - attacker.ask(b"?")[0]) < MIB)
+        kept, text = attacker.ask(b"?")
+        print(f"user {person.uid}, {keep.__name__}: {kept >> 20} MiB kept, {len(refusals)} jobs refused", flush=True)
+        assert self.host()["withheld_bytes"] <= MAXIMUM
+        attacker.end()
+        wait_until(lambda: self.host()["withheld_bytes"] == 0 and self.host()["used_bytes"] == self.idle)
+        person.train(job="afterwards", mib=4)
+        person.tierctl("drop", "afterwards", "--yes")
+        return kept, refusals
+
+    def what_can_be_taken_back_is(self, person, options=b""):
+        for keep in keep_descriptors, keep_mappings:
+            kept, refusals = self.run(person, keep, options)
+            assert refusals == [] and kept < 2 * MIB, (kept, refusals[:1])
+
+    def what_cannot_stays_in_the_account(self, person, keep, options=b""):
+        kept, refusals = self.run(person, keep, options)
+        assert kept > MAXIMUM // 4 and len(refusals) >= ROUNDS - 6, (kept, refusals[:1])
+        for text in refusals:
+            assert "jobs of yours that have ended have" in text and "end those" in text, text
+
+    def another_user_loses_nothing(self):
+        attacker = Attacker(self.node.alice, keep_leases)
+        for _ in range(ROUNDS):
+            attacker.ask(b"n")
+        self.node.bob.train(job="beside", mib=8)
+        assert "withheld" in self.administrator.tierctl("status")
+        assert "tierd_host_withheld_bytes" in self.administrator.tierctl("metrics")
+        attacker.end()
 
 
-def attack(uid, keep, options=b""):
-    """What tierd refused, of 14 jobs."""
-    attacker = Attacker(uid, keep, options)
-    refusals = []
-    for _ in range(ROUNDS):
-        kept, text = attacker.ask(b"n")
-        assert kept <= MAXIMUM, (keep, kept)
-        refusals += [text] if text else []
-    # The account is what the kernel has allocated, once what is on its way back is there.
-    wait_until(lambda: abs(host()["used_bytes"] - IDLE - attacker.ask(b"?")[0]) < MIB)
-    kept, text = attacker.ask(b"?")
-    print(f"user {uid}, {keep.__name__}: {kept >> 20} MiB kept, {len(refusals)} jobs refused", flush=True)
-    assert host()["withheld_bytes"] <= MAXIMUM
-    attacker.end()
-    wait_until(lambda: host()["withheld_bytes"] == 0 and host()["used_bytes"] == IDLE)
-    train(uid, job="afterwards", mib=4)
-    tierctl(uid, "drop", "afterwards", "--yes")
-    return kept, refusals
-
-
-def what_can_be_taken_back_is(uid, options=b""):
-    for keep in keep_descriptors, keep_mappings:
-        kept, refusals = attack(uid, keep, options)
-        assert refusals == [] and kept < 2 * MIB, (kept, refusals[:1])
-
-
-def what_cannot_stays_in_the_account(uid, keep, options=b""):
-    kept, refusals = attack(uid, keep, options)
-    assert kept > MAXIMUM // 4 and len(refusals) >= ROUNDS - 6, (kept, refusals[:1])
-    for text in refusals:
-        assert "jobs of yours that have ended have" in text and "end those" in text, text
-
-
-def another_user_loses_nothing():
-    attacker = Attacker(ALICE, keep_leases)
-    for _ in range(ROUNDS):
-        attacker.ask(b"n")
-    train(BOB, job="beside", mib=8)
-    assert "withheld" in tierctl(ADMINISTRATOR, "status")
-    assert "tierd_host_withheld_bytes" in tierctl(ADMINISTRATOR, "metrics")
-    attacker.end()
-
-
-IDLE = host()["used_bytes"]
-for user in ALICE, 0:
-    what_can_be_taken_back_is(user)
-    what_cannot_stays_in_the_account(user, keep_leases)
-    # Only huge pages are seen there.
-    if host()["has_huge_pages"]:
-        what_cannot_stays_in_the_account(user, keep_pages)
-# Of a job that others may train, too.
-what_can_be_taken_back_is(ALICE, number(43, TRAIN) + number(44, ALICE))
-another_user_loses_nothing()
+with Node() as daemon:
+    admin = daemon.add("admin")
+    daemon.configure("[users]", f"administrators = {admin.uid}", "limit = * host_maximum=64M")
+    daemon.start("--config", daemon.configuration)
+    attack = Attack(daemon, admin)
+    # The daemon's own user, and root, are users as others are.
+    for user in daemon.alice, daemon.account, Person(0, 0):
+        attack.what_can_be_taken_back_is(user)
+        attack.what_cannot_stays_in_the_account(user, keep_leases)
+        # Only huge pages are seen there.
+        if attack.host()["has_huge_pages"]:
+            attack.what_cannot_stays_in_the_account(user, keep_pages)
+    # Of a job that others may train, too.
+    attack.what_can_be_taken_back_is(daemon.alice, number(43, TRAIN) + number(44, daemon.account.gid))
+    attack.another_user_loses_nothing()
+    daemon.stop()
