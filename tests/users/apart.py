@@ -6,6 +6,9 @@ import frames
 from harness import Node
 from messages import DROP, MAP, READER_OPEN, UNITS, Client, codes, data, number
 
+# Read by root: others may not get to the tree.
+CODES = codes()
+
 
 def error_of(act, *arguments):
     """What the kernel says to it."""
@@ -25,7 +28,7 @@ def asks(field, body):
     client = Client()
     status = client.call(field, body)[0]
     client.close()
-    return next(name for name, code in codes().items() if code == status)
+    return next(name for name, code in CODES.items() if code == status)
 
 
 def a_stranger_does_not_connect(node):
