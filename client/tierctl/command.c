@@ -251,6 +251,31 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 	return code;
 }
 
+/* Beside the table or the JSON: whoever reads only those must not take them for all. */
+static void tell_missing(const Tierd__Wire__JobsReply *jobs)
+{
+	if (jobs->total > jobs->n_jobs)
+		command_warn("%zu of %u jobs are shown; more do not fit into an answer", jobs->n_jobs,
+			     jobs->total);
+}
+
+int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
+	request.jobs_read = &read;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOBS, &reply);
+	if (code != COMMAND_DONE)
+		return code;
+	tell_missing(reply->jobs);
+	*ret_jobs = reply->jobs;
+	return COMMAND_DONE;
+}
+
 const char *command_user_name(uid_t uid, char text[TEXT_SIZE])
 {
 	const struct passwd *user = getpwuid(uid);

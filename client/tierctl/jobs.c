@@ -272,14 +272,6 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 	return command_print_table(table);
 }
 
-/* Beside the table or the JSON: whoever reads only those must not take them for all. */
-static void tell_missing(const Tierd__Wire__JobsReply *jobs)
-{
-	if (jobs->total > jobs->n_jobs)
-		command_warn("%zu of %u jobs are shown; more do not fit into an answer", jobs->n_jobs,
-			     jobs->total);
-}
-
 static int show_jobs(const struct command_context *context, const Tierd__Wire__JobsReply *jobs)
 {
 	cJSON *json;
@@ -301,23 +293,6 @@ static int show_job(const struct command_context *context, struct ask *ask, cons
 	if (code != COMMAND_DONE)
 		return code;
 	return context->is_json ? command_print_json(jobs_json(job)) : print_ranks(job);
-}
-
-int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
-	const Tierd__Wire__Reply *reply;
-	int code;
-
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
-	request.jobs_read = &read;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOBS, &reply);
-	if (code != COMMAND_DONE)
-		return code;
-	tell_missing(reply->jobs);
-	*ret_jobs = reply->jobs;
-	return COMMAND_DONE;
 }
 
 int command_jobs(const struct command_context *context)
