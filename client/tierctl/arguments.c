@@ -88,7 +88,7 @@ static int read_word(struct reading *reading)
 		context->arguments[context->count++] = text;
 		return COMMAND_DONE;
 	}
-	context->verb = verb_find(text);
+	context->verb = verb_find(context->verbs, text);
 	if (!context->verb)
 		return command_fail(COMMAND_USAGE, "there is no command '%s'; see tierctl help", text);
 	return COMMAND_DONE;
@@ -169,6 +169,6 @@ int arguments_read(int argc, char *argv[], struct command_context *context)
 		return check_words(context);
 	if (context->is_json)
 		return command_fail(COMMAND_USAGE, "a command is missing; see tierctl help");
-	verb_print_all(stderr);
+	verb_print_all(context->verbs, stderr);
 	return COMMAND_USAGE;
 }

@@ -16,6 +16,7 @@ enum { COMMAND_DONE = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2, COMMAND_UNREACHA
 struct command_context {
 	const char *socket;
 	bool is_json, wants_help, wants_version;
+	const struct verb *verbs; /* all that there are */
 	const struct verb *verb;
 	const char *values[VERB_MAX_FLAGS]; /* of its flags, in their order; "" of one that takes none; NULL:
 					     * not given */

@@ -11,6 +11,7 @@
 #define PATIENCE_MS 300
 
 struct line {
+	const struct verb *verbs;
 	const struct verb *verb;      /* NULL: it comes next */
 	const struct verb_flag *flag; /* whose value comes next, or NULL */
 	unsigned arguments;	      /* that are there */
@@ -29,7 +30,7 @@ static void offer(const struct line *line, const char *prefix, const char *word,
 
 static void offer_verbs(const struct line *line)
 {
-	for (const struct verb *verb = verbs; verb->name; verb++)
+	for (const struct verb *verb = line->verbs; verb->name; verb++)
 		offer(line, "", verb->name, strlen(verb->name));
 }
 
@@ -104,16 +105,16 @@ static void read_word(struct line *line, const char *word)
 
 		line->flag = own >= 0 ? &line->verb->flags[own] : NULL;
 	} else if (!line->verb) {
-		line->verb = verb_find(word);
+		line->verb = verb_find(line->verbs, word);
 		line->is_lost = !line->verb;
 	} else {
 		line->arguments++;
 	}
 }
 
-void complete(int count, char *words[])
+void complete(const struct verb verbs[], int count, char *words[])
 {
-	struct line line = { .current = count > 0 ? words[count - 1] : "" };
+	struct line line = { .verbs = verbs, .current = count > 0 ? words[count - 1] : "" };
 	struct verb_word word;
 
 	for (int i = 0; i + 1 < count; i++)

@@ -5,7 +5,8 @@
 
 int command_help(const struct command_context *context)
 {
-	const struct verb *verb = context->count > 0 ? verb_find(context->arguments[0]) : NULL;
+	const struct verb *verb =
+		context->count > 0 ? verb_find(context->verbs, context->arguments[0]) : NULL;
 
 	if (context->count > 0 && !verb)
 		return command_fail(COMMAND_USAGE, "there is no command '%s'; see tierctl help",
@@ -13,6 +14,6 @@ int command_help(const struct command_context *context)
 	if (verb)
 		verb_print_one(verb, stdout);
 	else
-		verb_print_all(stdout);
+		verb_print_all(context->verbs, stdout);
 	return COMMAND_DONE;
 }

@@ -3,7 +3,7 @@
 
 #include "client/tierctl/arguments.h"
 #include "client/tierctl/complete.h"
-#include "client/tierctl/verb.h"
+#include "client/tierctl/verbs.h"
 #include "proto/socket_path.h"
 
 static int run(const struct command_context *context)
@@ -17,7 +17,7 @@ static int run(const struct command_context *context)
 	if (context->verb)
 		verb_print_one(context->verb, stdout);
 	else
-		verb_print_all(stdout);
+		verb_print_all(context->verbs, stdout);
 	return COMMAND_DONE;
 }
 
@@ -31,13 +31,13 @@ static int finish(int code)
 
 int main(int argc, char *argv[])
 {
-	struct command_context context = { NULL };
+	struct command_context context = { .verbs = verbs };
 	char buffer[SOCKET_PATH_SIZE];
 	int code;
 
 	/* For shells, not for people: it is no verb. */
 	if (argc > 1 && strcmp(argv[1], "complete") == 0) {
-		complete(argc - 2, argv + 2);
+		complete(verbs, argc - 2, argv + 2);
 		return COMMAND_DONE;
 	}
 	code = arguments_read(argc, argv, &context);

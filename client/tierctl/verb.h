@@ -1,5 +1,5 @@
 /* A verb: what tierctl does for a word, with the arguments and flags that it takes. Help, reading the command
- * line and completion all go by this one list. */
+ * line and completion all go by one list of them. */
 #ifndef TIERD_CLIENT_TIERCTL_VERB_H
 #define TIERD_CLIENT_TIERCTL_VERB_H
 
@@ -28,11 +28,10 @@ struct verb {
 	const struct verb_flag *flags; /* NULL: none */
 };
 
-extern const struct verb verbs[]; /* up to one without a name */
 extern const struct verb_flag verb_common_flags[];
 
-/* NULL: there is none of that name. */
-const struct verb *verb_find(const char *name);
+/* In a list of verbs the last has no name. NULL: there is none of that name. */
+const struct verb *verb_find(const struct verb verbs[], const char *name);
 
 /* -1: the verb has none of that name. */
 int verb_find_flag(const struct verb_flag *flags, const char *name, size_t length);
@@ -47,7 +46,7 @@ struct verb_word {
 /* The nth of its arguments, from 0; false: it takes fewer. */
 bool verb_argument(const struct verb *verb, unsigned n, struct verb_word *ret_word);
 
-void verb_print_all(FILE *stream);
+void verb_print_all(const struct verb verbs[], FILE *stream);
 void verb_print_one(const struct verb *verb, FILE *stream);
 
 #endif

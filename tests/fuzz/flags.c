@@ -6,6 +6,7 @@
 
 #include "client/tierctl/arguments.h"
 #include "client/tierctl/complete.h"
+#include "client/tierctl/verbs.h"
 #include "daemon/service/config.h"
 
 #define MAX_ARGUMENTS 32
@@ -36,7 +37,7 @@ static void plan(int count, char *lines[])
 {
 	char *arguments[MAX_ARGUMENTS + 6] = { (char *)"tierctl", (char *)"plan", (char *)"--host=1G",
 					       (char *)"--nvme=1G" };
-	struct command_context context = { NULL };
+	struct command_context context = { .verbs = verbs };
 	int code;
 
 	memcpy(arguments + 4, lines, (size_t)count * sizeof(*lines));
@@ -65,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 			arguments[count++] = argument;
 	configure(count, arguments);
 	plan(count - 1, arguments + 1);
-	complete(count - 1, arguments + 1);
+	complete(verbs, count - 1, arguments + 1);
 	fflush(stdout);
 	free(text);
 	return 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "client/tierctl/arguments.h"
+#include "client/tierctl/verbs.h"
 #include "tests/fuzz/liar.h"
 
 #define MAX_WORDS 3
@@ -34,7 +35,7 @@ static const char *const commands[][MAX_WORDS] = {
 static void run(const char *const words[MAX_WORDS], bool is_json, char *path)
 {
 	char *arguments[MAX_WORDS + 5] = { (char *)"tierctl", (char *)"--socket", path };
-	struct command_context context = { NULL };
+	struct command_context context = { .verbs = verbs };
 	int count = 3;
 
 	for (int i = 0; i < MAX_WORDS && words[i]; i++)
