@@ -9,10 +9,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "client/library/job.h"
-#include "client/library/reopen.h"
-#include "client/library/ticket.h"
 #include "common/clock.h"
+#include "proto/pages.h"
 #include "proto/status.h"
 
 #define GONE                                                                                                 \
@@ -47,7 +45,7 @@ static void init_locks(struct tierd_node *node)
 	pthread_mutex_init(&node->lock, NULL);
 }
 
-int connection_new(struct tierd_node **ret_node)
+int connection_new(const struct connection_listener *listener, struct tierd_node **ret_node)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	_cleanup_(connection_freep) struct tierd_node *node = calloc(1, sizeof(*node));
@@ -56,6 +54,7 @@ int connection_new(struct tierd_node **ret_node)
 	pthread_once(&once, watch_forks);
 	if (!node)
 		return -ENOMEM;
+	node->listener = listener;
 	node->generation = connection_generation;
 	node->timeout_ms = -1;
 	node->versions = FRAME_VERSIONS;
@@ -151,14 +150,6 @@ static void wake_reader(struct tierd_node *node)
 	(void)!write(node->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-static void lose_job(const struct tierd_node *node, struct tierd_job *job)
-{
-	if (node->is_lost || node->is_reconnecting)
-		job_lose(job);
-	else
-		job_poison(job);
-}
-
 void connection_fail(struct tierd_node *node, int r, const char *format, ...)
 {
 	va_list arguments;
@@ -174,9 +165,7 @@ void connection_fail(struct tierd_node *node, int r, const char *format, ...)
 	/* Else it would be readable for ever, with nothing to be read. */
 	if (node->is_lost && node->poll_fd >= 0)
 		(void)epoll_ctl(node->poll_fd, EPOLL_CTL_DEL, stream_fd(node->stream), NULL);
-	QUEUE_FOREACH (link, &node->jobs)
-		lose_job(node, queue_entry(link, struct tierd_job, link));
-	ticket_fail_all(node, r, node->error_text);
+	node->listener->lose(node);
 	pthread_cond_broadcast(&node->changed);
 	wake_reader(node);
 }
@@ -246,7 +235,7 @@ static void handle_reply(struct tierd_node *node, uint32_t request, const uint8_
 	if (!reply->status)
 		connection_fail(node, -EPROTO, "tierd sent a reply without a status");
 	else
-		ticket_answer(node, request, reply);
+		node->listener->answer(node, request, reply);
 }
 
 static void handle_event(struct tierd_node *node, const uint8_t *payload, uint32_t length)
@@ -258,14 +247,8 @@ static void handle_event(struct tierd_node *node, const uint8_t *payload, uint32
 	const Tierd__Wire__Event *event = (const Tierd__Wire__Event *)message;
 
 	/* A kind of event that this version does not know may be left alone. */
-	if (event->body_case != TIERD__WIRE__EVENT__BODY_EPOCH_ENDED)
-		return;
-	QUEUE_FOREACH (link, &node->jobs) {
-		struct tierd_job *job = queue_entry(link, struct tierd_job, link);
-
-		if (job->number == event->epoch_ended->job)
-			job_epoch_ended(job, event->epoch_ended);
-	}
+	if (event->body_case == TIERD__WIRE__EVENT__BODY_EPOCH_ENDED)
+		node->listener->end_epoch(node, event->epoch_ended);
 }
 
 static void handle(struct tierd_node *node, const struct frame_header *header, const uint8_t *payload)

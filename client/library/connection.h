@@ -18,7 +18,18 @@
 #define CONNECTION_BUCKETS 256
 #define CONNECTION_NEVER UINT64_MAX
 
+struct tierd_node;
+
+/* What comes goes there, with the lock held. */
+struct connection_listener {
+	void (*answer)(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);
+	void (*end_epoch)(struct tierd_node *node, const Tierd__Wire__Event__EpochEnded *event);
+	/* The connection has ended: the node says why, and whether it may be opened again. */
+	void (*lose)(struct tierd_node *node);
+};
+
 struct tierd_node {
+	const struct connection_listener *listener;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	uint32_t generation; /* of the process that connected */
@@ -57,7 +68,7 @@ struct tierd_node {
 extern uint32_t connection_generation;
 
 /* Not connected yet. */
-int connection_new(struct tierd_node **ret_node);
+int connection_new(const struct connection_listener *listener, struct tierd_node **ret_node);
 struct tierd_node *connection_free(struct tierd_node *node);
 DEFINE_FREEP(struct tierd_node *, connection_free)
 

@@ -7,10 +7,44 @@
 #include "client/library/job.h"
 #include "client/library/reader.h"
 #include "client/library/reconnect.h"
+#include "client/library/reopen.h"
 #include "client/library/structure.h"
 #include "client/library/ticket.h"
 
 #define RECONNECT_VARIABLE "TIERD_RECONNECT_MS"
+
+/* ---- What comes over the connection ---- */
+
+static void end_epoch(struct tierd_node *node, const Tierd__Wire__Event__EpochEnded *event)
+{
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct tierd_job *job = queue_entry(link, struct tierd_job, link);
+
+		if (job->number == event->job)
+			job_epoch_ended(job, event);
+	}
+}
+
+static void lose(struct tierd_node *node)
+{
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct tierd_job *job = queue_entry(link, struct tierd_job, link);
+
+		if (node->is_lost || node->is_reconnecting)
+			job_lose(job);
+		else
+			job_poison(job);
+	}
+	ticket_fail_all(node, node->error, node->error_text);
+}
+
+static const struct connection_listener listener = {
+	.answer = ticket_answer,
+	.end_epoch = end_epoch,
+	.lose = lose,
+};
+
+/* ---- Connecting ---- */
 
 static int choose_path(struct tierd_node *node, const char *given)
 {
@@ -54,7 +88,7 @@ int tierd_connect_with(const struct tierd_connect_options *options, struct tierd
 	if (r < 0)
 		return message_fail(r, "the options of the connection have a wrong size; start from "
 				       "TIERD_CONNECT_OPTIONS_INIT");
-	r = connection_new(&node);
+	r = connection_new(&listener, &node);
 	if (r < 0)
 		return message_fail(r, "connecting to tierd: %s", strerror(-r));
 	node->is_interrupted = own.is_interrupted;

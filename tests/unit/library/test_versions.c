@@ -11,6 +11,7 @@
 
 #include "client/library/connection.h"
 #include "client/library/job.h"
+#include "client/library/ticket.h"
 #include "tests/unit/fake_peer.h"
 
 #define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
@@ -66,13 +67,20 @@ static int greet(int end, struct tierd_node *node, uint32_t version, uint32_t pa
 	return r;
 }
 
+/* The node has no jobs. */
+static void lose_nothing(struct tierd_node *node)
+{
+}
+
+static const struct connection_listener listener = { .answer = ticket_answer, .lose = lose_nothing };
+
 static struct tierd_node *open_node(int *ret_end)
 {
 	struct tierd_node *node;
 	int ends[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-	assert_int_equal(connection_new(&node), 0);
+	assert_int_equal(connection_new(&listener, &node), 0);
 	assert_int_equal(connection_open(node, ends[0]), 0);
 	*ret_end = ends[1];
 	return node;
