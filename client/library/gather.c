@@ -180,8 +180,18 @@ static void gather_abandon(struct tierd_ticket *ticket)
 	}
 }
 
+/* It may have left a lease that nobody knows of. */
+static void gather_lose(struct tierd_ticket *ticket)
+{
+	ticket->job->units[ticket->gather.unit]->unheard++;
+}
+
 static const struct ticket_kind gather_kind = {
-	.name = "tierd_gather", .replies = 1, .answer = gather_answer, .abandon = gather_abandon
+	.name = "tierd_gather",
+	.replies = 1,
+	.answer = gather_answer,
+	.abandon = gather_abandon,
+	.lose = gather_lose,
 };
 
 static int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call call,
@@ -265,16 +275,6 @@ static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view
 }
 
 /* ---- Not answered ---- */
-
-void gathers_lose(struct tierd_job *job)
-{
-	QUEUE_FOREACH (link, &job->node->tickets) {
-		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
-
-		if (ticket->job == job && ticket->kind == &gather_kind && !queue_is_empty(&ticket->pending))
-			job->units[ticket->gather.unit]->unheard++;
-	}
-}
 
 void gathers_leave(struct tierd_job *job)
 {

@@ -201,10 +201,6 @@ void gradients_rewind(struct tierd_job *job);
 /* The name of a unit of which this rank holds a buffer, from the one numbered *next on; NULL: none. */
 const char *gradients_held(const struct tierd_job *job, uint32_t *next);
 
-/* The answers to gathers that are on their way do not come: each may have left a lease that nobody knows of.
- */
-void gathers_lose(struct tierd_job *job);
-
 /* Gives back the leases that tickets have: the job is about to be left, and nobody has seen them. */
 void gathers_leave(struct tierd_job *job);
 
@@ -237,7 +233,5 @@ void writing_forget(struct tierd_job *job);
 void push_forget(struct tierd_job *job, uint32_t request);
 
 extern const struct ticket_kind step_kind, ready_kind;
-/* Somebody comes to wait for the step of this ticket to be durable. */
-void step_hurry(struct tierd_ticket *ticket);
 
 #endif

@@ -46,7 +46,7 @@ static const char *find_lost_work(const struct tierd_job *job)
 
 void job_lose(struct tierd_job *job)
 {
-	gathers_lose(job);
+	ticket_lose_job(job);
 	if (!job->must_reopen && !job->is_stale) {
 		job->lost_work = find_lost_work(job);
 		job->is_stale = job->lost_work != NULL;

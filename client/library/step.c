@@ -148,15 +148,14 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 	}
 }
 
-/* Nobody waits for the answer. */
-void step_hurry(struct tierd_ticket *ticket)
+/* To be durable. Nobody waits for the answer. */
+static void step_hurry(struct tierd_ticket *ticket)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepHurry hurry = TIERD__WIRE__STEP_HURRY__INIT;
 	struct tierd_job *job = ticket->job;
 
-	if (ticket->kind != &step_kind || !job || !job->is_paced || ticket->is_hurried ||
-	    ticket->events[TIERD_DURABLE].is_here)
+	if (!job->is_paced || ticket->is_hurried || ticket->events[TIERD_DURABLE].is_here)
 		return;
 	ticket->is_hurried = true;
 	hurry.job = job->number;
@@ -310,4 +309,6 @@ int tierd_step_finish(struct tierd_job *job)
 	return r < 0 ? r : JOB_REPEAT(step_finish_once(job));
 }
 
-const struct ticket_kind step_kind = { .name = "tierd_step", .replies = 2, .answer = step_answer };
+const struct ticket_kind step_kind = {
+	.name = "tierd_step", .replies = 2, .answer = step_answer, .hurry = step_hurry
+};

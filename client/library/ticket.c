@@ -310,6 +310,16 @@ void ticket_fail_all(struct tierd_node *node, int status, const char *text)
 	}
 }
 
+void ticket_lose_job(const struct tierd_job *job)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind->lose && !queue_is_empty(&ticket->pending))
+			ticket->kind->lose(ticket);
+	}
+}
+
 void ticket_leave_job(struct tierd_node *node, const struct tierd_job *job)
 {
 	QUEUE_FOREACH (link, &node->tickets) {
@@ -361,6 +371,12 @@ static bool has_event(const struct tierd_ticket *ticket, enum tierd_event event)
 	       (event == TIERD_REDUCED && ticket->is_reducing);
 }
 
+static void hurry(struct tierd_ticket *ticket)
+{
+	if (ticket->kind->hurry && ticket->job)
+		ticket->kind->hurry(ticket);
+}
+
 int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int timeout_ms)
 {
 	struct tierd_node *node;
@@ -372,7 +388,7 @@ int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int t
 		return r;
 	node = ticket->node;
 	if (event == TIERD_DURABLE && timeout_ms != 0)
-		step_hurry(ticket);
+		hurry(ticket);
 	if (has_event(ticket, event))
 		r = ticket_await(ticket, event, node ? connection_deadline(node, timeout_ms) : 0);
 	else

@@ -29,6 +29,10 @@ struct ticket_kind {
 	/* The user gives up a ticket: takes back what it has, or asks tierd not to go on. May be NULL. */
 	void (*abandon)(struct tierd_ticket *ticket);
 	void (*dispose)(struct tierd_ticket *ticket); /* frees what the ticket owns; may be NULL */
+	/* The connection is lost, and with it the answer: notes what that leaves. May be NULL. */
+	void (*lose)(struct tierd_ticket *ticket);
+	/* Somebody comes to wait for the last reply. May be NULL. */
+	void (*hurry)(struct tierd_ticket *ticket);
 	bool is_jobless;
 };
 
@@ -131,6 +135,9 @@ int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request,
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);
 
 void ticket_fail_all(struct tierd_node *node, int status, const char *text);
+
+/* The answers to requests of the job that are on their way do not come. */
+void ticket_lose_job(const struct tierd_job *job);
 
 /* The job's handle is about to go: its tickets fail with -ECANCELED. */
 void ticket_leave_job(struct tierd_node *node, const struct tierd_job *job);
