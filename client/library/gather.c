@@ -468,26 +468,6 @@ int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 	return r < 0 ? r : JOB_REPEAT(prefetch_once(job, units, count));
 }
 
-static void encode_phase(const struct tierd_job *job, const char *name, Tierd__Wire__Phase *phase,
-			 Tierd__Wire__Request *request)
-{
-	phase->job = job->number;
-	phase->name = (char *)name;
-	request->body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request->phase = phase;
-}
-
-void phase_restore(struct tierd_job *job)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
-
-	if (*job->phase == '\0')
-		return;
-	encode_phase(job, job->phase, &phase, &request);
-	connection_post(job->node, connection_number(job->node), &request);
-}
-
 static int phase_once(struct tierd_job *job, const char *name)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -496,7 +476,10 @@ static int phase_once(struct tierd_job *job, const char *name)
 
 	if (r < 0)
 		return r;
-	encode_phase(job, name, &phase, &request);
+	phase.job = job->number;
+	phase.name = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
 	r = ticket_call(job, &request);
 	if (r == 0)
 		strcpy(job->phase, name);

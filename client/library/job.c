@@ -38,7 +38,7 @@ void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded
 	snprintf(job->stale_text, sizeof(job->stale_text),
 		 "epoch %u of job \"%s\" has ended: %s; call tierd_job_ready", event->epoch, job->name,
 		 event->reason && *event->reason->message ? event->reason->message : "tierd gave no reason");
-	push_forget(job, job->node->last_request);
+	ticket_settle_silent(job, job->node->last_request);
 }
 
 bool job_is_attached(const struct tierd_job *job)

@@ -208,9 +208,6 @@ void gathers_leave(struct tierd_job *job);
  * more. */
 bool gathers_forget(struct tierd_job *job, uint32_t unit);
 
-/* Names the phase again, to a daemon that does not know it. */
-void phase_restore(struct tierd_job *job);
-
 /* Waits for the answers to gathers that were given up: each may bring a lease, which goes back then. May
  * release the lock; where it returns 0 the job is fit still. */
 int gathers_settle(struct tierd_job *job);
@@ -228,9 +225,6 @@ int step_check_leases(struct tierd_job *job, const char *before);
 
 /* What it has begun comes to nothing, or is forgotten. */
 void writing_forget(struct tierd_job *job);
-
-/* Forgets pushes without a ticket, up to a request's number. */
-void push_forget(struct tierd_job *job, uint32_t request);
 
 extern const struct ticket_kind step_kind, ready_kind;
 

@@ -20,7 +20,7 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 	    job->attachment->buffers[buffer].pushes == ticket->push.number &&
 	    buffer_state(job, buffer) == GRADIENT_BUFFER_PUSHED)
 		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
-	if (ticket->push.is_silent && answer->status < 0 && ticket->epoch == job->epoch) {
+	if (ticket->is_silent && answer->status < 0 && ticket->epoch == job->epoch) {
 		job->refused_pushes++;
 		job->push_error = answer->status;
 		(void)!strncpy(job->push_error_text, answer->text, sizeof(job->push_error_text) - 1);
@@ -29,17 +29,6 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 }
 
 static const struct ticket_kind push_kind = { .name = "tierd_push", .replies = 1, .answer = push_answer };
-
-void push_forget(struct tierd_job *job, uint32_t request)
-{
-	QUEUE_FOREACH (link, &job->node->tickets) {
-		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
-
-		if (ticket->job == job && ticket->kind == &push_kind && ticket->push.is_silent &&
-		    ticket->is_orphan && (int32_t)(ticket->request - request) <= 0)
-			ticket_complete(ticket, TIERD_DONE, 0, NULL);
-	}
-}
 
 int push_check(struct tierd_job *job)
 {
@@ -153,7 +142,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent
 		return r;
 	ticket->push.buffer = buffer;
 	ticket->push.number = ++job->attachment->buffers[buffer].pushes;
-	ticket->push.is_silent = is_silent;
+	ticket->is_silent = is_silent;
 	push.job = job->number;
 	push.epoch = job->epoch;
 	push.unit = unit;

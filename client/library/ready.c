@@ -12,7 +12,7 @@
 
 static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
 {
-	push_forget(job, job->node->last_request);
+	ticket_settle_silent(job, job->node->last_request);
 	writing_forget(job);
 	gradients_recover(job);
 	job->refused_pushes = 0;
@@ -25,6 +25,21 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	job->lost_work = NULL;
 	job->attachment->live_epoch = reply->epoch;
 	job->ready_units = job->unit_count;
+}
+
+/* Names the phase again, to a daemon that does not know it. */
+static void restore_phase(struct tierd_job *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+
+	if (*job->phase == '\0')
+		return;
+	phase.job = job->number;
+	phase.name = job->phase;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	connection_post(job->node, connection_number(job->node), &request);
 }
 
 static void ready_answer(struct tierd_ticket *ticket, const struct answer *answer)
@@ -56,7 +71,7 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 		begin_epoch(job, reply);
 		if (ticket->fd_count > 0) {
 			attachment_collect(job);
-			phase_restore(job);
+			restore_phase(job);
 		}
 		job->has_unclaimed_ready = ticket->is_orphan;
 		ticket->state = job->state;

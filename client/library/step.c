@@ -101,7 +101,7 @@ static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *r
 	ticket->job->state.step = reply->step;
 	ticket->job->state.loss_scale = reply->next_loss_scale;
 	/* Every push before it was summed. */
-	push_forget(ticket->job, ticket->request);
+	ticket_settle_silent(ticket->job, ticket->request);
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 }
 

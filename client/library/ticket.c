@@ -310,6 +310,17 @@ void ticket_fail_all(struct tierd_node *node, int status, const char *text)
 	}
 }
 
+void ticket_settle_silent(const struct tierd_job *job, uint32_t request)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->is_silent && ticket->is_orphan &&
+		    (int32_t)(ticket->request - request) <= 0)
+			ticket_complete(ticket, TIERD_DONE, 0, NULL);
+	}
+}
+
 void ticket_lose_job(const struct tierd_job *job)
 {
 	QUEUE_FOREACH (link, &job->node->tickets) {

@@ -49,6 +49,7 @@ struct tierd_ticket {
 	unsigned fd_count;	 /* descriptors that a good reply brings; with a cache one more */
 	bool is_reducing;	 /* of a step: with the optimizer none, it has a third event */
 	bool is_hurried;	 /* of a step: tierd knows that somebody waits for it to be durable */
+	bool is_silent;		 /* of a push: an answer comes only if it is refused */
 	bool is_orphan;		 /* the user has given it up; it frees itself after the last reply */
 	struct {
 		bool is_here, is_unseen;
@@ -66,7 +67,6 @@ struct tierd_ticket {
 		struct {
 			uint32_t buffer;
 			uint64_t number; /* of the pushes of this buffer */
-			bool is_silent;
 		} push;
 		struct {
 			Tierd__Wire__JobOpenReply reply;
@@ -135,6 +135,9 @@ int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request,
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);
 
 void ticket_fail_all(struct tierd_node *node, int status, const char *text);
+
+/* The silent requests of the job, up to this number, are done: nobody will answer them. */
+void ticket_settle_silent(const struct tierd_job *job, uint32_t request);
 
 /* The answers to requests of the job that are on their way do not come. */
 void ticket_lose_job(const struct tierd_job *job);
