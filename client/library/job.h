@@ -119,6 +119,9 @@ void job_exit(struct tierd_job *job);
 #define JOB_AGAIN 1
 int job_finish(struct tierd_job *job, int r);
 
+/* Whether the call that failed with r lost its connection, and may be made again; counted. */
+bool job_can_repeat(struct tierd_job *job, int r);
+
 #define JOB_REPEAT(call)                                                                                     \
 	({                                                                                                   \
 		int repeat_r;                                                                                \
@@ -136,7 +139,6 @@ int job_check(struct tierd_job *job, enum job_need need);
 
 /* From now on gathers take the slow way, and learn there what happened. */
 void job_poison(struct tierd_job *job);
-void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event);
 
 /* What is mapped belongs to this connection. */
 bool job_is_attached(const struct tierd_job *job);
@@ -167,15 +169,24 @@ int job_options_check(const struct tierd_job_options *options);
 void job_options_encode(const struct tierd_job_options *options, struct wire_groups *groups,
 			Tierd__Wire__JobOpen *ret_open);
 
+/* Not opened yet. */
+int job_new(struct tierd_node *node, const struct tierd_job_options *options,
+	    const struct wire_groups *groups, struct tierd_job **ret_job);
+
 /* Opens the job, or opens it again. */
 int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
 
 /* As tierd_job_ready, with the lock held. */
 int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
+int job_ready_begin_locked(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket);
+
+/* Waits for the other ranks, as tierd_job_ready; then the job goes on as if nothing had happened. */
+int job_rejoin(struct tierd_job *job);
 
 /* Frees the handle, now or with its last lease; the daemon is told elsewhere. Its tickets fail. */
 void job_drop(struct tierd_job *job);
 struct tierd_job *job_free(struct tierd_job *job);
+DEFINE_FREEP(struct tierd_job *, job_free)
 
 /* ---- Parts that other files have ---- */
 

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/library/job.h"
@@ -169,27 +170,6 @@ int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_sta
 	return r;
 }
 
-static int ready_once(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
-{
-	struct tierd_job_state state;
-	int r = job_enter(job, JOB_OPEN);
-
-	if (r < 0)
-		return r;
-	r = job_ready_locked(job, timeout_ms, &state);
-	r = job_finish(job, r);
-	if (r == 0 && ret_state)
-		*ret_state = state;
-	return r;
-}
-
-int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
-{
-	int r = CHECK_GIVEN(job);
-
-	return r < 0 ? r : JOB_REPEAT(ready_once(job, timeout_ms, ret_state));
-}
-
 static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket)
 {
 	struct tierd_ticket *ticket = NULL;
@@ -205,25 +185,53 @@ static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket
 	return 0;
 }
 
-static int ready_begin_once(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+int job_ready_begin_locked(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
-	int r = job_enter(job, JOB_OPEN);
+	int r = claim(job, 0);
 
-	if (r < 0)
-		return r;
-	r = claim(job, 0);
 	if (r == 0)
-		r = ready_begin(job, timeout_ms, ret_ticket);
-	else if (r == 1)
-		r = begin_claimed(job, ret_ticket);
-	return job_finish(job, r);
+		return ready_begin(job, timeout_ms, ret_ticket);
+	return r == 1 ? begin_claimed(job, ret_ticket) : r;
 }
 
-int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
-{
-	int r = CHECK_GIVEN(job, ret_ticket);
+/* ---- Going on ---- */
 
-	return r < 0 ? r : JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
+static bool has_rejoined(const void *argument)
+{
+	const struct tierd_job *job = argument;
+
+	return !job->is_rejoining;
+}
+
+static int rejoin(struct tierd_job *job)
+{
+	struct tierd_job_state state;
+	int r;
+
+	job->is_rejoining = true;
+	r = job_ready_locked(job, -1, &state);
+	job->is_rejoining = false;
+	pthread_cond_broadcast(&job->node->changed);
+	if (r == 0 || r == -ETIMEDOUT || job->node->error)
+		return r;
+	job->must_rejoin = false;
+	job->is_stale = true;
+	snprintf(
+		job->stale_text, sizeof(job->stale_text),
+		"the connection to tierd was lost, and job \"%s\" cannot go on: %.300s; call tierd_job_ready",
+		job->name, tierd_message());
+	return message_fail_text(-ESTALE, job->stale_text);
+}
+
+int job_rejoin(struct tierd_job *job)
+{
+	int r = 0;
+
+	while (r == 0 && job->must_rejoin)
+		r = job->is_rejoining ? connection_wait(job->node, has_rejoined, job,
+							connection_deadline(job->node, -1))
+				      : rejoin(job);
+	return r;
 }
 
 const struct ticket_kind ready_kind = { .name = "tierd_job_ready", .replies = 1, .answer = ready_answer };

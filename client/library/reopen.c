@@ -176,7 +176,8 @@ int job_reopen(struct tierd_job *job)
 
 /* ---- Sent away ---- */
 
-void job_send_away(struct tierd_job *job)
+/* This rank has no part in the job any more, and may open it again. */
+static void send_away(struct tierd_job *job)
 {
 	/* Else nobody has kept what it was opened with. */
 	if (job->node->reconnect_ms == 0)
@@ -185,6 +186,21 @@ void job_send_away(struct tierd_job *job)
 	/* What is mapped stays where it is; the next ready brings other pages. */
 	if (job->attachment)
 		job->attachment->connection = ATTACHMENT_NO_CONNECTION;
+}
+
+void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
+{
+	if (event->may_return)
+		send_away(job);
+	/* One of which this rank was not a part, or that a new ready has overtaken. */
+	if (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0)
+		return;
+	job->is_stale = true;
+	job_poison(job);
+	snprintf(job->stale_text, sizeof(job->stale_text),
+		 "epoch %u of job \"%s\" has ended: %s; call tierd_job_ready", event->epoch, job->name,
+		 event->reason && *event->reason->message ? event->reason->message : "tierd gave no reason");
+	ticket_settle_silent(job, job->node->last_request);
 }
 
 /* Another thread may be in the middle of a call that has not heard of it yet. It has a state, wherever that
@@ -229,45 +245,5 @@ int job_return(struct tierd_job *job)
 	/* With a connection that is lost, that is over. */
 	if (r != -ECONNRESET)
 		job->is_getting_ready = false;
-	return r;
-}
-
-/* ---- Going on ---- */
-
-static bool has_rejoined(const void *argument)
-{
-	const struct tierd_job *job = argument;
-
-	return !job->is_rejoining;
-}
-
-static int rejoin(struct tierd_job *job)
-{
-	struct tierd_job_state state;
-	int r;
-
-	job->is_rejoining = true;
-	r = job_ready_locked(job, -1, &state);
-	job->is_rejoining = false;
-	pthread_cond_broadcast(&job->node->changed);
-	if (r == 0 || r == -ETIMEDOUT || job->node->error)
-		return r;
-	job->must_rejoin = false;
-	job->is_stale = true;
-	snprintf(
-		job->stale_text, sizeof(job->stale_text),
-		"the connection to tierd was lost, and job \"%s\" cannot go on: %.300s; call tierd_job_ready",
-		job->name, tierd_message());
-	return message_fail_text(-ESTALE, job->stale_text);
-}
-
-int job_rejoin(struct tierd_job *job)
-{
-	int r = 0;
-
-	while (r == 0 && job->must_rejoin)
-		r = job->is_rejoining ? connection_wait(job->node, has_rejoined, job,
-							connection_deadline(job->node, -1))
-				      : rejoin(job);
 	return r;
 }

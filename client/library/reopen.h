@@ -29,15 +29,12 @@ void job_lose(struct tierd_job *job);
  * cannot be opened says so at its next call. */
 int job_reopen(struct tierd_job *job);
 
-/* This rank has no part in the job any more, and may open it again: it was rolled back. */
-void job_send_away(struct tierd_job *job);
+/* From now on the job is stale. A rank that may return was sent away: the job was rolled back. */
+void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event);
 
 /* Opens a job again that this rank was sent away from, over the same connection: tierd_job_ready does, since
  * until then the rank knows of nothing but the end of its epoch. For reconnect_ms, as long as the job is not
  * there yet. */
 int job_return(struct tierd_job *job);
-
-/* Waits for the other ranks, as tierd_job_ready; then the job goes on as if nothing had happened. */
-int job_rejoin(struct tierd_job *job);
 
 #endif

@@ -7,19 +7,6 @@
 #include "client/library/ticket.h"
 #include "proto/name.h"
 
-struct unit *unit_free(struct unit *unit)
-{
-	if (!unit)
-		return NULL;
-	free(unit->name);
-	free(unit->tensors);
-	free(unit->offsets);
-	free(unit->definition.bytes);
-	free(unit->gradient_offsets);
-	free(unit);
-	return NULL;
-}
-
 /* ---- Checks ---- */
 
 static int fail_unprintable(const char *what, const char *name)

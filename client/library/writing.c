@@ -5,17 +5,6 @@
 #include "client/library/ticket.h"
 #include "common/clock.h"
 
-void writing_forget(struct tierd_job *job)
-{
-	struct tierd_ticket *ticket = TAKE_PTR(job->writing), *end = TAKE_PTR(job->writing_end);
-
-	job->may_write = job->has_ended_writing = false;
-	if (ticket)
-		ticket_abandon(ticket);
-	if (end)
-		ticket_abandon(end);
-}
-
 /* ---- One thread at a time ---- */
 
 static int enter(struct tierd_job *job)
