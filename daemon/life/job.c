@@ -34,39 +34,6 @@
 #include "daemon/update/warm.h"
 #include "offload/device/schedule.h"
 
-struct job *job_find(struct node *node, uid_t uid, const char *name)
-{
-	QUEUE_FOREACH (link, &node->jobs) {
-		struct job *job = queue_entry(link, struct job, link);
-
-		if (job->uid == uid && strcmp(job->name, name) == 0)
-			return job;
-	}
-	return NULL;
-}
-
-const char *job_status_name(const struct job *job)
-{
-	/* Values may be written before all ranks are here. */
-	if (job->phase < JOB_INITIALIZING && job->member_count < job->options.world_size)
-		return "waiting for its ranks";
-	switch (job->phase) {
-	case JOB_FORMING:
-		return "forming";
-	case JOB_PLANNING:
-	case JOB_RETURNING:
-		return "planning";
-	case JOB_FILLING:
-		return "filling";
-	case JOB_INITIALIZING:
-		return "initializing";
-	case JOB_BROKEN:
-		return "broken";
-	default:
-		return job->is_live ? "training" : job_is_idle(job) ? "idle" : "waiting for its ranks";
-	}
-}
-
 const char *job_describe_loss(const struct job *job, char *text, size_t size)
 {
 	char remedy[REMEDY_TEXT];
@@ -89,28 +56,6 @@ const char *job_describe_loss(const struct job *job, char *text, size_t size)
 	return text;
 }
 
-struct store *job_nvme_store(const struct job *job)
-{
-	return job->parameter_store	 ? job->parameter_store
-	       : job->has_nvme_optimizer ? job->optimizer_store
-					 : NULL;
-}
-
-struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
-				 unsigned state, uint64_t first, uint64_t count)
-{
-	uint64_t offset = state_offset(section, state, first);
-
-	return (struct store_piece){ .stream = job->streams.state[section][state],
-				     .offset = job->places[pack].state[section][state] + offset,
-				     .length = state_bytes(section, state, first + count) - offset };
-}
-
-bool job_is_idle(const struct job *job)
-{
-	return job->member_count == 0 && job->phase >= JOB_TRAINED;
-}
-
 /* ---- Creation and end ---- */
 
 static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
@@ -126,19 +71,6 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 	if (job->loading_bytes == 0)
 		gradient_unblock(job, true);
 	job_watch_slots(job);
-}
-
-/* The timer is for those who release without ringing: a broken client, or one that has died. */
-void job_watch_slots(struct job *job)
-{
-	static const struct timeval soon = { .tv_usec = 20000 };
-
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && job->ranks[rank]->has_pages)
-			atomic_store_explicit(&job->ranks[rank]->leases->is_release_wanted, 1,
-					      memory_order_seq_cst);
-	if (!event_pending(job->slot_timer, EV_TIMEOUT, NULL))
-		event_add(job->slot_timer, &soon);
 }
 
 /* Far more than follow each other where each of them gets something done. */
@@ -190,21 +122,6 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	node->is_in_turn = false;
 }
 
-/* Once, however often it is asked for, and before the loop waits again. */
-void job_settle(struct job *job)
-{
-	/* Something has come from outside. */
-	if (!job->node->is_in_turn)
-		job->turns_in_a_row = 0;
-	event_active(job->turn, EV_TIMEOUT, 0);
-}
-
-void job_settle_all(struct node *node)
-{
-	QUEUE_FOREACH (link, &node->jobs)
-		job_settle(queue_entry(link, struct job, link));
-}
-
 void job_set_limits(struct job *job, const struct quota *quota)
 {
 	job->host_budget = job->options.host_budget ? job->options.host_budget : quota->host_default;
@@ -212,13 +129,6 @@ void job_set_limits(struct job *job, const struct quota *quota)
 	job->host_maximum = quota->host_maximum;
 	job->nvme_maximum = quota->nvme_maximum;
 	job->io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE;
-}
-
-struct tier_share job_share(const struct job *job)
-{
-	return (struct tier_share){ .user = job->uid,
-				    .user_share = job->io_share,
-				    .weight = job->options.io_weight };
 }
 
 /* Of the options, of the last decided step, and of two rates. */
@@ -407,16 +317,5 @@ bool job_check_live(struct pending *pending, uint32_t epoch)
 			      job->reason[0] ? job->reason : "the epoch has ended");
 	else
 		return true;
-	return false;
-}
-
-bool job_check_unit(struct pending *pending, uint32_t unit)
-{
-	const struct job *job = pending->member->job;
-
-	if (unit < job->catalog.unit_count)
-		return true;
-	pending_error(pending, -EINVAL, "job %s has no unit %u; it has %u", job->name, unit,
-		      job->catalog.unit_count);
 	return false;
 }
