@@ -6,7 +6,7 @@
 #include "daemon/resources/disposal.h"
 #include "daemon/model/job.h"
 #include "daemon/durability/listing.h"
-#include "daemon/life/placement.h"
+#include "daemon/resources/placement.h"
 #include "daemon/durability/refill.h"
 #include "daemon/life/replaced.h"
 #include "daemon/gradients/spill.h"

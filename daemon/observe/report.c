@@ -15,7 +15,7 @@
 #include "daemon/life/idle.h"
 #include "daemon/durability/pace.h"
 #include "daemon/observe/endurance.h"
-#include "daemon/life/placement.h"
+#include "daemon/resources/placement.h"
 #include "daemon/values/reader.h"
 #include "daemon/life/remedy.h"
 #include "daemon/durability/snapshot.h"

@@ -7,7 +7,7 @@
 #include "daemon/residency/cache.h"
 #include "daemon/life/idle.h"
 #include "daemon/model/job.h"
-#include "daemon/life/placement.h"
+#include "daemon/resources/placement.h"
 #include "daemon/request/refuse.h"
 #include "daemon/life/replaced.h"
 #include "daemon/resources/room.h"

@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/model/job.h"
-#include "daemon/life/placement.h"
+#include "daemon/resources/placement.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 8

@@ -1,4 +1,4 @@
-#include "daemon/life/placement.h"
+#include "daemon/resources/placement.h"
 
 #include "daemon/model/job.h"
 #include "daemon/model/sums.h"
