@@ -12,7 +12,7 @@
 #include "daemon/durability/presence.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/resources/shortage.h"
-#include "daemon/residency/slots.h"
+#include "daemon/resources/slots.h"
 #include "daemon/resources/staging.h"
 #include "daemon/model/state.h"
 #include "offload/store/store.h"

@@ -8,7 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/size.h"
-#include "daemon/residency/slots.h"
+#include "daemon/resources/slots.h"
 
 #define MAX_PACKS 16
 

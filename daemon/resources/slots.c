@@ -1,4 +1,4 @@
-#include "daemon/residency/slots.h"
+#include "daemon/resources/slots.h"
 
 #include <errno.h>
 #include <stdlib.h>
