@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/model/job.h"
 
 /* The lease is counted here, before anything can evict the pack again. */

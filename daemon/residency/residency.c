@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/telemetry/stall.h"
 #include "daemon/telemetry/trace.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/model/access.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/request/refuse.h"
 
 /* What one answer covers at most: a client that goes costs no more, and one that stays sees how far it is. */

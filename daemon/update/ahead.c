@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/size.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/update/early.h"
 #include "daemon/update/sweep.h"
 #include "daemon/telemetry/trace.h"

@@ -1,8 +1,8 @@
 /* A chunk: elements of a pack's section that are read, updated by a worker and written together. */
 #include "common/size.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/update/early.h"
-#include "daemon/scrub/location.h"
+#include "daemon/model/location.h"
 #include "daemon/update/sweep.h"
 #include "daemon/telemetry/trace.h"
 #include "daemon/update/warm.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/model/job.h"
 #include "daemon/update/warm.h"
 #include "offload/optimizer/moments.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/values/bundle.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/values/state_write.h"
 #include "daemon/model/sums.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/request/refuse.h"
 
 #define VIEWS_AT_ONCE 2

@@ -5,7 +5,7 @@
 
 #include "common/little_endian.h"
 #include "common/size.h"
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 #include "daemon/durability/durable.h"
 #include "daemon/durability/record.h"
 #include "daemon/request/refuse.h"

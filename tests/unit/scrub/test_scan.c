@@ -9,7 +9,7 @@
 
 #include "daemon/life/idle.h"
 #include "daemon/model/job.h"
-#include "daemon/scrub/location.h"
+#include "daemon/model/location.h"
 #include "daemon/scrub/scan.h"
 #include "tests/unit/scene_test.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/scrub/damage.h"
+#include "daemon/residency/damage.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/scrub/location.h"
+#include "daemon/model/location.h"
 
 #include <errno.h>
 #include <stdio.h>
