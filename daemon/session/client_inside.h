@@ -6,7 +6,7 @@
 #include "daemon/request/pending.h"
 #include "daemon/life/refusal.h"
 #include "daemon/telemetry/trace.h"
-#include "daemon/observe/watch.h"
+#include "daemon/telemetry/watch.h"
 
 #define CLIENT_MAX_MEMBERS 64
 

@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "daemon/model/job.h"
 #include "daemon/telemetry/log_limit.h"
-#include "daemon/observe/watch.h"
+#include "daemon/telemetry/watch.h"
 
 /* Of users whose numbers differ by this much the one can use up what is logged of the other. */
 #define LIMITED_USERS 16

@@ -1,4 +1,4 @@
-#include "daemon/observe/watch.h"
+#include "daemon/telemetry/watch.h"
 
 #include <errno.h>
 #include <stdio.h>
