@@ -29,7 +29,7 @@
 #include "daemon/recovery/restore.h"
 #include "daemon/values/source.h"
 #include "daemon/gradients/spill.h"
-#include "daemon/observe/statistics.h"
+#include "daemon/telemetry/figures.h"
 #include "daemon/telemetry/trace.h"
 #include "daemon/update/warm.h"
 #include "offload/device/schedule.h"
@@ -232,7 +232,9 @@ void job_free(struct job *job)
 	blobs_free(job);
 	damaged_clear(&job->damaged);
 	job->replaced = job->is_kept ? replaced_leave(job->replaced) : replaced_bring_back(job->replaced);
-	statistics_end_job(job);
+	figures_add(&node->past, &job->figures);
+	/* Who looks at its page sees how the job ended. */
+	disposal_start_shared(node, job->uid, true, &job->statistics);
 	catalog_free(&job->catalog);
 	budget_uncharge(job, job->charged_bytes);
 	if (job->slot_timer)

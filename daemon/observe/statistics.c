@@ -17,6 +17,7 @@
 #include "daemon/resources/disposal.h"
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
+#include "daemon/telemetry/figures.h"
 #include "daemon/telemetry/stall.h"
 #include "daemon/observe/waits.h"
 #include "daemon/update/warm.h"
@@ -55,26 +56,10 @@ static void count_job(struct job *job)
 	stall_count(job);
 }
 
-static void add_figures(struct statistics_figures *sum, const struct statistics_figures *more)
-{
-	uint64_t *to = (uint64_t *)sum;
-	const uint64_t *from = (const uint64_t *)more;
-
-	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
-		to[i] += from[i];
-}
-
 static void add_jobs(struct statistics_figures *sum, const struct queue *jobs)
 {
 	QUEUE_FOREACH (link, jobs)
-		add_figures(sum, &queue_entry(link, struct job, link)->figures);
-}
-
-void statistics_end_job(struct job *job)
-{
-	add_figures(&job->node->past, &job->figures);
-	/* Who looks at it sees how the job ended. */
-	disposal_start_shared(job->node, job->uid, true, &job->statistics);
+		figures_add(sum, &queue_entry(link, struct job, link)->figures);
 }
 
 /* ---- Bodies ---- */

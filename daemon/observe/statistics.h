@@ -25,9 +25,6 @@ DEFINE_FREEP(struct statistics *, statistics_free)
 /* Answers with a page's descriptor: of the node, or of a job that the peer may see. */
 void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *request);
 
-/* The job is about to be freed: the node keeps its figures. */
-void statistics_end_job(struct job *job);
-
 /* The member's page is about to go. */
 void statistics_count_gathers(struct member *member);
 
