@@ -11,7 +11,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/family.h"
-#include "daemon/values/reader.h"
+#include "daemon/durability/kept.h"
 #include "daemon/request/refuse.h"
 #include "proto/name.h"
 
@@ -138,8 +138,8 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 /* What would give room back, beside making more. */
 static void name_remedies(const struct job *job, char *text, size_t size)
 {
-	struct reader_kept kept[READER_MAX_KEPT];
-	unsigned readers = readers_list_kept(job, kept);
+	const struct kept *kept[KEPT_LISTED_MOST];
+	unsigned readers = kept_list(job, kept);
 	char names[400];
 	size_t used = 0;
 

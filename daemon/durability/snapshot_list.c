@@ -6,7 +6,7 @@
 #include "daemon/model/access.h"
 #include "daemon/request/asker.h"
 #include "daemon/durability/errand.h"
-#include "daemon/values/reader.h"
+#include "daemon/durability/kept.h"
 #include "daemon/durability/snapshot.h"
 
 struct snapshot_list {
@@ -26,21 +26,21 @@ static void snapshot_list_free(struct snapshot_list *list)
 
 /* What the job keeps without a name. */
 struct kept_list {
-	Tierd__Wire__SnapshotReader entries[READER_MAX_KEPT], *pointers[READER_MAX_KEPT];
+	Tierd__Wire__SnapshotReader entries[KEPT_LISTED_MOST], *pointers[KEPT_LISTED_MOST];
 };
 
 static void add_readers(const struct job *job, struct kept_list *list, Tierd__Wire__SnapshotsReply *body)
 {
-	struct reader_kept kept[READER_MAX_KEPT];
+	const struct kept *kept[KEPT_LISTED_MOST];
 
-	body->n_readers = readers_list_kept(job, kept);
+	body->n_readers = kept_list(job, kept);
 	body->readers = list->pointers;
 	for (unsigned i = 0; i < body->n_readers; i++) {
 		list->pointers[i] = &list->entries[i];
 		tierd__wire__snapshot_reader__init(&list->entries[i]);
-		list->entries[i].step = kept[i].step;
-		list->entries[i].seconds = kept[i].seconds;
-		list->entries[i].uid = kept[i].uid;
+		list->entries[i].step = kept[i]->step;
+		list->entries[i].seconds = kept[i]->seconds;
+		list->entries[i].uid = kept[i]->uid;
 	}
 }
 

@@ -178,6 +178,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	blobs_init(&job->blobs);
 	queue_init(&job->lingering);
 	queue_init(&job->readers);
+	queue_init(&job->kept_steps);
 	queue_init(&job->takers);
 	queue_init(&job->errands);
 	queue_init(&job->slot_wishes);

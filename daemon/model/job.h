@@ -212,11 +212,12 @@ struct job {
 	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
 	struct member **ranks;
 	unsigned member_count;
-	struct queue lingering; /* members that have left, whose memory is still used */
-	bool is_read;		/* by processes that live, though it ends */
-	bool has_begun;		/* an epoch was live once */
-	struct queue readers;	/* daemon/values/reader.h */
-	unsigned scans;		/* under way: daemon/scrub/scan.h */
+	struct queue lingering;	 /* members that have left, whose memory is still used */
+	bool is_read;		 /* by processes that live, though it ends */
+	bool has_begun;		 /* an epoch was live once */
+	struct queue readers;	 /* daemon/values/reader.h */
+	struct queue kept_steps; /* for readers: daemon/durability/kept.h */
+	unsigned scans;		 /* under way: daemon/scrub/scan.h */
 	struct scrub_state scrub;
 	struct damaged damaged;	  /* as scans have found */
 	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */

@@ -81,6 +81,7 @@ static void discard(struct reader *reader)
 {
 	queue_remove(&reader->client_link);
 	queue_remove(&reader->job_link);
+	queue_remove(&reader->kept.link);
 	reader->is_closed = true;
 	reader_release(reader);
 }
@@ -202,11 +203,21 @@ static struct reader *reader_new(struct job *job, struct port *port)
 				   .memory_fd = -1 };
 	snprintf(reader->job_name, sizeof(reader->job_name), "%s", job->name);
 	queue_init(&reader->client_link);
+	queue_init(&reader->kept.link);
 	queue_push(&job->node->readers, &reader->link);
 	queue_push(&job->readers, &reader->job_link);
 	shortage_init(&reader->shortage, claim, job);
 	reader_values_init(reader);
 	return reader;
+}
+
+static void note_kept(struct reader *reader)
+{
+	reader->kept.name = reader->snapshot_name;
+	reader->kept.step = reader->step;
+	reader->kept.seconds = (uint64_t)time(NULL);
+	reader->kept.uid = reader->uid;
+	kept_begin(reader->job, &reader->kept);
 }
 
 static void reply_opened(struct reader *reader)
@@ -222,8 +233,9 @@ static void reply_opened(struct reader *reader)
 	}
 	reader->pending = NULL;
 	reader->activity = READING;
-	reader->opened_s = (uint64_t)time(NULL);
 	reader->step = reader->snapshot ? store_step(reader->snapshot) : reader->job->step;
+	if (reader->snapshot)
+		note_kept(reader);
 	body.reader = reader->handle;
 	body.step = reader->step;
 	body.unit_count = reader->job->catalog.unit_count;
@@ -455,6 +467,7 @@ void readers_end_job(struct job *job)
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		queue_remove(&reader->job_link);
+		queue_remove(&reader->kept.link);
 		/* Before the store that it is a part of; nothing of the job is in flight. */
 		reader->snapshot = store_free(reader->snapshot);
 		reader->job = NULL;
@@ -508,29 +521,6 @@ unsigned readers_end_denied(struct job *job, const char *reason)
 		answer(reader, -EPERM, reason);
 		discard(reader);
 		count++;
-	}
-	return count;
-}
-
-/* A snapshot that is read may have been deleted, and another taken under its name. */
-static bool keeps_alone(const struct reader *reader)
-{
-	struct store_snapshot snapshot;
-
-	return reader->snapshot && !(snapshot_look_for(reader->job, reader->snapshot_name, &snapshot) &&
-				     snapshot.step == store_step(reader->snapshot));
-}
-
-unsigned readers_list_kept(const struct job *job, struct reader_kept ret_kept[READER_MAX_KEPT])
-{
-	unsigned count = 0;
-
-	QUEUE_FOREACH (link, &job->readers) {
-		const struct reader *reader = queue_entry(link, struct reader, job_link);
-
-		if (count < READER_MAX_KEPT && keeps_alone(reader))
-			ret_kept[count++] = (struct reader_kept){ store_step(reader->snapshot),
-								  reader->opened_s, reader->uid };
 	}
 	return count;
 }

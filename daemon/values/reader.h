@@ -48,16 +48,6 @@ unsigned readers_end_denied(struct job *job, const char *reason);
 
 /* ---- For budgets and reports ---- */
 
-/* A step that the job keeps for a reader, and that no snapshot has. */
-struct reader_kept {
-	uint64_t step, seconds;
-	uid_t uid;
-};
-
-/* The first so many. */
-#define READER_MAX_KEPT 64
-unsigned readers_list_kept(const struct job *job, struct reader_kept ret_kept[READER_MAX_KEPT]);
-
 unsigned readers_count(const struct job *job);
 /* Host memory that is theirs. */
 uint64_t readers_bytes(const struct job *job);

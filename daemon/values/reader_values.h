@@ -3,6 +3,7 @@
 #define TIERD_DAEMON_READER_VALUES_H
 
 #include "daemon/durability/errand.h"
+#include "daemon/durability/kept.h"
 #include "daemon/model/job.h"
 #include "daemon/values/reader.h"
 #include "daemon/values/view.h"
@@ -38,8 +39,8 @@ struct reader {
 	uint64_t step;
 	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
 	bool as_snapshot;	/* of the last commit, which has no name */
-	uint64_t opened_s;	/* since 1970 */
 	struct store *snapshot; /* NULL: it reads the job as it is now, or is not open yet */
+	struct kept kept;	/* once it is open, the step of it */
 	struct errand opening;	/* that of the snapshot */
 	bool is_opening;
 	struct memory window;
