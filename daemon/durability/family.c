@@ -5,11 +5,8 @@
 #include <string.h>
 
 #include "daemon/resources/budget.h"
-#include "daemon/life/drop.h"
 #include "daemon/durability/durable.h"
 #include "daemon/request/refuse.h"
-#include "daemon/life/replaced.h"
-#include "daemon/recovery/restore.h"
 #include "daemon/durability/snapshot.h"
 
 struct job *family_next(const struct queue *jobs, const char *file, const struct job *job)
@@ -23,7 +20,7 @@ struct job *family_next(const struct queue *jobs, const char *file, const struct
 	return NULL;
 }
 
-static void get(const struct job *job, struct store_family *ret_family)
+void family_get(const struct job *job, struct store_family *ret_family)
 {
 	const struct store *store = job_nvme_store(job);
 
@@ -36,7 +33,7 @@ bool family_has_others(const struct job *job)
 {
 	struct store_family family;
 
-	get(job, &family);
+	family_get(job, &family);
 	return family.jobs > 1;
 }
 
@@ -60,7 +57,7 @@ void family_measure(const struct job *job, uint64_t *ret_own_bytes, uint64_t *re
 {
 	struct store_family family;
 
-	get(job, &family);
+	family_get(job, &family);
 	*ret_own_bytes = family.held_bytes - family.shared_bytes;
 	*ret_shared_bytes = family.shared_bytes;
 }
@@ -79,7 +76,7 @@ static uint64_t share_of(const struct job *job)
 	struct store_job jobs[STORE_MAX_SNAPSHOTS + 1];
 	struct store_family family;
 
-	get(job, &family);
+	family_get(job, &family);
 	if (store_jobs(job_nvme_store(job), jobs) > 1 && strcmp(name_first(jobs), job->name) != 0)
 		return family.own_bytes;
 	return family.device_bytes - (family.jobs - 1) * family.own_bytes;
@@ -123,7 +120,7 @@ static bool may_host(const struct job *job)
 
 	if (job->phase == JOB_BROKEN || !job_nvme_store(job) || !durable_has_step(job, &step))
 		return false;
-	get(job, &family);
+	family_get(job, &family);
 	return !family.is_fenced;
 }
 
@@ -133,26 +130,6 @@ struct job *family_find_host(const struct node *node, const char *file)
 		if (may_host(job))
 			return job;
 	return NULL;
-}
-
-static bool is_among(const struct queue *jobs, const struct stored_job *file)
-{
-	FAMILY_FOREACH (job, jobs, file->file)
-		if (strcmp(job->name, file->name) != 0)
-			return true;
-	QUEUE_FOREACH (link, jobs) {
-		const struct job *job = queue_entry(link, struct job, link);
-
-		if (replaced_has_file(job->replaced, file->file) && strcmp(job->name, file->name) != 0)
-			return true;
-	}
-	return false;
-}
-
-bool family_has_file(const struct node *node, const struct stored_job *file)
-{
-	return is_among(&node->jobs, file) || is_among(&node->dying, file) ||
-	       restore_has_file(node, file->file);
 }
 
 /* ---- What cannot be read ---- */
@@ -174,7 +151,7 @@ int family_check_lost(const struct job *job, char *message, size_t size)
 	char others[FAMILY_TEXT];
 	const char *lost;
 
-	get(job, &family);
+	family_get(job, &family);
 	if (!family.has_lost || family.jobs < 2)
 		return 0;
 	lost = find_lost(job, jobs);
@@ -198,42 +175,10 @@ int family_check_end(const struct job *job, char *message, size_t size)
 	struct store_family family;
 	char own[SNAPSHOT_TEXT];
 
-	get(job, &family);
+	family_get(job, &family);
 	if (!family.has_lost || family.jobs < 2)
 		return 0;
 	return snapshot_check_lost(job, own, sizeof(own)) < 0 ? refuse(message, size, -EIO, "%s", own) : 0;
-}
-
-/* ---- All of them at once ---- */
-
-void family_break(const struct job *job)
-{
-	struct store_family family;
-
-	get(job, &family);
-	if (!family.is_fenced || family.others == 0)
-		return;
-	FAMILY_FOREACH (other, &job->node->jobs, job->file)
-		if (other != job && other->durable)
-			job_break_with(other, job);
-}
-
-void family_let_go(const struct job *job)
-{
-	struct store_family family;
-	char reason[128];
-
-	get(job, &family);
-	if (!family.is_fenced)
-		return;
-	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
-	FAMILY_FOREACH (other, &job->node->jobs, job->file) {
-		if (!other->durable)
-			continue;
-		drop_ranks(other, reason);
-		other->is_kept = other->comes_back = true;
-		job_drop(other);
-	}
 }
 
 /* ---- The end of one ---- */
@@ -254,7 +199,7 @@ static bool is_alone(const struct job *job)
 {
 	struct store_family family;
 
-	get(job, &family);
+	family_get(job, &family);
 	return family.jobs < 2 && family.others == 0;
 }
 

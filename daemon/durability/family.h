@@ -15,6 +15,9 @@
 /* After that one; at first there is none. NULL: no more. */
 struct job *family_next(const struct queue *jobs, const char *file, const struct job *job);
 
+/* As its store says; of one that has none, that it is alone. */
+void family_get(const struct job *job, struct store_family *ret_family);
+
 /* There are others in its store, whether they are here or not. */
 bool family_has_others(const struct job *job);
 /* Their names; "" if there are none. */
@@ -38,19 +41,12 @@ void family_charge_again(struct node *node, const char *file);
 /* One that has these files open, so that others can be reached through its store; NULL: nobody can be asked.
  */
 struct job *family_find_host(const struct node *node, const char *file);
-/* Another one than this job of this name has them, or will: they are not to be removed. */
-bool family_has_file(const struct node *node, const struct stored_job *file);
 
 /* 0, or -EIO with a message: nothing is written to its store, because the map of another job in it, or of a
  * snapshot of that, cannot be read. */
 int family_check_lost(const struct job *job, char *message, size_t size);
 /* 0, or the same: so the job cannot be removed from there. */
 int family_check_end(const struct job *job, char *message, size_t size);
-
-/* It is broken, and with it all others if it was their store that failed. */
-void family_break(const struct job *job);
-/* If nothing is written to its store before all have let go of it: each does, and comes back. */
-void family_let_go(const struct job *job);
 
 /* A job that is to end, and of which nothing is in flight. True: it leaves its store to the others first, and
  * settles then. */

@@ -15,6 +15,24 @@ void drop_ranks(struct job *job, const char *reason)
 			job_leave(job->ranks[rank], false, reason);
 }
 
+void drop_others(const struct job *job)
+{
+	struct store_family family;
+	char reason[128];
+
+	family_get(job, &family);
+	if (!family.is_fenced)
+		return;
+	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
+	FAMILY_FOREACH (other, &job->node->jobs, job->file) {
+		if (!other->durable)
+			continue;
+		drop_ranks(other, reason);
+		other->is_kept = other->comes_back = true;
+		job_drop(other);
+	}
+}
+
 static void drop(struct job *job, uid_t uid)
 {
 	char reason[160];

@@ -11,4 +11,7 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request);
 /* Its ranks leave at once, and are told why. */
 void drop_ranks(struct job *job, const char *reason);
 
+/* If nothing is written to its store before all jobs in it have let go of it: each does, and comes back. */
+void drop_others(const struct job *job);
+
 #endif

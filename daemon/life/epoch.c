@@ -147,6 +147,29 @@ static void break_alone(struct job *job, const struct log_fields *about)
 	node_check_idle(job->node);
 }
 
+static void break_with(struct job *job, const struct job *cause)
+{
+	if (job->phase == JOB_BROKEN)
+		return;
+	snprintf(job->reason, sizeof(job->reason), "job %s, which is in the same store, is broken: %.300s",
+		 cause->name, store_message(job_nvme_store(cause)));
+	break_alone(job, NULL);
+	job_settle(job);
+}
+
+/* If it was their store that failed. */
+static void break_others(const struct job *job)
+{
+	struct store_family family;
+
+	family_get(job, &family);
+	if (!family.is_fenced || family.others == 0)
+		return;
+	FAMILY_FOREACH (other, &job->node->jobs, job->file)
+		if (other != job && other->durable)
+			break_with(other, job);
+}
+
 void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
 {
 	va_list arguments;
@@ -157,7 +180,7 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
 	va_end(arguments);
 	break_alone(job, about);
-	family_break(job);
+	break_others(job);
 }
 
 void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status)
@@ -166,16 +189,6 @@ void job_break_write(struct job *job, uint32_t pack, const struct store_transfer
 
 	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
 		  fault.device ? fault.device : "its store", store_error(status));
-}
-
-void job_break_with(struct job *job, const struct job *cause)
-{
-	if (job->phase == JOB_BROKEN)
-		return;
-	snprintf(job->reason, sizeof(job->reason), "job %s, which is in the same store, is broken: %.300s",
-		 cause->name, store_message(job_nvme_store(cause)));
-	break_alone(job, NULL);
-	job_settle(job);
 }
 
 /* ---- Leaving ---- */

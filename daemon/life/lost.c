@@ -12,6 +12,7 @@
 #include "daemon/durability/listing.h"
 #include "daemon/model/options.h"
 #include "daemon/life/remedy.h"
+#include "daemon/life/replaced.h"
 #include "daemon/recovery/restore.h"
 
 /* ---- A broken job ---- */
@@ -141,12 +142,33 @@ static void on_removed(struct work *work)
 	free(removal);
 }
 
+static bool is_among(const struct queue *jobs, const struct stored_job *file)
+{
+	FAMILY_FOREACH (job, jobs, file->file)
+		if (strcmp(job->name, file->name) != 0)
+			return true;
+	QUEUE_FOREACH (link, jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (replaced_has_file(job->replaced, file->file) && strcmp(job->name, file->name) != 0)
+			return true;
+	}
+	return false;
+}
+
+/* Another one than this job of this name has them, or will: they are not to be removed. */
+static bool has_file(const struct node *node, const struct stored_job *file)
+{
+	return is_among(&node->jobs, file) || is_among(&node->dying, file) ||
+	       restore_has_file(node, file->file);
+}
+
 void lost_remove_file(struct node *node, const struct stored_job *file)
 {
 	struct removal *removal;
 
 	listing_give_up(node, file->file, file->name);
-	if (family_has_file(node, file)) {
+	if (has_file(node, file)) {
 		restore_and_end(node, file);
 		return;
 	}

@@ -103,7 +103,7 @@ static void open_again(struct roll_back *roll_back)
 	job->is_kept = job->comes_back = true;
 	if (!job->is_dropped)
 		job_drop(job);
-	family_let_go(job);
+	drop_others(job);
 }
 
 /* A commit that has failed is there or not, and its store is not written any more. */

@@ -382,9 +382,6 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 /* The same, because a transfer of the pack to its NVMe store has failed. */
 void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status);
 
-/* Its store takes no writes any more, which another job of it has found. */
-void job_break_with(struct job *job, const struct job *cause);
-
 /* Something that was in flight has come home. What waited for that (the sweep, wishes for slots, a start, a
  * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
  * operation or a queue that this would change. Who calls it in a turn has got something done: a turn that

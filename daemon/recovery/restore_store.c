@@ -14,6 +14,7 @@
 #include "daemon/resources/disposal.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/listing.h"
+#include "daemon/life/drop.h"
 #include "daemon/request/refuse.h"
 #include "daemon/recovery/restore_inside.h"
 #include "offload/device/fault.h"
@@ -83,7 +84,7 @@ static void on_lost_dropped(struct errand *errand, int status)
 	log_info("job %s of user %u: it has been given up, and is not in %s any more", restore->file.name,
 		 (unsigned)restore->file.uid, restore->file.file);
 	listing_forget(restore->node, restore->file.file, restore->file.name);
-	family_let_go(host);
+	drop_others(host);
 	restore_free(restore);
 }
 
