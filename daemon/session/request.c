@@ -10,7 +10,7 @@
 #include "daemon/life/drop.h"
 #include "daemon/durability/durable.h"
 #include "daemon/life/evict.h"
-#include "daemon/life/fork.h"
+#include "daemon/recovery/fork.h"
 #include "daemon/update/groups.h"
 #include "daemon/model/job.h"
 #include "daemon/observe/leases.h"

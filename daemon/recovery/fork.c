@@ -1,7 +1,7 @@
 /* The store adds the fork in one commit, in which nothing but its table is written; its devices grow for what
  * the fork may change. From then on the fork is as a job that an earlier daemon has left: it comes back from
  * its store, in which its record says its origin's name until its own first commit, which is due at once. */
-#include "daemon/life/fork.h"
+#include "daemon/recovery/fork.h"
 
 #include <errno.h>
 #include <stdio.h>
