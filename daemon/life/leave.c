@@ -4,13 +4,13 @@
 #include <event2/event.h>
 #include <stdio.h>
 
-#include "daemon/session/client_inside.h"
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
 
 static void end_membership(struct pending *pending, bool at_once)
 {
 	struct member *member = pending->member;
+	struct memberships *client = member->client;
 	const struct job *job = member->job;
 	char reason[128];
 
@@ -23,7 +23,7 @@ static void end_membership(struct pending *pending, bool at_once)
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s the job", member->rank, (int)member->pid,
 		 at_once ? "detached from" : "closed");
 	job_leave(member, !at_once, reason);
-	refusal_tell(pending->client, job);
+	refusal_tell(&client->refusal, pending_node(pending), job);
 }
 
 static void leave_now(struct pending *pending, bool at_once)

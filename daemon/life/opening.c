@@ -142,7 +142,7 @@ static int charge_window(struct job *job, char *message, size_t size)
 }
 
 static void join(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open,
-		 struct queue *client_members, uint32_t handle)
+		 struct memberships *client, uint32_t handle)
 {
 	struct member *member;
 	char message[640];
@@ -158,12 +158,12 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	}
 	r = charge_window(job, message, sizeof(message));
 	if (r == 0) {
-		r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
+		r = member_new(job, client, pending_port(pending), open->rank, &member);
 		if (r < 0)
 			snprintf(message, sizeof(message), "%s", strerror(-r));
 	}
 	if (r < 0) {
-		refusal_note(pending, job, open->rank, r, message);
+		refusal_note(&client->refusal, job, open->rank, r, message);
 		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
 		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
 			      "rank %u (pid %d) cannot join it: %s", open->rank,
@@ -177,9 +177,9 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	idle_end(job);
 	member->joined_ns = member->heard_ns = clock_now_ns();
 	job->ranks[open->rank] = member;
-	refusal_forget(pending->client, job, open->rank);
+	refusal_forget(&client->refusal, job, open->rank);
 	job->member_count++;
-	queue_push(client_members, &member->client_link);
+	queue_push(&client->members, &member->client_link);
 	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
 		      "rank %u (pid %d) has opened it", member->rank, (int)member->pid);
 	reply_opened(pending, member);
@@ -420,7 +420,7 @@ static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open
 	return !job || !has_state(job) || open->mode == MODE_REPLACE;
 }
 
-void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
+void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct memberships *client,
 	      uint32_t handle)
 {
 	struct replaced *replaced = NULL;
@@ -471,7 +471,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	r = job ? agree(job, &options, source, open->drafted, message, sizeof(message)) : 0;
 	if (r < 0) {
 		if (r != -EAGAIN)
-			refusal_note(pending, job, open->rank, r, message);
+			refusal_note(&client->refusal, job, open->rank, r, message);
 		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
 		return;
 	}
@@ -489,5 +489,5 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		}
 	}
 	if (job)
-		join(pending, job, open, client_members, handle);
+		join(pending, job, open, client, handle);
 }

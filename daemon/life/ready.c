@@ -72,7 +72,7 @@ static void fail_ready(struct member *member, int r, const char *message)
 	if (!pending)
 		return;
 	member->ready = NULL;
-	refusal_note(pending, member->job, member->rank, r, message);
+	refusal_note(&member->client->refusal, member->job, member->rank, r, message);
 	pending_error(pending, r, "job %s: %s", member->job->name, message);
 }
 
@@ -172,7 +172,7 @@ static bool reply_ready(struct member *member)
 	if (is_complete) {
 		member->epoch = job->epoch;
 		member->refused_pushes = 0;
-		refusal_forget(pending->client, job, member->rank);
+		refusal_forget(&member->client->refusal, job, member->rank);
 		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
 	} else {
 		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
@@ -318,7 +318,8 @@ void job_planned(struct job *job, int r, const char *message)
 		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling)) {
 			struct pending *filling = queue_entry(link, struct pending, link);
 
-			refusal_note(filling, job, filling->member->rank, r, message);
+			refusal_note(&filling->member->client->refusal, job, filling->member->rank, r,
+				     message);
 			pending_error(filling, r, "job %s: %s", job->name, message);
 		}
 	} else if (!job->is_dropped && !job->draft) {

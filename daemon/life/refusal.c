@@ -3,14 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/session/client_inside.h"
 #include "daemon/model/job.h"
 
-void refusal_note(const struct pending *pending, const struct job *job, uint32_t rank, int r,
-		  const char *text)
+void refusal_note(struct refusal *refusal, const struct job *job, uint32_t rank, int r, const char *text)
 {
-	struct refusal *refusal = &pending->client->refusal;
-
 	refusal->error = r;
 	refusal->owner = job->uid;
 	refusal->rank = rank;
@@ -23,10 +19,10 @@ static bool is_of(const struct refusal *refusal, const struct job *job)
 	return refusal->error < 0 && refusal->owner == job->uid && strcmp(refusal->job, job->name) == 0;
 }
 
-void refusal_forget(struct client *client, const struct job *job, uint32_t rank)
+void refusal_forget(struct refusal *refusal, const struct job *job, uint32_t rank)
 {
-	if (is_of(&client->refusal, job) && client->refusal.rank == rank)
-		client->refusal.error = 0;
+	if (is_of(refusal, job) && refusal->rank == rank)
+		refusal->error = 0;
 	for (uint32_t i = 0; i < job->options.world_size; i++)
 		if (job->ranks[i] && job->ranks[i]->untold.rank == rank)
 			job->ranks[i]->untold.error = 0;
@@ -54,10 +50,9 @@ static void tell(struct member *member, const struct refusal *refusal)
 		refusal_answer(ready);
 }
 
-void refusal_tell(struct client *client, const struct job *left)
+void refusal_tell(struct refusal *refusal, struct node *node, const struct job *left)
 {
-	struct refusal *refusal = &client->refusal;
-	struct job *job = refusal->error < 0 ? job_find(client->node, refusal->owner, refusal->job) : NULL;
+	struct job *job = refusal->error < 0 ? job_find(node, refusal->owner, refusal->job) : NULL;
 
 	if (!job || (left && job != left) ||
 	    (refusal->rank < job->options.world_size && job->ranks[refusal->rank]))

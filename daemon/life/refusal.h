@@ -8,8 +8,8 @@
 
 #include "proto/vocabulary.h"
 
-struct client;
 struct job;
+struct node;
 struct pending;
 
 /* The last one of a client. */
@@ -21,16 +21,15 @@ struct refusal {
 	char text[512];
 };
 
-/* That rank of the pending's client is refused, with that message. */
-void refusal_note(const struct pending *pending, const struct job *job, uint32_t rank, int r,
-		  const char *text);
+/* That rank is refused, with that message. refusal: its client's. */
+void refusal_note(struct refusal *refusal, const struct job *job, uint32_t rank, int r, const char *text);
 
 /* The rank is in the job: what it was refused with before is over, and nobody is told. */
-void refusal_forget(struct client *client, const struct job *job, uint32_t rank);
+void refusal_forget(struct refusal *refusal, const struct job *job, uint32_t rank);
 
-/* A client has left the job, or is gone (job: NULL). Each other rank that opens the job is told once: at once
- * if it waits in tierd_job_ready, else when it calls that. */
-void refusal_tell(struct client *client, const struct job *job);
+/* The refusal's client has left the job, or is gone (job: NULL). Each other rank that opens the job is told
+ * once: at once if it waits in tierd_job_ready, else when it calls that. */
+void refusal_tell(struct refusal *refusal, struct node *node, const struct job *job);
 
 /* Whether there was something to tell: then it is answered. */
 bool refusal_answer(struct pending *ready);

@@ -361,7 +361,7 @@ int job_check_count(const struct node *node, uid_t uid, char *message, size_t si
 int job_check_name(const struct node *node, const char *name, char *message, size_t size);
 /* Checks and charges the next unit. A negative errno with a message. */
 int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size);
-void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
+void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct memberships *client,
 	      uint32_t handle);
 void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition);
 void job_ready(struct pending *pending, int timeout_ms);

@@ -40,7 +40,7 @@ uint64_t member_rates_bytes(const struct job *job)
 	return (uint64_t)MEMBER_ROOMS * job->options.group_count * sizeof(struct optimizer_group);
 }
 
-int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
+int member_new(struct job *job, struct memberships *client, struct port *port, uint32_t rank,
 	       struct member **ret_member)
 {
 	struct member *member = calloc(1, sizeof(*member));

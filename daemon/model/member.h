@@ -27,13 +27,19 @@ struct unit_account {
 	uint64_t parameter_bytes, gradient_bytes, optimizer_bytes;
 };
 
+/* What a client has of jobs. Embedded in the client. */
+struct memberships {
+	struct queue members;
+	struct refusal refusal; /* the last one of an opening */
+};
+
 struct member {
 	struct queue link;	  /* of the job's lingering members, once it has left */
 	struct queue client_link; /* of the client's */
 	struct job *job;
-	struct client *client; /* NULL: its process is gone */
-	struct port *port;     /* NULL: its connection is */
-	uint32_t handle;       /* names the job on the connection */
+	struct memberships *client; /* NULL: its process is gone */
+	struct port *port;	    /* NULL: its connection is */
+	uint32_t handle;	    /* names the job on the connection */
 	uint32_t rank;
 	pid_t pid;
 	uint32_t epoch;	      /* that it takes part in; of a job that runs, job->epoch, or it is stale */
@@ -102,7 +108,7 @@ struct member {
 	struct refusal untold; /* of another rank, that has gone */
 };
 
-int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
+int member_new(struct job *job, struct memberships *client, struct port *port, uint32_t rank,
 	       struct member **ret_member);
 
 /* The pages, once the job is planned. */

@@ -30,7 +30,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	client->node = node;
 	client->port = port;
 	client->maximum_requests = maximum_requests;
-	queue_init(&client->members);
+	queue_init(&client->jobs.members);
 	queue_init(&client->readers);
 	queue_init(&client->verifies);
 	queue_init(&client->askers);
@@ -158,7 +158,7 @@ void client_catch_up(struct client *client)
 
 static struct member *first_present(struct client *client)
 {
-	QUEUE_FOREACH (link, &client->members) {
+	QUEUE_FOREACH (link, &client->jobs.members) {
 		struct member *member = queue_entry(link, struct member, client_link);
 
 		if (!member->has_left)
@@ -189,17 +189,17 @@ void client_hang_up(struct client *client, const char *reason)
 		job_leave(member, false, text);
 	}
 	if (reason)
-		refusal_tell(client, NULL);
+		refusal_tell(&client->jobs.refusal, client->node, NULL);
 }
 
 bool client_has_jobs(const struct client *client)
 {
-	return !queue_is_empty(&client->members);
+	return !queue_is_empty(&client->jobs.members);
 }
 
 bool client_has_epochs(const struct client *client)
 {
-	QUEUE_FOREACH (link, &client->members) {
+	QUEUE_FOREACH (link, &client->jobs.members) {
 		const struct member *member = queue_entry(link, struct member, client_link);
 
 		if (!member->has_left && member->job->is_live)
@@ -210,7 +210,7 @@ bool client_has_epochs(const struct client *client)
 
 bool client_has_leases(const struct client *client)
 {
-	QUEUE_FOREACH (link, &client->members)
+	QUEUE_FOREACH (link, &client->jobs.members)
 		if (member_has_leases(queue_entry(link, struct member, client_link)))
 			return true;
 	return false;
@@ -221,7 +221,8 @@ struct client *client_free(struct client *client)
 	if (!client)
 		return NULL;
 	client_hang_up(client, "its session ended");
-	for (struct queue *link = queue_pop(&client->members); link; link = queue_pop(&client->members)) {
+	for (struct queue *link = queue_pop(&client->jobs.members); link;
+	     link = queue_pop(&client->jobs.members)) {
 		struct member *member = queue_entry(link, struct member, client_link);
 
 		member->client = NULL;

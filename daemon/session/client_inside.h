@@ -4,7 +4,7 @@
 
 #include "daemon/session/client.h"
 #include "daemon/request/pending.h"
-#include "daemon/life/refusal.h"
+#include "daemon/model/member.h"
 #include "daemon/telemetry/trace.h"
 #include "daemon/telemetry/watch.h"
 
@@ -14,13 +14,12 @@ struct client {
 	struct node *node;
 	struct port *port;
 	bool has_hung_up;
-	struct queue members;
+	struct memberships jobs;
 	struct queue readers, verifies;
 	struct queue askers;
 	uint32_t next_handle;
 	struct watch watch;
 	struct tracer tracer;
-	struct refusal refusal;
 	struct queue free;
 	unsigned outstanding, maximum_requests;
 	struct pending pendings[];

@@ -49,7 +49,7 @@ static void refuse_unknown(struct pending *pending, uint32_t handle, bool is_rea
 /* NULL: it has none, and the request is answered; so with find_reader(). */
 static struct member *find_member(struct pending *pending, uint32_t handle, bool is_ready)
 {
-	QUEUE_FOREACH (link, &pending->client->members) {
+	QUEUE_FOREACH (link, &pending->client->jobs.members) {
 		struct member *member = queue_entry(link, struct member, client_link);
 
 		if (member->handle == handle && !member->has_left)
@@ -105,14 +105,14 @@ static void open_job(struct pending *pending, const Tierd__Wire__JobOpen *open)
 	struct client *client = pending->client;
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &client->members)
+	QUEUE_FOREACH (link, &client->jobs.members)
 		count++;
 	if (count >= CLIENT_MAX_MEMBERS)
 		pending_error(pending, -EBUSY,
 			      "this connection has %d open jobs; close one, or use another connection",
 			      CLIENT_MAX_MEMBERS);
 	else
-		job_open(pending, open, &client->members, ++client->next_handle);
+		job_open(pending, open, &client->jobs, ++client->next_handle);
 }
 
 #define HANDLE(NAME, call)                                                                                   \

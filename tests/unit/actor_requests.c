@@ -281,7 +281,7 @@ static const struct member *find_member(const struct actor *actor)
 		const struct member *member =
 			actor->rank < job->options.world_size ? job->ranks[actor->rank] : NULL;
 
-		if (member && member->client == actor->client && member->handle == actor->job)
+		if (member && member->port == &actor->port && member->handle == actor->job)
 			return member;
 	}
 	return NULL;
