@@ -9,8 +9,8 @@
 #include "proto/statistics.h"
 #include "proto/vocabulary.h"
 
-struct client;
 struct member;
+struct node;
 
 /* Waits for a pack to be resident at a version: a gather, or a reader within the daemon. */
 struct waiter {
@@ -24,12 +24,11 @@ struct waiter {
 	void (*done)(struct waiter *waiter, int status);
 };
 
-/* Belongs to its client, which has as many as it may have requests outstanding: nothing is allocated for one.
- */
+/* Belongs to its client's pool: nothing is allocated for one. */
 struct pending {
-	struct queue link;	  /* of the client's free ones, or of what it waits for */
+	struct queue link;	  /* of the pool's free ones, or of what it waits for */
 	struct queue member_link; /* of the member, while it waits */
-	struct client *client;
+	struct pending_pool *pool;
 	struct member *member; /* NULL until it belongs to one */
 	uint32_t number;       /* of the request */
 
@@ -46,6 +45,28 @@ struct pending {
 	enum wire_trace waited_for; /* of a rank that waits for the answer, which is traced */
 	uint64_t asked_ns;
 };
+
+struct pending_listener {
+	/* The request is over, answered or not; the pending still says what it was. */
+	void (*ended)(struct pending *pending);
+};
+
+/* The pendings of one client, which has as many as it may have requests outstanding. Embedded in it. */
+struct pending_pool {
+	struct node *node;
+	struct port *port; /* where the answers go */
+	const struct pending_listener *listener;
+	bool is_silent; /* nothing is sent to the port any more */
+	struct queue free;
+	unsigned outstanding;
+};
+
+/* node, port, listener and the pendings are borrowed as long as the pool is used. */
+void pending_pool_init(struct pending_pool *pool, struct node *node, struct port *port,
+		       const struct pending_listener *listener, struct pending *pendings, unsigned count);
+
+/* NULL: all of them wait. */
+struct pending *pending_new(struct pending_pool *pool, uint32_t number);
 
 /* Answers and takes the request back; what it was linked to forgets it. */
 void pending_reply(struct pending *pending, Tierd__Wire__Reply *body);

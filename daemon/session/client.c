@@ -20,48 +20,6 @@
  * each reader for one answer; the rest is answered at once. */
 #define SPARE_PENDINGS (3 * CLIENT_MAX_MEMBERS + READER_MAX_PER_CLIENT + 16)
 
-int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client)
-{
-	unsigned pendings = maximum_requests + SPARE_PENDINGS;
-	struct client *client = calloc(1, sizeof(*client) + pendings * sizeof(client->pendings[0]));
-
-	if (!client)
-		return -ENOMEM;
-	client->node = node;
-	client->port = port;
-	client->maximum_requests = maximum_requests;
-	queue_init(&client->jobs.members);
-	queue_init(&client->readers);
-	queue_init(&client->verifies);
-	queue_init(&client->askers);
-	queue_init(&client->free);
-	watch_init(&client->watch, port);
-	tracer_init(&client->tracer, port);
-	for (unsigned i = 0; i < pendings; i++)
-		queue_push(&client->free, &client->pendings[i].link);
-	node->clients++;
-	*ret_client = client;
-	return 0;
-}
-
-/* ---- Pendings ---- */
-
-static struct pending *pending_new(struct client *client, uint32_t number)
-{
-	struct queue *link = queue_pop(&client->free);
-
-	if (!link)
-		return NULL;
-	struct pending *pending = queue_entry(link, struct pending, link);
-
-	*pending = (struct pending){ .client = client, .number = number };
-	queue_init(&pending->link);
-	queue_init(&pending->member_link);
-	queue_init(&pending->waiter.link);
-	client->outstanding++;
-	return pending;
-}
-
 /* The answer is all that its rank has waited for; where that is a gather's, it is a stall. */
 static void note_wait(const struct pending *pending)
 {
@@ -70,80 +28,57 @@ static void note_wait(const struct pending *pending)
 			     pending->asked_ns, clock_now_ns());
 }
 
-void pending_drop(struct pending *pending)
+static void note_end(struct pending *pending)
 {
-	struct client *client = pending->client;
-
-	if (pending->timer)
-		event_free(pending->timer);
-	pending->timer = NULL;
 	stall_end(pending);
 	note_wait(pending);
-	queue_remove(&pending->waiter.link);
-	queue_remove(&pending->member_link);
-	queue_remove(&pending->link);
-	queue_push(&client->free, &pending->link);
-	client->outstanding--;
 }
 
-void pending_reply_fds(struct pending *pending, Tierd__Wire__Reply *body, const int *fds, unsigned fd_count)
-{
-	if (!pending->client->has_hung_up)
-		port_reply_fds(pending->client->port, pending->number, body, fds, fd_count);
-	pending_drop(pending);
-}
+static const struct pending_listener pending_listener = { .ended = note_end };
 
-void pending_reply(struct pending *pending, Tierd__Wire__Reply *body)
+int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client)
 {
-	pending_reply_fds(pending, body, NULL, 0);
-}
+	unsigned pendings = maximum_requests + SPARE_PENDINGS;
+	struct client *client = calloc(1, sizeof(*client) + pendings * sizeof(client->pendings[0]));
 
-void pending_error(struct pending *pending, int r, const char *format, ...)
-{
-	char message[1024];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(message, sizeof(message), format, arguments);
-	va_end(arguments);
-	if (!pending->client->has_hung_up)
-		port_reply_error(pending->client->port, pending->number, r, "%s", message);
-	pending_drop(pending);
-}
-
-struct port *pending_port(const struct pending *pending)
-{
-	return pending->client->port;
-}
-
-struct node *pending_node(const struct pending *pending)
-{
-	return pending->client->node;
+	if (!client)
+		return -ENOMEM;
+	pending_pool_init(&client->pool, node, port, &pending_listener, client->pendings, pendings);
+	client->maximum_requests = maximum_requests;
+	queue_init(&client->jobs.members);
+	queue_init(&client->readers);
+	queue_init(&client->verifies);
+	queue_init(&client->askers);
+	watch_init(&client->watch, port);
+	tracer_init(&client->tracer, port);
+	node->clients++;
+	*ret_client = client;
+	return 0;
 }
 
 /* A daemon that ends takes nothing more of a rank, and refuses nothing: a step that it refused would leave
  * its pushes and its announcement behind. The end of the connection answers all of that. */
 static bool comes_too_late(const struct client *client, const Tierd__Wire__Request *request)
 {
-	return client->node->is_stopping && !request_holds_nothing(request);
+	return client->pool.node->is_stopping && !request_holds_nothing(request);
 }
 
 /* Refusing is better than not reading on: what the client would say next may be what the others wait for. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
 {
-	bool has_room = client->outstanding < client->maximum_requests || !request_may_wait(request);
+	bool has_room = client->pool.outstanding < client->maximum_requests || !request_may_wait(request);
 	struct pending *pending;
 
-	client->node->requests++;
+	client->pool.node->requests++;
 	if (comes_too_late(client, request))
 		return;
-	pending = has_room ? pending_new(client, number) : NULL;
+	pending = has_room ? pending_new(&client->pool, number) : NULL;
 	if (!pending) {
 		port_reply_error(
-			client->port, number, -EBUSY,
+			client->pool.port, number, -EBUSY,
 			"%u requests of this connection wait for their answers, and tierd takes no more; "
 			"wait for some of them, or raise requests_per_connection",
-			client->outstanding);
+			client->pool.outstanding);
 		return;
 	}
 	request_handle(pending, request);
@@ -171,9 +106,9 @@ void client_hang_up(struct client *client, const char *reason)
 {
 	char text[160];
 
-	if (client->has_hung_up)
+	if (client->pool.is_silent)
 		return;
-	client->has_hung_up = true;
+	client->pool.is_silent = true;
 	watch_end(&client->watch);
 	tracer_end(&client->tracer);
 	readers_close_all(&client->readers);
@@ -189,7 +124,7 @@ void client_hang_up(struct client *client, const char *reason)
 		job_leave(member, false, text);
 	}
 	if (reason)
-		refusal_tell(&client->jobs.refusal, client->node, NULL);
+		refusal_tell(&client->jobs.refusal, client->pool.node, NULL);
 }
 
 bool client_has_jobs(const struct client *client)
@@ -228,7 +163,7 @@ struct client *client_free(struct client *client)
 		member->client = NULL;
 		member_release(member);
 	}
-	client->node->clients--;
+	client->pool.node->clients--;
 	free(client);
 	return NULL;
 }

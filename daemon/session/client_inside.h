@@ -11,17 +11,14 @@
 #define CLIENT_MAX_MEMBERS 64
 
 struct client {
-	struct node *node;
-	struct port *port;
-	bool has_hung_up;
 	struct memberships jobs;
 	struct queue readers, verifies;
 	struct queue askers;
 	uint32_t next_handle;
 	struct watch watch;
 	struct tracer tracer;
-	struct queue free;
-	unsigned outstanding, maximum_requests;
+	unsigned maximum_requests;
+	struct pending_pool pool; /* silent once the client has hung up */
 	struct pending pendings[];
 };
 

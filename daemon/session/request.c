@@ -30,11 +30,16 @@
 #include "daemon/scrub/verify.h"
 #include "daemon/values/writing.h"
 
+static struct client *client_of(const struct pending *pending)
+{
+	return container_of(pending->pool, struct client, pool);
+}
+
 /* A request may have been sent before the peer could know that it has no part in the job any more. After
  * -ESTALE it gets ready again: that has to end otherwise, or it would ask for ever. */
 static void refuse_unknown(struct pending *pending, uint32_t handle, bool is_ready)
 {
-	const char *reason = port_find_farewell(pending->client->port, handle);
+	const char *reason = port_find_farewell(pending_port(pending), handle);
 
 	if (reason && is_ready)
 		pending_error(pending, -ENOENT,
@@ -49,7 +54,7 @@ static void refuse_unknown(struct pending *pending, uint32_t handle, bool is_rea
 /* NULL: it has none, and the request is answered; so with find_reader(). */
 static struct member *find_member(struct pending *pending, uint32_t handle, bool is_ready)
 {
-	QUEUE_FOREACH (link, &pending->client->jobs.members) {
+	QUEUE_FOREACH (link, &client_of(pending)->jobs.members) {
 		struct member *member = queue_entry(link, struct member, client_link);
 
 		if (member->handle == handle && !member->has_left)
@@ -90,8 +95,8 @@ static bool bind_member(struct pending *pending, const Tierd__Wire__Request *req
 
 static struct reader *find_reader(struct pending *pending, uint32_t handle)
 {
-	struct reader *reader = reader_of(&pending->client->readers, handle);
-	const char *reason = reader ? NULL : port_find_farewell(pending->client->port, handle);
+	struct reader *reader = reader_of(&client_of(pending)->readers, handle);
+	const char *reason = reader ? NULL : port_find_farewell(pending_port(pending), handle);
 
 	if (reason)
 		pending_error(pending, -EPERM, "%s", reason);
@@ -102,7 +107,7 @@ static struct reader *find_reader(struct pending *pending, uint32_t handle)
 
 static void open_job(struct pending *pending, const Tierd__Wire__JobOpen *open)
 {
-	struct client *client = pending->client;
+	struct client *client = client_of(pending);
 	unsigned count = 0;
 
 	QUEUE_FOREACH (link, &client->jobs.members)
@@ -125,8 +130,8 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 {
 	switch (request->body_case) {
 		HANDLE(PING, pending_reply(pending, NULL));
-		HANDLE(NODE_READ, report_node(pending, pending->client->node));
-		HANDLE(JOBS_READ, report_jobs(pending, pending->client->node));
+		HANDLE(NODE_READ, report_node(pending, pending_node(pending)));
+		HANDLE(JOBS_READ, report_jobs(pending, pending_node(pending)));
 		HANDLE(UNITS_READ, report_units(pending, request->units_read));
 		HANDLE(TENSORS_READ, report_tensors(pending, request->tensors_read));
 		HANDLE(STATISTICS_MAP, statistics_map(pending, request->statistics_map));
@@ -135,12 +140,12 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		HANDLE(JOB_EVICT, evict_units(pending, request->job_evict));
 		HANDLE(JOB_RELEASE, release_job(pending, request->job_release));
 		HANDLE(NODE_DRAIN, drain_node(pending, request->node_drain));
-		HANDLE(VERIFY, verify_begin(pending, request->verify, &pending->client->verifies));
+		HANDLE(VERIFY, verify_begin(pending, request->verify, &client_of(pending)->verifies));
 		HANDLE(SCRUB, scrub_request(pending, request->scrub));
 		HANDLE(BLOBS_READ, blob_list(pending, request->blobs_read));
-		HANDLE(WATCH, watch_begin(&pending->client->watch, pending, request->watch));
-		HANDLE(TRACE, tracer_begin(&pending->client->tracer, pending, request->trace));
-		HANDLE(TRACE_READ, tracer_read(&pending->client->tracer, pending));
+		HANDLE(WATCH, watch_begin(&client_of(pending)->watch, pending, request->watch));
+		HANDLE(TRACE, tracer_begin(&client_of(pending)->tracer, pending, request->trace));
+		HANDLE(TRACE_READ, tracer_read(&client_of(pending)->tracer, pending));
 		HANDLE(JOB_OPEN, open_job(pending, request->job_open));
 	default:
 		return false;
@@ -162,7 +167,7 @@ static void close_reader(struct reader *reader, struct pending *pending)
 
 static bool handle_reader_request(struct pending *pending, const Tierd__Wire__Request *request)
 {
-	struct client *client = pending->client;
+	struct client *client = client_of(pending);
 	struct reader *reader;
 
 	switch (request->body_case) {
@@ -188,12 +193,12 @@ static void take_snapshot(struct pending *pending, const Tierd__Wire__SnapshotTa
 	const struct member *member = take->job ? find_member(pending, take->job, false) : NULL;
 
 	if (member || !take->job)
-		snapshot_take(pending, member, take, &pending->client->askers);
+		snapshot_take(pending, member, take, &client_of(pending)->askers);
 }
 
 static void delete_snapshot(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete)
 {
-	struct queue *askers = &pending->client->askers;
+	struct queue *askers = &client_of(pending)->askers;
 
 	if (delete->is_lost)
 		roll_back_delete_lost(pending, delete, askers);
@@ -203,7 +208,7 @@ static void delete_snapshot(struct pending *pending, const Tierd__Wire__Snapshot
 
 static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__Request *request)
 {
-	struct queue *askers = &pending->client->askers;
+	struct queue *askers = &client_of(pending)->askers;
 
 	switch (request->body_case) {
 		HANDLE(SNAPSHOT_TAKE, take_snapshot(pending, request->snapshot_take));
