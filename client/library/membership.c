@@ -144,6 +144,19 @@ int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ti
 	return r < 0 ? r : JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
 }
 
+int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state)
+{
+	int r = CHECK_GIVEN(ticket, ret_state);
+
+	if (r == 0)
+		r = ticket_enter_result(ticket, &ready_kind);
+	if (r < 0)
+		return r;
+	*ret_state = ticket->state;
+	ticket_exit(ticket->node);
+	return 0;
+}
+
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 {
 	int r = CHECK_GIVEN(job, ret_state);

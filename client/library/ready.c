@@ -234,4 +234,6 @@ int job_rejoin(struct tierd_job *job)
 	return r;
 }
 
-const struct ticket_kind ready_kind = { .name = "tierd_job_ready", .replies = 1, .answer = ready_answer };
+const struct ticket_kind ready_kind = {
+	.name = "tierd_job_ready", .replies = 1, .answer = ready_answer, .begins_epoch = true
+};

@@ -286,6 +286,19 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 	return r < 0 ? r : JOB_REPEAT(step_once(job, rates, ret_ticket));
 }
 
+int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result)
+{
+	int r = CHECK_GIVEN(ticket, ret_result);
+
+	if (r == 0)
+		r = ticket_enter_result(ticket, &step_kind);
+	if (r < 0)
+		return r;
+	*ret_result = ticket->step;
+	ticket_exit(ticket->node);
+	return 0;
+}
+
 static int step_finish_once(struct tierd_job *job)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;

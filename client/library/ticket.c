@@ -303,7 +303,7 @@ void ticket_fail_all(struct tierd_node *node, int status, const char *text)
 		queue_remove(&ticket->pending);
 		if (ticket->is_orphan)
 			ticket_free(ticket);
-		else if (ticket->job && ticket->job->is_stale && ticket->kind != &ready_kind)
+		else if (ticket->job && ticket->job->is_stale && !ticket->kind->begins_epoch)
 			fail(ticket, -ESTALE, ticket->job->stale_text);
 		else
 			fail(ticket, status, text);
@@ -370,7 +370,7 @@ static int ticket_enter(const struct tierd_ticket *ticket)
 	return ticket->node ? connection_enter(ticket->node) : 0;
 }
 
-static void ticket_exit(struct tierd_node *node)
+void ticket_exit(struct tierd_node *node)
 {
 	if (node)
 		connection_exit(node);
@@ -461,37 +461,15 @@ static int result_is_here(const struct tierd_ticket *ticket, const struct ticket
 	return 0;
 }
 
-int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result)
+int ticket_enter_result(const struct tierd_ticket *ticket, const struct ticket_kind *kind)
 {
-	struct tierd_node *node;
-	int r = CHECK_GIVEN(ticket, ret_result);
+	int r = ticket_enter(ticket);
 
-	if (r == 0)
-		r = ticket_enter(ticket);
 	if (r < 0)
 		return r;
-	node = ticket->node;
-	r = result_is_here(ticket, &step_kind);
-	if (r == 0)
-		*ret_result = ticket->step;
-	ticket_exit(node);
-	return r;
-}
-
-int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state)
-{
-	struct tierd_node *node;
-	int r = CHECK_GIVEN(ticket, ret_state);
-
-	if (r == 0)
-		r = ticket_enter(ticket);
+	r = result_is_here(ticket, kind);
 	if (r < 0)
-		return r;
-	node = ticket->node;
-	r = result_is_here(ticket, &ready_kind);
-	if (r == 0)
-		*ret_state = ticket->state;
-	ticket_exit(node);
+		ticket_exit(ticket->node);
 	return r;
 }
 

@@ -34,6 +34,7 @@ struct ticket_kind {
 	/* Somebody comes to wait for the last reply. May be NULL. */
 	void (*hurry)(struct tierd_ticket *ticket);
 	bool is_jobless;
+	bool begins_epoch; /* and does not fail because the one before has ended */
 };
 
 struct tierd_ticket {
@@ -130,6 +131,12 @@ int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request
 /* The same with a ticket that is not sent yet, of any kind: its handler has what came. It is given up then.
  */
 int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline);
+
+/* Locks the node of a ticket, and returns 0, where it is of this kind and has its result; ticket_exit()
+ * follows then, with the node that the ticket has: a ticket that outlived its node has no lock. Without the
+ * lock. */
+int ticket_enter_result(const struct tierd_ticket *ticket, const struct ticket_kind *kind);
+void ticket_exit(struct tierd_node *node);
 
 /* The reply to a request of this number, if somebody still wants it. */
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);
