@@ -1,7 +1,6 @@
 #include "client/tierctl/doctor.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,37 +8,8 @@
 #include "client/tierctl/configuration.h"
 #include "client/tierctl/plan.h"
 
-static const char *const finding_names[] = { "found", "poor", "missing", "unknown" };
-
-cJSON *doctor_add(struct doctor *doctor, enum finding finding, const char *what, const char *remedy,
-		  const char *format, ...)
-{
-	cJSON *json = cJSON_CreateObject();
-	char text[1536];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	cJSON_AddStringToObject(json, "what", what);
-	cJSON_AddStringToObject(json, "finding", finding_names[finding]);
-	cJSON_AddStringToObject(json, "text", text);
-	if (remedy)
-		cJSON_AddStringToObject(json, "remedy", remedy);
-	cJSON_AddItemToArray(doctor->findings, json);
-	return json;
-}
-
 /* ---- Before the first look -------------------------------------------------------------------------------
  */
-
-const char *doctor_find_value(const struct doctor *doctor, const char *section, const char *key)
-{
-	const cJSON *object = cJSON_GetObjectItemCaseSensitive(doctor->configuration, section);
-	const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-
-	return value ? value : "";
-}
 
 static void take_configuration(struct doctor *doctor, const cJSON *json)
 {
@@ -138,8 +108,9 @@ static bool is_well(const cJSON *findings)
 {
 	const cJSON *finding;
 
-	cJSON_ArrayForEach(finding, findings) if (strcmp(text_of(finding, "finding"),
-							 finding_names[FINDING_MISSING]) == 0) return false;
+	cJSON_ArrayForEach(finding,
+			   findings) if (strcmp(text_of(finding, "finding"),
+						doctor_finding_names[FINDING_MISSING]) == 0) return false;
 	return true;
 }
 

@@ -14,6 +14,7 @@
 
 /* POOR: tierd works without it, only worse. MISSING: what it is there for suffers. */
 enum finding { FINDING_FOUND, FINDING_POOR, FINDING_MISSING, FINDING_UNKNOWN };
+extern const char *const doctor_finding_names[];
 
 /* What is known before the first look; a running daemon's word counts more than a configuration. */
 struct doctor {
@@ -27,6 +28,7 @@ struct doctor {
 	cJSON *findings;
 };
 
+/* ---- doctor_finding.c ---- */
 /* Adds one. remedy: NULL where nothing is to be done. Returns it, for numbers beside the text. */
 cJSON *doctor_add(struct doctor *doctor, enum finding finding, const char *what, const char *remedy,
 		  const char *format, ...) __attribute__((format(printf, 5, 6)));
