@@ -41,7 +41,7 @@ enum plan_fit plan_fit(const struct plan_request *request, const struct plan_row
 }
 
 /* Where it fits it takes no more than there is. */
-struct plan_bounds plan_bounds(const struct plan_request *request, const struct plan_row *row)
+struct plan_bounds plan_bounds_here(const struct plan_request *request, const struct plan_row *row)
 {
 	struct plan_bounds bounds = plan_row_bounds(row);
 

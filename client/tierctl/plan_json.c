@@ -48,7 +48,7 @@ static void add_bounds(cJSON *json, const struct plan_request *request, const st
 		cJSON_AddStringToObject(json, "refusal", problem);
 	if (problem)
 		return;
-	bounds = plan_bounds(request, row);
+	bounds = plan_bounds_here(request, row);
 	least = plan_row_least(row);
 	add_needs(json, &bounds.high);
 	cJSON_AddItemToObject(json, "least", least_json(&least.high, least.high.host_bytes + least.high_own));

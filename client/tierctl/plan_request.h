@@ -49,7 +49,7 @@ enum plan_fit {
 
 enum plan_fit plan_fit(const struct plan_request *request, const struct plan_row *row);
 /* What the row takes here. */
-struct plan_bounds plan_bounds(const struct plan_request *request, const struct plan_row *row);
+struct plan_bounds plan_bounds_here(const struct plan_request *request, const struct plan_row *row);
 bool plan_lacks_host(const struct plan_row *row);
 bool plan_lacks_nvme(const struct plan_request *request, const struct plan_row *row);
 

@@ -44,7 +44,7 @@ static void add_needs(struct table *table, const struct plan_request *request, c
 		table_add(table, "-");
 		return;
 	}
-	bounds = plan_bounds(request, row);
+	bounds = plan_bounds_here(request, row);
 	add_bounds(table, bounds.low.host_bytes, bounds.high.host_bytes);
 	add_bounds(table, bounds.low.nvme_bytes, bounds.high.nvme_bytes);
 }
