@@ -1,6 +1,5 @@
 /* An epoch ends when a rank is lost, or leaves and is needed, and when the job breaks. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +8,8 @@
 #include "daemon/update/early.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/family.h"
+#include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
-#include "daemon/model/job.h"
 
 /* Who may return is told even before his first epoch. */
 static void announce_end(struct member *member, int r, const char *reason, bool may_return)
@@ -97,16 +96,8 @@ static void end_epoch(struct job *job, int r)
 	}
 }
 
-void job_abort(struct job *job, int r, const char *format, ...)
+void epoch_abort(struct job *job, int r)
 {
-	va_list arguments;
-
-	/* The first reason counts. */
-	if (!job->is_live)
-		return;
-	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
-	va_end(arguments);
 	events_of_job(
 		job, EVENT_EPOCH_ENDED, &(struct log_fields){ .step = &job->decided },
 		"epoch %u ends at step %llu: %s; what came after that step is lost, and all ranks have to "
@@ -128,7 +119,6 @@ static bool note_durable(struct job *job)
 	return true;
 }
 
-/* Its reason says why. */
 static void break_alone(struct job *job, const struct log_fields *about)
 {
 	bool has_step = note_durable(job);
@@ -147,6 +137,7 @@ static void break_alone(struct job *job, const struct log_fields *about)
 	node_check_idle(job->node);
 }
 
+/* Its store takes no writes any more, which another job of it has found. */
 static void break_with(struct job *job, const struct job *cause)
 {
 	if (job->phase == JOB_BROKEN)
@@ -170,25 +161,10 @@ static void break_others(const struct job *job)
 			break_with(other, job);
 }
 
-void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+void epoch_break(struct job *job, const struct log_fields *about)
 {
-	va_list arguments;
-
-	if (job->phase == JOB_BROKEN)
-		return;
-	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
-	va_end(arguments);
 	break_alone(job, about);
 	break_others(job);
-}
-
-void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status)
-{
-	struct log_fields fault = store_fault(job, pack, transfer);
-
-	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
-		  fault.device ? fault.device : "its store", store_error(status));
 }
 
 /* ---- Leaving ---- */
@@ -263,4 +239,9 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		job_drop(job);
 	else if (!job->is_dropped)
 		idle_begin(job);
+}
+
+void epoch_throw_out(struct member *member, const char *reason)
+{
+	job_leave(member, false, reason);
 }

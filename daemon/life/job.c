@@ -19,6 +19,7 @@
 #include "daemon/update/early.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/family.h"
+#include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
 #include "daemon/life/lost.h"
 #include "daemon/update/rates.h"
@@ -147,6 +148,12 @@ static void settle_groups(struct job *job, const struct optimizer_group *groups)
 	job->options.groups = own;
 }
 
+static const struct job_callbacks callbacks = {
+	.abort = epoch_abort,
+	.break_down = epoch_break,
+	.throw_out = epoch_throw_out,
+};
+
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
 	    const struct job_options *options, struct job **ret_job)
 {
@@ -155,6 +162,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	if (!job)
 		return -ENOMEM;
 	*job = (struct job){ .node = node,
+			     .callbacks = &callbacks,
 			     .uid = uid,
 			     .options = *options,
 			     .snapshots_asked = options->snapshots,

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 struct job *job_find(struct node *node, uid_t uid, const char *name)
@@ -105,4 +107,36 @@ void job_settle_all(struct node *node)
 {
 	QUEUE_FOREACH (link, &node->jobs)
 		job_settle(queue_entry(link, struct job, link));
+}
+
+/* ---- What its life has to do ---- */
+
+void job_abort(struct job *job, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	/* The first reason counts. */
+	if (!job->is_live)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	job->callbacks->abort(job, r);
+}
+
+void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+{
+	va_list arguments;
+
+	if (job->phase == JOB_BROKEN)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	job->callbacks->break_down(job, about);
+}
+
+void job_throw_out(struct member *member, const char *reason)
+{
+	member->job->callbacks->throw_out(member, reason);
 }

@@ -172,9 +172,19 @@ struct loss {
 	} record; /* what its record says, if that could be read */
 };
 
+/* What a job's life does for the rooms below it, which call it by the functions that are named here. */
+struct job_callbacks {
+	/* job_abort(), of a live epoch, and job_break(), of a job that was not broken: job->reason says why.
+	 */
+	void (*abort)(struct job *job, int r);
+	void (*break_down)(struct job *job, const struct log_fields *about);
+	void (*throw_out)(struct member *member, const char *reason); /* job_throw_out() */
+};
+
 struct job {
 	struct queue link; /* of the node's */
 	struct node *node;
+	const struct job_callbacks *callbacks;
 	char name[WIRE_MAX_JOB_NAME + 1];
 	uid_t uid;
 	uint64_t number;	     /* of all jobs that this node has made */
@@ -370,6 +380,9 @@ void job_fail_ready(struct job *job, int r, const char *message);
 
 /* The member leaves. is_orderly: nobody is disturbed until a step would need it. */
 void job_leave(struct member *member, bool is_orderly, const char *reason);
+
+/* The member leaves because it keeps the others from going on. */
+void job_throw_out(struct member *member, const char *reason);
 
 /* Ends the epoch for all ranks. */
 void job_abort(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -216,6 +216,14 @@ struct log_fields store_fault(const struct job *job, uint32_t pack, const struct
 	};
 }
 
+void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status)
+{
+	struct log_fields fault = store_fault(job, pack, transfer);
+
+	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
+		  fault.device ? fault.device : "its store", store_error(status));
+}
+
 static void prepare(struct job *job, uint32_t pack, int section, enum tier_direction direction,
 		    void (*done)(struct store_transfer *, int))
 {

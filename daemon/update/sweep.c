@@ -163,7 +163,7 @@ static void throw_out(struct job *job, uint32_t pack, struct member *holder)
 	if (holder->has_left)
 		member_release(holder);
 	else
-		job_leave(holder, false, reason);
+		job_throw_out(holder, reason);
 	if (port && port->ops->close)
 		port->ops->close(port, reason);
 }
