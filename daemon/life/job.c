@@ -35,29 +35,7 @@
 #include "daemon/update/warm.h"
 #include "offload/device/schedule.h"
 
-const char *job_describe_loss(const struct job *job, char *text, size_t size)
-{
-	char remedy[REMEDY_TEXT];
-	uint64_t step;
-
-	if (job->is_lost && job->loss.is_explained)
-		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
-	else if (job->is_lost)
-		snprintf(text, size,
-			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
-			 "is left of it",
-			 job->name, job->reason, remedy_describe(job, remedy));
-	else if (durable_has_step(job, &step))
-		snprintf(text, size,
-			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,
-			 job->reason);
-	else
-		snprintf(text, size, "the state of job %s is lost: %s; open it with replace", job->name,
-			 job->reason);
-	return text;
-}
-
-/* ---- Creation and end ---- */
+/* ---- Turns ---- */
 
 static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 {
@@ -123,6 +101,82 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	node->is_in_turn = false;
 }
 
+/* ---- What it does for the rooms below ---- */
+
+static const char *describe_loss(const struct job *job, char *text, size_t size)
+{
+	char remedy[REMEDY_TEXT];
+	uint64_t step;
+
+	if (job->is_lost && job->loss.is_explained)
+		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
+	else if (job->is_lost)
+		snprintf(text, size,
+			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
+			 "is left of it",
+			 job->name, job->reason, remedy_describe(job, remedy));
+	else if (durable_has_step(job, &step))
+		snprintf(text, size,
+			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,
+			 job->reason);
+	else
+		snprintf(text, size, "the state of job %s is lost: %s; open it with replace", job->name,
+			 job->reason);
+	return text;
+}
+
+static void drop(struct job *job)
+{
+	queue_remove(&job->link);
+	queue_push(&job->node->dying, &job->link);
+	job->is_dropped = true;
+	/* Whoever asks again finds no job. */
+	errands_end(job);
+	shortage_end(&job->shortage);
+	sweep_cancel(job);
+	draft_cancel(job);
+	job_settle(job);
+}
+
+static bool members_are_quiet(const struct job *job)
+{
+	QUEUE_FOREACH (link, &job->lingering)
+		if (queue_entry(link, struct member, link)->busy > 0)
+			return false;
+	return true;
+}
+
+bool job_is_still(const struct job *job)
+{
+	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
+	       !job->is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
+	       !job->blobs.is_loading && !job->sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
+	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
+	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
+	       residency_is_quiet(job) && members_are_quiet(job);
+}
+
+bool job_is_at_rest(const struct job *job)
+{
+	return job_is_still(job) && !early_is_busy(job) && !ahead_is_busy(job);
+}
+
+static bool is_quiet(const struct job *job)
+{
+	return job_is_at_rest(job) && job->scans == 0;
+}
+
+static const struct job_callbacks callbacks = {
+	.abort = epoch_abort,
+	.break_down = epoch_break,
+	.throw_out = epoch_throw_out,
+	.drop = drop,
+	.describe_loss = describe_loss,
+	.is_quiet = is_quiet,
+};
+
+/* ---- Creation and end ---- */
+
 void job_set_limits(struct job *job, const struct quota *quota)
 {
 	job->host_budget = job->options.host_budget ? job->options.host_budget : quota->host_default;
@@ -147,12 +201,6 @@ static void settle_groups(struct job *job, const struct optimizer_group *groups)
 	memcpy(job->groups, groups, count * sizeof(*groups));
 	job->options.groups = own;
 }
-
-static const struct job_callbacks callbacks = {
-	.abort = epoch_abort,
-	.break_down = epoch_break,
-	.throw_out = epoch_throw_out,
-};
 
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
 	    const struct job_options *options, struct job **ret_job)
@@ -264,69 +312,4 @@ void job_free(struct job *job)
 	restore_go_on(node);
 	job_settle_all(node);
 	node_check_idle(node);
-}
-
-void job_drop(struct job *job)
-{
-	queue_remove(&job->link);
-	queue_push(&job->node->dying, &job->link);
-	job->is_dropped = true;
-	/* Whoever asks again finds no job. */
-	errands_end(job);
-	shortage_end(&job->shortage);
-	sweep_cancel(job);
-	draft_cancel(job);
-	job_settle(job);
-}
-
-static bool members_are_quiet(const struct job *job)
-{
-	QUEUE_FOREACH (link, &job->lingering)
-		if (queue_entry(link, struct member, link)->busy > 0)
-			return false;
-	return true;
-}
-
-bool job_is_still(const struct job *job)
-{
-	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
-	       !job->is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
-	       !job->blobs.is_loading && !job->sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
-	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
-	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
-	       residency_is_quiet(job) && members_are_quiet(job);
-}
-
-bool job_is_at_rest(const struct job *job)
-{
-	return job_is_still(job) && !early_is_busy(job) && !ahead_is_busy(job);
-}
-
-bool job_is_quiet(const struct job *job)
-{
-	return job_is_at_rest(job) && job->scans == 0;
-}
-
-/* ---- Checks ---- */
-
-bool job_check_live(struct pending *pending, uint32_t epoch)
-{
-	const struct member *member = pending->member;
-	const struct job *job = member->job;
-	char loss[JOB_LOSS_TEXT];
-
-	if (job->phase == JOB_BROKEN)
-		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
-	else if (member->epoch == 0 && member->has_reconnected)
-		pending_error(pending, -ESTALE,
-			      "job %s: this rank has lost its connection; call tierd_job_ready", job->name);
-	else if (member->epoch == 0)
-		pending_error(pending, -EINVAL, "job %s: this rank has not called tierd_job_ready",
-			      job->name);
-	else if (!job->is_live || member->epoch != job->epoch || epoch != job->epoch)
-		pending_error(pending, -ESTALE, "%s; call tierd_job_ready",
-			      job->reason[0] ? job->reason : "the epoch has ended");
-	else
-		return true;
-	return false;
 }

@@ -68,6 +68,28 @@ struct tier_share job_share(const struct job *job)
 				    .weight = job->options.io_weight };
 }
 
+bool job_check_live(struct pending *pending, uint32_t epoch)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
+	char loss[JOB_LOSS_TEXT];
+
+	if (job->phase == JOB_BROKEN)
+		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
+	else if (member->epoch == 0 && member->has_reconnected)
+		pending_error(pending, -ESTALE,
+			      "job %s: this rank has lost its connection; call tierd_job_ready", job->name);
+	else if (member->epoch == 0)
+		pending_error(pending, -EINVAL, "job %s: this rank has not called tierd_job_ready",
+			      job->name);
+	else if (!job->is_live || member->epoch != job->epoch || epoch != job->epoch)
+		pending_error(pending, -ESTALE, "%s; call tierd_job_ready",
+			      job->reason[0] ? job->reason : "the epoch has ended");
+	else
+		return true;
+	return false;
+}
+
 bool job_check_unit(struct pending *pending, uint32_t unit)
 {
 	const struct job *job = pending->member->job;
@@ -139,4 +161,19 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 void job_throw_out(struct member *member, const char *reason)
 {
 	member->job->callbacks->throw_out(member, reason);
+}
+
+void job_drop(struct job *job)
+{
+	job->callbacks->drop(job);
+}
+
+const char *job_describe_loss(const struct job *job, char *text, size_t size)
+{
+	return job->callbacks->describe_loss(job, text, size);
+}
+
+bool job_is_quiet(const struct job *job)
+{
+	return job->callbacks->is_quiet(job);
 }

@@ -172,13 +172,17 @@ struct loss {
 	} record; /* what its record says, if that could be read */
 };
 
-/* What a job's life does for the rooms below it, which call it by the functions that are named here. */
+/* What a job's life does for the rooms below it, which call it by functions of daemon/model/job.c. */
 struct job_callbacks {
 	/* job_abort(), of a live epoch, and job_break(), of a job that was not broken: job->reason says why.
 	 */
 	void (*abort)(struct job *job, int r);
 	void (*break_down)(struct job *job, const struct log_fields *about);
-	void (*throw_out)(struct member *member, const char *reason); /* job_throw_out() */
+	/* The functions of these names. */
+	void (*throw_out)(struct member *member, const char *reason);
+	void (*drop)(struct job *job);
+	const char *(*describe_loss)(const struct job *job, char *text, size_t size);
+	bool (*is_quiet)(const struct job *job);
 };
 
 struct job {
