@@ -3,7 +3,7 @@
 #define TIERD_DAEMON_DAMAGE_H
 
 #include "daemon/model/location.h"
-#include "daemon/scrub/scan.h"
+#include "offload/store/store_verify.h"
 
 /* A read that failed, of somebody who wants the bytes, with what follows from that. */
 void damage_tell_read(const struct job *job, const struct store_transfer *transfer, int status,

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "daemon/model/access.h"
 #include "daemon/residency/damage.h"
+#include "daemon/scrub/scan.h"
 
 #define EXTENTS_AT_ONCE 16
 #define SECOND_NS UINT64_C(1000000000)

@@ -7,6 +7,7 @@
 
 #include "daemon/model/access.h"
 #include "daemon/residency/damage.h"
+#include "daemon/scrub/scan.h"
 #include "daemon/request/refuse.h"
 
 /* What one answer covers at most: a client that goes costs no more, and one that stays sees how far it is. */
