@@ -65,7 +65,7 @@ static bool begin(struct pending *pending, const Tierd__Wire__BlobWrite *write)
 /* A step that the rank has yet to finish, or else the one that it closes next. */
 static uint64_t step_of(const struct member *member)
 {
-	return member_last_version(member) + !reduced_is_owed(member);
+	return member_last_version(member) + !member_owes_step(member);
 }
 
 /* One that goes on with another than it has begun with, or not where that has ended, is a broken client's. */

@@ -199,10 +199,10 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
 			      "(pushed_once), and this is its second push",
 			      catalog->units[push->unit].name);
-	if (reduced_is_owed(member))
+	if (member_owes_step(member))
 		return refuse(message, size, -EBUSY,
 			      "rank %u has to finish its step before it pushes more; call %s first",
-			      member->rank, reduced_remedy(member));
+			      member->rank, member_owed_call(member));
 	if (member->next_step)
 		return refuse(message, size, -EBUSY,
 			      "rank %u has two steps on their way; wait for one before it pushes more",

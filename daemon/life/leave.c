@@ -67,7 +67,7 @@ void leave_job(struct pending *pending, const Tierd__Wire__JobLeave *leave)
 	bool has_all = !member_has_steps(member) && !durable_is_owed(member->job);
 
 	/* A step that it has not finished does not end any more. */
-	if (leave->at_once || has_all || reduced_is_owed(member)) {
+	if (leave->at_once || has_all || member_owes_step(member)) {
 		leave_now(pending, leave->at_once);
 	} else if (member->leaving) {
 		pending_error(pending, -EBUSY, "this rank is closing the job already");

@@ -601,10 +601,6 @@ void reduced_begin(struct job *job);
 /* Decides it if all owners have finished and nothing of theirs is under way. */
 void reduced_advance(struct job *job);
 void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish);
-/* The rank has closed a step, or begun a writing, that cannot go on without it: what waits for that would
- * wait for ever. What it has to call then. */
-bool reduced_is_owed(const struct member *member);
-const char *reduced_remedy(const struct member *member);
 /* It has ended its part. */
 void reduced_end_part(struct member *member);
 /* False, and the request is answered, if the tensor's gradients cannot be read now, nor masters written.

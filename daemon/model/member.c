@@ -344,6 +344,16 @@ uint64_t member_last_version(const struct member *member)
 	return member->job->decided + member->is_closed + (member->next_step != NULL);
 }
 
+bool member_owes_step(const struct member *member)
+{
+	return member->is_closed && !member->is_finished;
+}
+
+const char *member_owed_call(const struct member *member)
+{
+	return member->job->writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
+}
+
 void member_finish_pass(struct member *member)
 {
 	member_read_trace(member);

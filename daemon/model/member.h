@@ -152,6 +152,11 @@ bool member_has_steps(const struct member *member);
 /* The version of the last step that the rank has closed: what it gathers has that version at most. */
 uint64_t member_last_version(const struct member *member);
 
+/* The rank has closed a step, or begun a writing, that cannot go on without it: what waits for that would
+ * wait for ever. What it has to call then. */
+bool member_owes_step(const struct member *member);
+const char *member_owed_call(const struct member *member);
+
 /* Reads what is new in the trace. True if there was something. */
 bool member_read_trace(struct member *member);
 

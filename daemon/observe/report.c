@@ -152,7 +152,7 @@ static const char *activity(const struct job *job, const struct member *member)
 		return "waiting for a gradient buffer";
 	if (is_gathering(member))
 		return "waiting for a gather";
-	if (job->is_reduced && reduced_is_owed(member))
+	if (job->is_reduced && member_owes_step(member))
 		return job->writing == WRITING_OPEN ? "writing values" : "writing its shard";
 	if (member->is_closed)
 		return "has closed its step";

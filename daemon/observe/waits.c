@@ -88,7 +88,7 @@ static bool is_waited_for(const struct job *job, const struct member *member, en
 		return member && !member->is_closed && waits_for_buffer(member) == 0;
 	case WAITS_SHARD:
 	case WAITS_WRITE:
-		return member && reduced_is_owed(member);
+		return member && member_owes_step(member);
 	default:
 		return false;
 	}

@@ -80,13 +80,13 @@ bool gather_refuse_owed(struct pending *pending)
 {
 	const struct member *member = pending->member;
 
-	if (!reduced_is_owed(member) || pending->waiter.version <= member->job->decided)
+	if (!member_owes_step(member) || pending->waiter.version <= member->job->decided)
 		return false;
 	pending_error(
 		pending, -EBUSY,
 		"unit \"%s\" has no values of the step that rank %u has closed until the rank finishes it; "
 		"write what is to be written, and call %s first",
-		member->job->catalog.units[pending->unit].name, member->rank, reduced_remedy(member));
+		member->job->catalog.units[pending->unit].name, member->rank, member_owed_call(member));
 	return true;
 }
 

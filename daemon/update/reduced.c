@@ -9,16 +9,6 @@
 #include "daemon/model/job.h"
 #include "daemon/values/writing.h"
 
-bool reduced_is_owed(const struct member *member)
-{
-	return member->is_closed && !member->is_finished;
-}
-
-const char *reduced_remedy(const struct member *member)
-{
-	return member->job->writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
-}
-
 /* ---- Begin ---- */
 
 static void announce(const struct job *job, const struct member *member)

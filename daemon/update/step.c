@@ -175,7 +175,7 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	gradient_unblock(job, false);
 	step_advance(job);
 	/* One that leaves will not finish it. */
-	if (member->leaving && reduced_is_owed(member))
+	if (member->leaving && member_owes_step(member))
 		event_active(member->leaving->timer, EV_TIMEOUT, 0);
 	return true;
 }
@@ -186,10 +186,10 @@ static bool check_next(struct pending *pending, const struct step_rates *rates)
 	const struct member *member = pending->member;
 	const struct job *job = member->job;
 
-	if (reduced_is_owed(member))
+	if (member_owes_step(member))
 		pending_error(pending, -EBUSY,
 			      "rank %u has a step on its way that it has to finish; call %s first",
-			      member->rank, reduced_remedy(member));
+			      member->rank, member_owed_call(member));
 	else if (!pending->is_writing && rates->loss_scale == 0 && !rates->is_dropped &&
 		 loss_scale_is_dynamic(&job->options.loss_scale))
 		pending_error(

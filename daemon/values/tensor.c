@@ -299,7 +299,7 @@ uint64_t tensor_version_for(const struct member *member, uint64_t version)
 {
 	uint64_t decided = member->job->decided;
 
-	return reduced_is_owed(member) && version > decided ? decided : version;
+	return member_owes_step(member) && version > decided ? decided : version;
 }
 
 static bool check_version(struct pending *pending, const struct tensor *tensor, uint64_t version)

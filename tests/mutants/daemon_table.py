@@ -476,7 +476,7 @@ MUTANTS = (
         "a blob set in a reduced step counted for the next one",
         "reduced",
         "daemon/durability/blob_requests.c",
-        (("+ !reduced_is_owed(member);", "+ 1;"),),
+        (("+ !member_owes_step(member);", "+ 1;"),),
     ),
     (
         "a progress of another format believed",
