@@ -217,6 +217,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .epoch = 1,
 			     .record_format = RECORD_FORMAT,
 			     .paths = node_all_paths(node),
+			     .residency_listener = &sweep_residency_listener,
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
 			     .cache = MEMORY_INIT,

@@ -255,6 +255,7 @@ struct job {
 	struct pack_place *places;
 	struct residence *residences;
 	struct queue slot_wishes; /* residences that wait for a slot */
+	const struct residency_listener *residency_listener;
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
 	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/life/idle.c */
@@ -450,6 +451,14 @@ void job_planned(struct job *job, int r, const char *message);
 
 /* ---- residency.c, eviction.c, deadlock.c: packs in host memory ---- */
 
+/* Who is told what becomes of packs; the table is of a room above. */
+struct residency_listener {
+	/* Somebody has come to wait for a pack, as the first one. */
+	void (*awaited)(struct job *job, uint32_t pack);
+	/* Or for one that the running sweep has begun, at a version that has been decided. */
+	void (*raised)(struct job *job, uint32_t pack);
+};
+
 /* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
  */
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority);
@@ -614,10 +623,8 @@ uint64_t sweep_metadata_bytes(const struct job *job);
 int sweep_start(struct job *job, bool is_initializing);
 /* In the job's turn alone. */
 void sweep_go_on(struct job *job);
-/* Somebody has come to wait for a pack that the running sweep has begun. */
-void sweep_raise(struct job *job, uint32_t pack);
-/* Or that it has not begun: the pack comes before others. */
-void sweep_hasten(struct job *job, uint32_t pack);
+/* What is waited for comes before others. */
+extern const struct residency_listener sweep_residency_listener;
 void sweep_free(struct job *job);
 /* What is in flight comes home, no more is started, nothing is applied. */
 void sweep_cancel(struct job *job);

@@ -313,7 +313,7 @@ static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority p
 	struct residence *residence = &job->residences[pack];
 
 	if (residence->sweep == SWEEP_RUNNING)
-		sweep_raise(job, pack);
+		job->residency_listener->raised(job, pack);
 	if (residence->state != DIRECTORY_LOADING || residence->priority <= priority)
 		return;
 	residence->priority = priority;
@@ -339,7 +339,7 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 		return true;
 	}
 	if (queue_is_empty(&residence->waiters))
-		sweep_hasten(job, pack);
+		job->residency_listener->awaited(job, pack);
 	queue_push(&residence->waiters, &waiter->link);
 	residency_note_stall(job, pack, waiter);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */

@@ -288,14 +288,14 @@ static bool begin_next_pack(struct sweep *sweep)
 	       begin_one_of(sweep, &sweep->waiting, &tries);
 }
 
-void sweep_raise(struct job *job, uint32_t pack)
+static void raise_pack(struct job *job, uint32_t pack)
 {
 	chunks_raise(job->sweep, pack);
 	/* What it has asked for ahead of it is raised by the sweep. */
 	job_settle(job);
 }
 
-void sweep_hasten(struct job *job, uint32_t pack)
+static void hasten_pack(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residences[pack];
 
@@ -419,3 +419,8 @@ void sweep_cancel(struct job *job)
 	job->sweep->has_failed = true;
 	job_settle(job);
 }
+
+const struct residency_listener sweep_residency_listener = {
+	.awaited = hasten_pack,
+	.raised = raise_pack,
+};
