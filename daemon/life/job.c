@@ -218,6 +218,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .record_format = RECORD_FORMAT,
 			     .paths = node_all_paths(node),
 			     .residency_listener = &sweep_residency_listener,
+			     .cache_tenant = &warm_tenant,
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
 			     .cache = MEMORY_INIT,

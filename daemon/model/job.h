@@ -256,6 +256,7 @@ struct job {
 	struct residence *residences;
 	struct queue slot_wishes; /* residences that wait for a slot */
 	const struct residency_listener *residency_listener;
+	const struct cache_tenant *cache_tenant; /* daemon/residency/cache.h */
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
 	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/life/idle.c */

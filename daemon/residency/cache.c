@@ -9,7 +9,6 @@
 #include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/residency/tract.h"
-#include "daemon/update/warm.h"
 
 /* How often a rank without a slot waits for a turn of the slot timer, until memory of others comes. */
 #define RESCUES_MOST 100
@@ -53,6 +52,11 @@ static uint64_t tracts_here(const struct job *job)
 	return tract_bytes(job, TRACT_HERE);
 }
 
+static uint64_t warm_here(const struct job *job)
+{
+	return job->cache_tenant->bytes_here(job);
+}
+
 static bool gives_before(const struct job *job, const struct job *other, stock_of *stock)
 {
 	if (job_is_idle(job) != job_is_idle(other))
@@ -88,7 +92,8 @@ static uint64_t sum_of_givers(const struct claim *claim, stock_of *stock)
 
 static uint64_t bytes_leaving(const struct job *job)
 {
-	return tract_bytes(job, TRACT_DRAINING) + tract_bytes(job, TRACT_GOING) + warm_bytes_leaving(job);
+	return tract_bytes(job, TRACT_DRAINING) + tract_bytes(job, TRACT_GOING) +
+	       job->cache_tenant->bytes_leaving(job);
 }
 
 uint64_t cache_bytes_on_the_way(const struct claim *claim)
@@ -98,17 +103,17 @@ uint64_t cache_bytes_on_the_way(const struct claim *claim)
 
 uint64_t cache_bytes_at_most(const struct claim *claim)
 {
-	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_bytes_here) +
+	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_here) +
 	       sum_of_givers(claim, tracts_here);
 }
 
 /* False: nobody has anything left. */
 static bool give_up_some(const struct claim *claim)
 {
-	struct job *giver = find_giver(claim, warm_bytes_here);
+	struct job *giver = find_giver(claim, warm_here);
 
 	if (giver) {
-		warm_close(giver);
+		giver->cache_tenant->close(giver);
 	} else {
 		giver = find_giver(claim, tracts_here);
 		if (!giver)
@@ -149,7 +154,7 @@ void cache_keep_all(struct node *node)
 		struct job *job = queue_entry(link, struct job, link);
 
 		keep_all(job);
-		warm_keep_all(job);
+		job->cache_tenant->keep_all(job);
 	}
 }
 
@@ -163,7 +168,7 @@ static bool may_grow(const struct job *job)
 
 static uint64_t tracts_of(const struct job *job)
 {
-	return job->cache_bytes - warm_bytes(job);
+	return job->cache_bytes - job->cache_tenant->bytes(job);
 }
 
 static bool goes_before(const struct job *other, const struct job *job)
@@ -233,7 +238,7 @@ static void balance(struct job *job)
 	if (tract == SLOT_NONE || cache_bytes_on_the_way(&claim) > 0)
 		return;
 	uint64_t bytes = job->slots.tracts[tract].bytes, lacking = room_lacking(&claim, bytes);
-	uint64_t warm = sum_of_givers(&claim, warm_bytes_here);
+	uint64_t warm = sum_of_givers(&claim, warm_here);
 	const struct trade trade = { .giver = giver,
 				     .left = giver ? tracts_here(giver) : 0,
 				     .least = giver ? giver->slots.tracts[0].bytes : 0,
@@ -251,7 +256,7 @@ static void balance(struct job *job)
 static bool may_warm(struct job *job)
 {
 	return is_usable(job) && !job_is_idle(job) && job->cache_moves == 0 &&
-	       job->slots.here == job->slots.count && warm_bytes_next(job) > 0;
+	       job->slots.here == job->slots.count && job->cache_tenant->bytes_next(job) > 0;
 }
 
 /* It would take more, if the node had it. */
@@ -262,7 +267,7 @@ static bool may_take_warm(struct job *job)
 
 	if (!may_warm(job))
 		return false;
-	bytes = warm_bytes_next(job);
+	bytes = job->cache_tenant->bytes_next(job);
 	return bytes <= budget_own_room(job) &&
 	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
 }
@@ -279,7 +284,7 @@ static bool awaits_tract(const struct job *job)
 	bytes = job->slots.tracts[tract].bytes;
 	return bytes <= budget_own_room(job) &&
 	       room_lacking(&claim, bytes) <=
-		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_bytes_here);
+		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_here);
 }
 
 static bool is_next_to_warm(struct job *job)
@@ -290,7 +295,8 @@ static bool is_next_to_warm(struct job *job)
 		struct job *other = queue_entry(link, struct job, link);
 
 		if (other != job && (other->rescues > 0 || awaits_tract(other) ||
-				     (may_take_warm(other) && warm_bytes(other) < warm_bytes(job))))
+				     (may_take_warm(other) &&
+				      other->cache_tenant->bytes(other) < job->cache_tenant->bytes(job))))
 			return false;
 	}
 	return true;
@@ -299,12 +305,12 @@ static bool is_next_to_warm(struct job *job)
 static void balance_warm(struct job *job)
 {
 	struct claim claim = room_claim(job);
-	const struct job *giver = find_giver(&claim, warm_bytes_here);
-	uint64_t bytes = warm_bytes_next(job), lacking = room_lacking(&claim, bytes);
+	const struct job *giver = find_giver(&claim, warm_here);
+	uint64_t bytes = job->cache_tenant->bytes_next(job), lacking = room_lacking(&claim, bytes);
 	const struct trade trade = { .giver = giver,
-				     .left = giver ? warm_bytes_here(giver) : 0,
-				     .least = giver ? warm_bytes_last(giver) : 0,
-				     .own = warm_bytes(job),
+				     .left = giver ? warm_here(giver) : 0,
+				     .least = giver ? giver->cache_tenant->bytes_last(giver) : 0,
+				     .own = job->cache_tenant->bytes(job),
 				     .wanted = bytes };
 
 	if (bytes <= budget_own_room(job) && cache_bytes_on_the_way(&claim) == 0 && is_fair(&trade, lacking))
@@ -314,17 +320,17 @@ static void balance_warm(struct job *job)
 static void shrink_warm(struct job *job)
 {
 	/* Nobody knows whether it is ever trained again. */
-	while (job_is_idle(job) && warm_bytes_here(job) > 0)
-		warm_close(job);
-	warm_go_on(job);
+	while (job_is_idle(job) && warm_here(job) > 0)
+		job->cache_tenant->close(job);
+	job->cache_tenant->go_on(job);
 }
 
 static void grow_warm(struct job *job)
 {
 	if (!may_warm(job) || !is_next_to_warm(job))
 		return;
-	if (budget_take_cache(job, warm_bytes_next(job)))
-		warm_fetch(job);
+	if (budget_take_cache(job, job->cache_tenant->bytes_next(job)))
+		job->cache_tenant->fetch(job);
 	else
 		balance_warm(job);
 }

@@ -5,6 +5,26 @@
 
 #include "daemon/model/job.h"
 
+/* A tenant has that part of a cache which is no tract. Its room, above this one, has the table. */
+struct cache_tenant {
+	/* All that is charged to the job; of that, what may be given up, and what is given up already, and
+	 * has not gone. */
+	uint64_t (*bytes)(const struct job *job);
+	uint64_t (*bytes_here)(const struct job *job);
+	uint64_t (*bytes_leaving)(const struct job *job);
+	/* Of the share that would come next; 0: none would. And of the one that would be given up first;
+	 * there is one. */
+	uint64_t (*bytes_next)(struct job *job);
+	uint64_t (*bytes_last)(const struct job *job);
+	/* The former, which is charged, is here later, and the job settled; the latter is given up. */
+	void (*fetch)(struct job *job);
+	void (*close)(struct job *job);
+	/* In the job's turn: what is given up goes, if nobody uses it any more. */
+	void (*go_on)(struct job *job);
+	/* What has not gone yet is not given up. */
+	void (*keep_all)(struct job *job);
+};
+
 /* Caches that may give to who claims it begin to give up as many bytes, with what is on its way already. */
 void cache_reclaim(const struct claim *claim, uint64_t bytes);
 uint64_t cache_bytes_on_the_way(const struct claim *claim);

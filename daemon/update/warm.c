@@ -7,6 +7,7 @@
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/durability/pace.h"
+#include "daemon/residency/cache.h"
 #include "daemon/update/warm_inside.h"
 
 /* ---- Life ---- */
@@ -342,3 +343,15 @@ uint64_t warm_bytes_next(struct job *job)
 	share = next_away(job->warm);
 	return share ? share->bytes : 0;
 }
+
+const struct cache_tenant warm_tenant = {
+	.bytes = warm_bytes,
+	.bytes_here = warm_bytes_here,
+	.bytes_leaving = warm_bytes_leaving,
+	.bytes_next = warm_bytes_next,
+	.bytes_last = warm_bytes_last,
+	.fetch = warm_fetch,
+	.close = warm_close,
+	.go_on = warm_go_on,
+	.keep_all = warm_keep_all,
+};

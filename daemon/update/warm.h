@@ -92,6 +92,9 @@ void warm_go_on(struct job *job);
 /* What has not gone yet is not given up. */
 void warm_keep_all(struct job *job);
 
+/* It is a tenant of the cache. */
+extern const struct cache_tenant warm_tenant;
+
 /* Gives all of it back; nothing of it is taken or on its way. Its budget is the caller's. */
 void warm_free(struct job *job);
 
