@@ -7,6 +7,7 @@
 #include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/durability/durable.h"
+#include "daemon/resources/placement.h"
 #include "daemon/request/refuse.h"
 
 static void arm(struct job *job, uint64_t ms)
@@ -95,11 +96,6 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 		arm(job, 1000);
 }
 
-bool idle_may_release(const struct job *job)
-{
-	return job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer);
-}
-
 int idle_refuse(const struct job *job, char *message, size_t size)
 {
 	QUEUE_FOREACH (link, &job->lingering) {
@@ -119,7 +115,7 @@ int idle_refuse(const struct job *job, char *message, size_t size)
 
 static bool may_release(const struct job *job)
 {
-	return job_is_idle(job) && (idle_may_release(job) || job->phase == JOB_BROKEN);
+	return job_is_idle(job) && (placement_may_release(job) || job->phase == JOB_BROKEN);
 }
 
 static bool may_give(const struct claim *claim, const struct job *job)
@@ -187,7 +183,7 @@ uint64_t idle_give_up(const struct claim *claim, uint64_t bytes)
 void idle_begin(struct job *job)
 {
 	job->idle_since_ns = clock_now_ns();
-	if (job->node->idle_release_ms == 0 || (!idle_may_release(job) && job->phase != JOB_BROKEN))
+	if (job->node->idle_release_ms == 0 || (!placement_may_release(job) && job->phase != JOB_BROKEN))
 		return;
 	if (!job->idle_timer)
 		job->idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);

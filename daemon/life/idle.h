@@ -5,9 +5,6 @@
 
 #include "daemon/model/job.h"
 
-/* When it has come to rest, all of its state is on NVMe, whatever of it lives in host memory meanwhile. */
-bool idle_may_release(const struct job *job);
-
 /* Its last rank has left. */
 void idle_begin(struct job *job);
 

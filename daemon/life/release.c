@@ -5,6 +5,7 @@
 #include "daemon/model/access.h"
 #include "daemon/life/idle.h"
 #include "daemon/request/refuse.h"
+#include "daemon/resources/placement.h"
 
 static int check(const struct job *job, const struct port *port, char *message, size_t size)
 {
@@ -20,7 +21,7 @@ static int check(const struct job *job, const struct port *port, char *message, 
 		return refuse(message, size, -EIO, "it is broken: %s", job->reason);
 	if (!job_is_idle(job) || job->phase == JOB_RETURNING)
 		return refuse(message, size, -EAGAIN, "it is %s; try again", job_status_name(job));
-	if (!idle_may_release(job))
+	if (!placement_may_release(job))
 		return refuse(
 			message, size, -EOPNOTSUPP,
 			"some of its state is in host memory alone, since it is not durable, and would be "

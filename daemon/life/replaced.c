@@ -153,14 +153,3 @@ bool replaced_has_file(const struct replaced *replaced, const char *file)
 {
 	return replaced && strcmp(replaced->file.file, file) == 0;
 }
-
-const char *replaced_hint(const struct job *job, char *text, size_t size)
-{
-	text[0] = '\0';
-	if (job->replaced)
-		snprintf(text, size,
-			 "; the job that it replaces stays there until this one has a state of its own: give "
-			 "that up first, if there is no room for both (tierctl drop %s destroys its state)",
-			 job->name);
-	return text;
-}

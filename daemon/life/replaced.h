@@ -27,8 +27,4 @@ uint64_t replaced_bytes(const struct replaced *replaced);
 /* It is these, of NULL not. */
 bool replaced_has_file(const struct replaced *replaced, const char *file);
 
-/* Why there is less room for a job than its user may think, and what to do about it; or "". */
-const char *replaced_hint(const struct job *job, char *text, size_t size);
-#define REPLACED_HINT (200 + WIRE_MAX_JOB_NAME)
-
 #endif

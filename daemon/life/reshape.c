@@ -10,6 +10,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/life/idle.h"
 #include "daemon/request/refuse.h"
+#include "daemon/resources/placement.h"
 
 bool reshape_is_asked(const struct job *job, const struct job_options *options)
 {
@@ -23,7 +24,7 @@ bool reshape_is_asked(const struct job *job, const struct job_options *options)
 
 void reshape_overlook(const struct job *job, struct job_options *asked)
 {
-	if (!idle_may_release(job) && !job->options.is_pushed_once)
+	if (!placement_may_release(job) && !job->options.is_pushed_once)
 		asked->is_pushed_once = false;
 }
 
@@ -58,7 +59,7 @@ static int check_ranks(const struct job *job, const char *difference, char *mess
 
 static int check_state(const struct job *job, const char *difference, char *message, size_t size)
 {
-	if (idle_may_release(job))
+	if (placement_may_release(job))
 		return 0;
 	return refuse(message, size, -EINVAL,
 		      "%s, which keeps what it has, because some of its state lives in host memory alone",

@@ -473,7 +473,7 @@ void setup_start(struct job *job)
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};
 	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
-	replaced_hint(job, setup->hint, sizeof(setup->hint));
+	budget_explain_replaced(job, setup->hint, sizeof(setup->hint));
 	job->setup = setup;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = setup_plan(setup);

@@ -28,7 +28,7 @@ struct setup {
 	struct refill refill;	       /* of what comes back to host memory */
 	int pinning;		       /* what engine_buffer_add() said */
 	int status;
-	char hint[REPLACED_HINT];
+	char hint[BUDGET_HINT];
 	char message[1400];
 };
 

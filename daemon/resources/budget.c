@@ -9,7 +9,6 @@
 #include "daemon/model/job.h"
 #include "daemon/resources/placement.h"
 #include "daemon/request/refuse.h"
-#include "daemon/life/replaced.h"
 #include "daemon/resources/room.h"
 
 /* In tenths of a unit, up or down. */
@@ -59,6 +58,17 @@ void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes,
 
 	snprintf(message, size, "%s needs %s more in %s, and %s are left on that disk; free some of it", who,
 		 budget_print_needed(bytes, needed), path->path, budget_print(left, there));
+}
+
+const char *budget_explain_replaced(const struct job *job, char *text, size_t size)
+{
+	text[0] = '\0';
+	if (job->replaced)
+		snprintf(text, size,
+			 "; the job that it replaces stays there until this one has a state of its own: give "
+			 "that up first, if there is no room for both (tierctl drop %s destroys its state)",
+			 job->name);
+	return text;
 }
 
 /* ---- Text ---- */
@@ -432,7 +442,7 @@ static const char *describe_nvme(const struct job *job)
 static int refuse_path(const struct job *job, const struct node_path *path, uint64_t bytes, const char *what,
 		       char *message, size_t size)
 {
-	char needed[16], there[16], holders[HOLDERS_TEXT], hint[REPLACED_HINT];
+	char needed[16], there[16], holders[HOLDERS_TEXT], hint[BUDGET_HINT];
 	struct claim claim = room_claim(job);
 
 	holders_describe(&claim, HOLDERS_OF_NVME, true, holders, sizeof(holders));
@@ -440,7 +450,7 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 		      budget_print_needed(bytes, needed), path->path, what,
 		      budget_print(size_rest(path->capacity, path->used), there),
 		      job->paths.count > 1 ? "; state is striped evenly, so each path needs as much" : "",
-		      replaced_hint(job, hint, sizeof(hint)), holders);
+		      budget_explain_replaced(job, hint, sizeof(hint)), holders);
 }
 
 static int check_own_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
@@ -456,7 +466,7 @@ static int check_own_nvme(const struct job *job, uint64_t bytes, const char *wha
 /* On all paths together. */
 static int check_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
-	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[REPLACED_HINT];
+	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[BUDGET_HINT];
 	struct claim claim = room_claim(job);
 	uint64_t left =
 		size_rest(job->nvme_maximum, holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
@@ -467,7 +477,8 @@ static int check_nvme(const struct job *job, uint64_t bytes, const char *what, c
 	return refuse(message, size, -ENOSPC,
 		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s%s",
 		      budget_print_needed(bytes, needed), what, budget_print(left, there),
-		      budget_print(job->nvme_maximum, most), replaced_hint(job, hint, sizeof(hint)), holders);
+		      budget_print(job->nvme_maximum, most), budget_explain_replaced(job, hint, sizeof(hint)),
+		      holders);
 }
 
 /* As many of each path, whatever its own budget is. */

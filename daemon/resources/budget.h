@@ -83,6 +83,10 @@ void budget_give_back(struct job *job);
  * least left. who: what needs them, and what for. */
 void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes, char *message, size_t size);
 
+/* Why there is less room on NVMe for a job than its user may think, and what to do about it; or "". */
+#define BUDGET_HINT (200 + WIRE_MAX_JOB_NAME)
+const char *budget_explain_replaced(const struct job *job, char *text, size_t size);
+
 /* What there is is rounded down and what is needed up, so that they differ where there is too little, and
  * what is printed would do. */
 const char *budget_print(uint64_t bytes, char text[16]);

@@ -6,6 +6,7 @@
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/life/idle.h"
+#include "daemon/resources/placement.h"
 #include "daemon/model/job.h"
 #include "daemon/values/reader.h"
 #include "daemon/life/replaced.h"
@@ -25,7 +26,7 @@ struct account {
 static bool is_kept_idle(const struct job *job, enum holders_of what)
 {
 	return job_is_idle(job) &&
-	       (what == HOLDERS_OF_NVME || (job->phase != JOB_BROKEN && !idle_may_release(job)));
+	       (what == HOLDERS_OF_NVME || (job->phase != JOB_BROKEN && !placement_may_release(job)));
 }
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)

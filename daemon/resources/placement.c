@@ -9,6 +9,11 @@ bool placement_is_chosen(const struct job *job)
 	       job->options.optimizer_placement == PLACEMENT_AUTO;
 }
 
+bool placement_may_release(const struct job *job)
+{
+	return job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer);
+}
+
 static bool may_spill(const struct job *job)
 {
 	return placement_is_chosen(job) && job->options.gradient_placement == PLACEMENT_DEFAULT &&

@@ -29,6 +29,9 @@ struct placement_job {
 /* Something of it is tierd's to choose. */
 bool placement_is_chosen(const struct job *job);
 
+/* When it has come to rest, all of its state is on NVMe, whatever of it lives in host memory meanwhile. */
+bool placement_may_release(const struct job *job);
+
 /* Of a job that has its packs. */
 struct placement_job placement_describe(const struct job *job);
 
