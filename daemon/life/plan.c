@@ -30,6 +30,9 @@ static void place_clear(struct place *place)
 		event_base_free(place->loop);
 }
 
+/* A plan's jobs end with it. */
+static const struct node_parts parts = { 0 };
+
 static int place_init(struct place *place)
 {
 	static const struct node_config config = { .host_budget = MIB,
@@ -39,7 +42,7 @@ static int place_init(struct place *place)
 						   .is_plain_io = true };
 
 	place->loop = loop_new();
-	return place->loop ? node_new(place->loop, &config, &place->node) : -ENOMEM;
+	return place->loop ? node_new(place->loop, &config, &parts, &place->node) : -ENOMEM;
 }
 
 /* As much as anybody wants, and one path at least: a plan says what is needed there before somebody buys it.

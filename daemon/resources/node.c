@@ -21,13 +21,7 @@
 #include "common/reservation.h"
 #include "common/size.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/durability/durable.h"
-#include "daemon/observe/endurance.h"
-#include "daemon/durability/errand.h"
 #include "daemon/model/job.h"
-#include "daemon/durability/listing.h"
-#include "daemon/durability/presence.h"
-#include "daemon/scrub/scrub.h"
 
 struct node_events {
 	struct event *engine, *workers, *slow_workers;
@@ -392,7 +386,8 @@ void node_note_pinning(struct node *node, int r)
 			strerror(-r));
 }
 
-int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node)
+int node_new(struct event_base *loop, const struct node_config *config, const struct node_parts *parts,
+	     struct node **ret_node)
 {
 	struct node *node = calloc(1, sizeof(*node));
 	int r = 0;
@@ -401,6 +396,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 		log_error("out of memory; tierd cannot start");
 		return -ENOMEM;
 	}
+	node->parts = parts;
 	node->loop = loop;
 	node->host_budget = config->host_budget;
 	node->cache_patience_ms = 10000;
@@ -434,8 +430,6 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
 		r = open_path(node, config, i);
 	if (r == 0)
-		r = listing_new(node, config->state_directory, &node->listing);
-	if (r == 0)
 		r = start_engine(node, config);
 	if (r == 0)
 		r = start_threads(node, config);
@@ -443,12 +437,8 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 		r = start_staging(node);
 	if (r == 0)
 		r = watch_all(node);
-	if (r == 0)
-		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub);
-	if (r == 0)
-		r = endurance_new(node, config->state_directory, config->endurance, &node->endurance);
-	if (r == 0)
-		r = presence_new(node, &node->presence);
+	if (r == 0 && parts->open)
+		r = parts->open(node, config);
 	if (r < 0) {
 		node_free(node);
 		return r;
@@ -484,8 +474,7 @@ static bool is_idle(const struct node *node)
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (job->phase != JOB_BROKEN &&
-		    (job->decided > job->step || durable_is_behind(job) || !errands_are_quiet(job)))
+		if (job->phase != JOB_BROKEN && (job->decided > job->step || node->parts->is_behind(job)))
 			return false;
 	}
 	return true;
@@ -507,14 +496,8 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 	node->on_idle = on_idle;
 	node->idle_argument = argument;
 	QUEUE_FOREACH (link, &node->jobs)
-		durable_advance(queue_entry(link, struct job, link));
+		node->parts->hasten(queue_entry(link, struct job, link));
 	node_check_idle(node);
-}
-
-static void keep(struct job *job)
-{
-	job->is_kept = true;
-	job_drop(job);
 }
 
 static bool has_ended(const struct node *node)
@@ -529,7 +512,7 @@ static void end_jobs(struct node *node)
 {
 	while (!has_ended(node)) {
 		for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
-			keep(queue_entry(link, struct job, link));
+			node->parts->end_job(queue_entry(link, struct job, link));
 		event_base_loop(node->loop, EVLOOP_ONCE);
 	}
 }
@@ -540,10 +523,8 @@ struct node *node_free(struct node *node)
 		return NULL;
 	end_jobs(node);
 	disposal_forget_all(node);
-	node->listing = listing_free(node->listing);
-	node->presence = presence_free(node->presence);
-	node->scrub = scrub_free(node->scrub);
-	node->endurance = endurance_free(node->endurance);
+	if (node->parts->close)
+		node->parts->close(node);
 	unwatch_all(node);
 	collective_free(node->collective);
 	workers_free(node->workers);

@@ -69,9 +69,25 @@ struct node_config {
 };
 
 struct event_base;
+struct job;
+struct node;
 struct node_events;
 
+/* What the rooms above this one give a node. */
+struct node_parts {
+	/* Makes what they keep for a node that is whole but for that. NULL, of both: nothing. */
+	int (*open)(struct node *node, const struct node_config *config);
+	/* No job is left; also where open() has failed. */
+	void (*close)(struct node *node);
+	/* The job has something to finish before the daemon ends; it may begin with that; and it is to end,
+	 * and its store stays. */
+	bool (*is_behind)(const struct job *job);
+	void (*hasten)(struct job *job);
+	void (*end_job)(struct job *job);
+};
+
 struct node {
+	const struct node_parts *parts;
 	struct event_base *loop; /* borrowed */
 	struct node_events *events;
 	struct engine *engine;
@@ -125,8 +141,9 @@ struct node {
 
 /* Creates the daemon's folder in each path (and removes the sums of gradients that a dead daemon
  * left there), the engine and the threads, and adds their descriptors to the loop. Errors are logged. -EBUSY:
- * another daemon uses a path. */
-int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node);
+ * another daemon uses a path. parts: borrowed. */
+int node_new(struct event_base *loop, const struct node_config *config, const struct node_parts *parts,
+	     struct node **ret_node);
 
 /* Staging buffers of a node with that budget. */
 unsigned node_staging_count(uint64_t host_budget);

@@ -17,6 +17,7 @@
 #include "daemon/telemetry/events.h"
 #include "daemon/service/journal.h"
 #include "daemon/service/lock.h"
+#include "daemon/service/node_parts.h"
 #include "daemon/resources/loop.h"
 #include "daemon/resources/node.h"
 #include "daemon/service/notify.h"
@@ -262,7 +263,7 @@ static int start_node(struct daemon *daemon)
 		node.paths[i].capacity = config->paths[i].capacity;
 		node.paths[i].endurance = config->paths[i].endurance;
 	}
-	r = node_new(daemon->loop, &node, &daemon->node);
+	r = node_new(daemon->loop, &node, &node_parts, &daemon->node);
 	if (r < 0)
 		return r;
 	if (config->path_count == 0)

@@ -14,6 +14,7 @@
 #include "daemon/durability/listing.h"
 #include "daemon/resources/loop.h"
 #include "daemon/recovery/restore.h"
+#include "daemon/service/node_parts.h"
 
 /* ---- Scene ---- */
 
@@ -32,7 +33,7 @@ static int make_node(const struct scene_options *options, struct scene *scene)
 	config.paths[0].path = scene->folder;
 	config.paths[0].capacity = options->capacity ? options->capacity : 256 * MIB;
 	scene->loop = loop_new();
-	return scene->loop ? node_new(scene->loop, &config, &scene->node) : -ENOMEM;
+	return scene->loop ? node_new(scene->loop, &config, &node_parts, &scene->node) : -ENOMEM;
 }
 
 int scene_open(const struct scene_options *options, struct scene *scene)

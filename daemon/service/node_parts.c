@@ -1,0 +1,49 @@
+#include "daemon/service/node_parts.h"
+
+#include "daemon/durability/durable.h"
+#include "daemon/durability/errand.h"
+#include "daemon/durability/listing.h"
+#include "daemon/durability/presence.h"
+#include "daemon/model/job.h"
+#include "daemon/observe/endurance.h"
+#include "daemon/scrub/scrub.h"
+
+static int open_parts(struct node *node, const struct node_config *config)
+{
+	int r = listing_new(node, config->state_directory, &node->listing);
+
+	if (r == 0)
+		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub);
+	if (r == 0)
+		r = endurance_new(node, config->state_directory, config->endurance, &node->endurance);
+	if (r == 0)
+		r = presence_new(node, &node->presence);
+	return r;
+}
+
+static void close_parts(struct node *node)
+{
+	node->listing = listing_free(node->listing);
+	node->presence = presence_free(node->presence);
+	node->scrub = scrub_free(node->scrub);
+	node->endurance = endurance_free(node->endurance);
+}
+
+static bool is_behind(const struct job *job)
+{
+	return durable_is_behind(job) || !errands_are_quiet(job);
+}
+
+static void end_job(struct job *job)
+{
+	job->is_kept = true;
+	job_drop(job);
+}
+
+const struct node_parts node_parts = {
+	.open = open_parts,
+	.close = close_parts,
+	.is_behind = is_behind,
+	.hasten = durable_advance,
+	.end_job = end_job,
+};
