@@ -139,7 +139,7 @@ uint64_t idle_spare_bytes(const struct job *job)
 	return job->phase == JOB_BROKEN ? size_rest(bytes, job->cache_bytes) : bytes;
 }
 
-uint64_t idle_bytes(const struct claim *claim, bool is_at_once)
+static uint64_t spare_bytes(const struct claim *claim, bool is_at_once)
 {
 	uint64_t bytes = 0;
 
@@ -198,3 +198,8 @@ void idle_end(struct job *job)
 		event_free(job->idle_timer);
 	job->idle_timer = NULL;
 }
+
+const struct holder idle_holder = {
+	.spare_bytes = spare_bytes,
+	.give_up = idle_give_up,
+};

@@ -18,12 +18,12 @@ int idle_refuse(const struct job *job, char *message, size_t size);
 
 /* What the job gives back, beside its cache, when somebody needs it; 0: it is not idle, or cannot. */
 uint64_t idle_spare_bytes(const struct job *job);
-/* What idle jobs could give to who claims it, beside their caches; is_at_once: those that have come to rest.
- */
-uint64_t idle_bytes(const struct claim *claim, bool is_at_once);
 /* Those that have come to rest give theirs back, who has been idle longest first, until that is as much;
  * returns how much it is. */
 uint64_t idle_give_up(const struct claim *claim, uint64_t bytes);
+
+/* They are a holder of the node, of what they can give beside their caches. */
+extern const struct holder idle_holder;
 
 /* Gives back what it can do without, of an idle job that may: its memory, or what ranks have left that came
  * in vain. False: it has not come to rest yet. */

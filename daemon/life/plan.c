@@ -30,8 +30,10 @@ static void place_clear(struct place *place)
 		event_base_free(place->loop);
 }
 
-/* A plan's jobs end with it. */
-static const struct node_parts parts = { 0 };
+/* A plan's jobs end with it. Nobody else is there who could give anything up. */
+static const struct holder *const nobody[] = { NULL };
+
+static const struct node_parts parts = { .holders = nobody };
 
 static int place_init(struct place *place)
 {

@@ -140,8 +140,15 @@ struct replaced *replaced_bring_back(struct replaced *replaced)
 
 /* ---- What is shown of it ---- */
 
-uint64_t replaced_bytes(const struct replaced *replaced)
+bool replaced_has_file(const struct replaced *replaced, const char *file)
 {
+	return replaced && strcmp(replaced->file.file, file) == 0;
+}
+
+/* That its files take of all paths. */
+static uint64_t nvme_bytes(const struct job *job)
+{
+	const struct replaced *replaced = job->replaced;
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; replaced && i < replaced->node->path_count; i++)
@@ -149,7 +156,6 @@ uint64_t replaced_bytes(const struct replaced *replaced)
 	return bytes;
 }
 
-bool replaced_has_file(const struct replaced *replaced, const char *file)
-{
-	return replaced && strcmp(replaced->file.file, file) == 0;
-}
+const struct holder replaced_holder = {
+	.nvme_bytes = nvme_bytes,
+};

@@ -21,8 +21,8 @@ struct replaced *replaced_leave(struct replaced *replaced);
 /* The old job is about to be freed: what it has taken of the paths stays taken. */
 void replaced_inherit(struct job *old);
 
-/* That its files take of all paths; of NULL none. */
-uint64_t replaced_bytes(const struct replaced *replaced);
+/* They are a holder of the node. */
+extern const struct holder replaced_holder;
 
 /* It is these, of NULL not. */
 bool replaced_has_file(const struct replaced *replaced, const char *file);

@@ -101,7 +101,7 @@ uint64_t cache_bytes_on_the_way(const struct claim *claim)
 	return sum_of_givers(claim, bytes_leaving);
 }
 
-uint64_t cache_bytes_at_most(const struct claim *claim)
+static uint64_t bytes_at_most(const struct claim *claim)
 {
 	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_here) +
 	       sum_of_givers(claim, tracts_here);
@@ -137,15 +137,6 @@ static void keep_all(struct job *job)
 			slots_open_tract(&job->slots, i);
 			job_settle(job);
 		}
-}
-
-bool cache_make_room(const struct claim *claim, uint64_t bytes)
-{
-	uint64_t lacking = room_lacking(claim, bytes);
-
-	if (lacking > 0)
-		cache_reclaim(claim, lacking);
-	return cache_bytes_on_the_way(claim) >= lacking;
 }
 
 void cache_keep_all(struct node *node)
@@ -372,7 +363,7 @@ static bool is_helped(struct job *job)
 
 	if (bytes == 0 || bytes > budget_own_room(job) || ++job->rescues > RESCUES_MOST)
 		job->rescues = 0;
-	else if (cache_make_room(&claim, bytes))
+	else if (holders_make_room(&claim, bytes))
 		return true;
 	return false;
 }
@@ -387,3 +378,10 @@ bool cache_rescue(struct job *job)
 	}
 	return fetch(job) || is_helped(job);
 }
+
+const struct holder cache_holder = {
+	.reclaim = cache_reclaim,
+	.bytes_on_the_way = cache_bytes_on_the_way,
+	.bytes_at_most = bytes_at_most,
+	.keep_all = cache_keep_all,
+};

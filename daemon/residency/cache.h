@@ -28,14 +28,11 @@ struct cache_tenant {
 /* Caches that may give to who claims it begin to give up as many bytes, with what is on its way already. */
 void cache_reclaim(const struct claim *claim, uint64_t bytes);
 uint64_t cache_bytes_on_the_way(const struct claim *claim);
-/* With what they still have. */
-uint64_t cache_bytes_at_most(const struct claim *claim);
 /* What has not gone yet is not given up. */
 void cache_keep_all(struct node *node);
 
-/* Bytes are taken without being waited for: caches give up what lacks for that, and for what they are to
- * leave. False: they have not so much. */
-bool cache_make_room(const struct claim *claim, uint64_t bytes);
+/* They are a holder of the node. */
+extern const struct holder cache_holder;
 
 /* In the job's turn: empties what it gives up, and takes what there is. */
 void cache_go_on(struct job *job);

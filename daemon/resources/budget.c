@@ -4,8 +4,6 @@
 #include <stdio.h>
 
 #include "common/size.h"
-#include "daemon/residency/cache.h"
-#include "daemon/life/idle.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/placement.h"
 #include "daemon/request/refuse.h"
@@ -111,12 +109,12 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 	/* Its own cache helps, too. */
 	of_all.job = NULL;
 	/* Caches give nothing up before somebody has looked again; idle jobs do. */
-	if (bytes > room.bytes && size_rest(bytes, room.bytes) <= idle_bytes(&claim, true)) {
-		idle_give_up(&claim, size_rest(bytes, room.bytes));
+	if (bytes > room.bytes && size_rest(bytes, room.bytes) <= holders_spare_bytes(&claim, true)) {
+		holders_give_up(&claim, size_rest(bytes, room.bytes));
 		room = room_for(&claim);
 	}
 	if (bytes > room.bytes) {
-		bool will_be_there = cache_make_room(&of_all, bytes);
+		bool will_be_there = holders_make_room(&of_all, bytes);
 
 		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)%s",
 			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
@@ -125,7 +123,7 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 	}
 	job->charged_bytes += bytes;
 	take_host(job, bytes);
-	cache_make_room(&of_all, 0);
+	holders_make_room(&of_all, 0);
 	return 0;
 }
 
@@ -149,7 +147,7 @@ int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message,
 			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
 			      room_describe(claim, room, whose, sizeof(whose)));
 	claim->node->host_used += bytes;
-	cache_make_room(claim, 0);
+	holders_make_room(claim, 0);
 	return 0;
 }
 

@@ -3,14 +3,117 @@
 #include <stdio.h>
 
 #include "common/clock.h"
+#include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/life/idle.h"
-#include "daemon/resources/placement.h"
 #include "daemon/model/job.h"
-#include "daemon/values/reader.h"
-#include "daemon/life/replaced.h"
+#include "daemon/resources/placement.h"
 #include "daemon/resources/room.h"
+
+/* The node's, in their order. */
+#define HOLDERS_FOREACH(holder, node)                                                                        \
+	for (const struct holder *const *holder = (node)->parts->holders; *holder; holder++)
+
+/* ---- What they give up ---- */
+
+uint64_t holders_bytes_on_the_way(const struct claim *claim)
+{
+	uint64_t bytes = 0;
+
+	HOLDERS_FOREACH(holder, claim->node)
+	if ((*holder)->bytes_on_the_way)
+		bytes += (*holder)->bytes_on_the_way(claim);
+	return bytes;
+}
+
+uint64_t holders_bytes_at_most(const struct claim *claim)
+{
+	uint64_t bytes = 0;
+
+	HOLDERS_FOREACH(holder, claim->node)
+	if ((*holder)->bytes_at_most)
+		bytes += (*holder)->bytes_at_most(claim);
+	return bytes;
+}
+
+void holders_reclaim(const struct claim *claim, uint64_t bytes)
+{
+	HOLDERS_FOREACH(holder, claim->node)
+	if ((*holder)->reclaim) {
+		(*holder)->reclaim(claim, bytes);
+		bytes = size_rest(bytes, (*holder)->bytes_on_the_way(claim));
+	}
+}
+
+void holders_keep_all(struct node *node)
+{
+	HOLDERS_FOREACH(holder, node)
+	if ((*holder)->keep_all)
+		(*holder)->keep_all(node);
+}
+
+uint64_t holders_spare_bytes(const struct claim *claim, bool is_at_once)
+{
+	uint64_t bytes = 0;
+
+	HOLDERS_FOREACH(holder, claim->node)
+	if ((*holder)->spare_bytes)
+		bytes += (*holder)->spare_bytes(claim, is_at_once);
+	return bytes;
+}
+
+uint64_t holders_give_up(const struct claim *claim, uint64_t bytes)
+{
+	uint64_t given = 0;
+
+	HOLDERS_FOREACH(holder, claim->node)
+	if ((*holder)->give_up)
+		given += (*holder)->give_up(claim, size_rest(bytes, given));
+	return given;
+}
+
+bool holders_make_room(const struct claim *claim, uint64_t bytes)
+{
+	uint64_t lacking = room_lacking(claim, bytes);
+
+	if (lacking > 0)
+		holders_reclaim(claim, lacking);
+	return holders_bytes_on_the_way(claim) >= lacking;
+}
+
+/* ---- What they have ---- */
+
+static uint64_t user_bytes(const struct node *node, uid_t uid)
+{
+	uint64_t bytes = 0;
+
+	HOLDERS_FOREACH(holder, node)
+	if ((*holder)->user_bytes)
+		bytes += (*holder)->user_bytes(node, uid);
+	return bytes;
+}
+
+static uint64_t all_bytes(const struct node *node)
+{
+	uint64_t bytes = 0;
+
+	HOLDERS_FOREACH(holder, node)
+	if ((*holder)->all_bytes)
+		bytes += (*holder)->all_bytes(node);
+	return bytes;
+}
+
+static uint64_t nvme_bytes(const struct job *job)
+{
+	uint64_t bytes = job->nvme_bytes;
+
+	HOLDERS_FOREACH(holder, job->node)
+	if ((*holder)->nvme_bytes)
+		bytes += (*holder)->nvme_bytes(job);
+	return bytes;
+}
+
+/* ---- Who they are ---- */
 
 #define NAMED 3
 
@@ -31,7 +134,7 @@ static bool is_kept_idle(const struct job *job, enum holders_of what)
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)
 {
-	return what == HOLDERS_OF_HOST ? job->host_bytes : job->nvme_bytes + replaced_bytes(job->replaced);
+	return what == HOLDERS_OF_HOST ? job->host_bytes : nvme_bytes(job);
 }
 
 /* What falls out at the end has no name. */
@@ -53,8 +156,7 @@ static void add_own(struct account *account, const struct job *job, enum holders
 
 uint64_t holders_user_bytes(const struct node *node, enum holders_of what, uid_t uid)
 {
-	uint64_t bytes =
-		what == HOLDERS_OF_HOST ? readers_user_bytes(node, uid) + disposal_withheld(node, uid) : 0;
+	uint64_t bytes = what == HOLDERS_OF_HOST ? user_bytes(node, uid) + disposal_withheld(node, uid) : 0;
 
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
@@ -80,9 +182,9 @@ static struct account add_up(const struct claim *claim, enum holders_of what)
 			account.others += bytes_of(job, what);
 	}
 	if (what == HOLDERS_OF_HOST) {
-		account.readers = readers_user_bytes(claim->node, claim->uid);
+		account.readers = user_bytes(claim->node, claim->uid);
 		account.withheld = disposal_withheld(claim->node, claim->uid);
-		account.others += readers_all_bytes(claim->node) - account.readers +
+		account.others += all_bytes(claim->node) - account.readers +
 				  disposal_withheld_by_all(claim->node) - account.withheld;
 	}
 	return account;

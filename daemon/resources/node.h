@@ -69,12 +69,14 @@ struct node_config {
 };
 
 struct event_base;
+struct holder;
 struct job;
 struct node;
 struct node_events;
 
 /* What the rooms above this one give a node. */
 struct node_parts {
+	const struct holder *const *holders; /* in the order in which they are asked; NULL ends them */
 	/* Makes what they keep for a node that is whole but for that. NULL, of both: nothing. */
 	int (*open)(struct node *node, const struct node_config *config);
 	/* No job is left; also where open() has failed. */

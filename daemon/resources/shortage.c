@@ -4,8 +4,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "daemon/residency/cache.h"
-#include "daemon/life/idle.h"
+#include "daemon/model/job.h"
 
 /* How long a tract may take to become empty before another one is tried, too. */
 #define RETRY_US 100000
@@ -21,7 +20,7 @@ static void on_patience(evutil_socket_t fd, short events, void *argument)
 	struct shortage *shortage = argument;
 
 	/* What was to become empty does not. */
-	cache_reclaim(&shortage->claim, cache_bytes_on_the_way(&shortage->claim) + 1);
+	holders_reclaim(&shortage->claim, holders_bytes_on_the_way(&shortage->claim) + 1);
 	job_settle(shortage->job);
 }
 
@@ -62,20 +61,20 @@ static bool is_patient(const struct shortage *shortage)
 
 bool shortage_can_be_covered(const struct shortage *shortage, uint64_t bytes)
 {
-	return bytes > 0 && is_patient(shortage) && cache_bytes_at_most(&shortage->claim) >= bytes;
+	return bytes > 0 && is_patient(shortage) && holders_bytes_at_most(&shortage->claim) >= bytes;
 }
 
 bool shortage_await(struct shortage *shortage)
 {
 	const struct claim *claim = &shortage->claim;
 	bool may_wait = is_patient(shortage);
-	uint64_t of_idle = size_rest(shortage->bytes, may_wait ? cache_bytes_at_most(claim) : 0);
+	uint64_t of_idle = size_rest(shortage->bytes, may_wait ? holders_bytes_at_most(claim) : 0);
 
-	if (shortage->bytes == 0 || of_idle > idle_bytes(claim, !may_wait))
+	if (shortage->bytes == 0 || of_idle > holders_spare_bytes(claim, !may_wait))
 		return false;
 	if (shortage->since_ns == 0 && !begin(shortage))
 		return false;
-	cache_reclaim(claim, size_rest(shortage->bytes, idle_give_up(claim, of_idle)));
+	holders_reclaim(claim, size_rest(shortage->bytes, holders_give_up(claim, of_idle)));
 	return true;
 }
 
@@ -90,5 +89,5 @@ void shortage_end(struct shortage *shortage)
 	shortage->patience = NULL;
 	queue_remove(&shortage->link);
 	if (queue_is_empty(&node->shortages))
-		cache_keep_all(node);
+		holders_keep_all(node);
 }

@@ -4,9 +4,16 @@
 #include "daemon/durability/errand.h"
 #include "daemon/durability/listing.h"
 #include "daemon/durability/presence.h"
-#include "daemon/model/job.h"
+#include "daemon/life/idle.h"
+#include "daemon/life/replaced.h"
 #include "daemon/observe/endurance.h"
+#include "daemon/residency/cache.h"
 #include "daemon/scrub/scrub.h"
+#include "daemon/values/reader.h"
+
+static const struct holder *const holders[] = {
+	&cache_holder, &idle_holder, &readers_holder, &replaced_holder, NULL,
+};
 
 static int open_parts(struct node *node, const struct node_config *config)
 {
@@ -41,6 +48,7 @@ static void end_job(struct job *job)
 }
 
 const struct node_parts node_parts = {
+	.holders = holders,
 	.open = open_parts,
 	.close = close_parts,
 	.is_behind = is_behind,

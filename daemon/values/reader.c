@@ -543,7 +543,7 @@ uint64_t readers_bytes(const struct job *job)
 	return bytes;
 }
 
-uint64_t readers_user_bytes(const struct node *node, uid_t uid)
+static uint64_t user_bytes(const struct node *node, uid_t uid)
 {
 	uint64_t bytes = 0;
 
@@ -556,7 +556,7 @@ uint64_t readers_user_bytes(const struct node *node, uid_t uid)
 	return bytes;
 }
 
-uint64_t readers_all_bytes(const struct node *node)
+static uint64_t all_bytes(const struct node *node)
 {
 	uint64_t bytes = 0;
 
@@ -564,3 +564,8 @@ uint64_t readers_all_bytes(const struct node *node)
 		bytes += queue_entry(link, struct reader, link)->bytes;
 	return bytes;
 }
+
+const struct holder readers_holder = {
+	.user_bytes = user_bytes,
+	.all_bytes = all_bytes,
+};

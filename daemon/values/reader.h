@@ -51,8 +51,7 @@ unsigned readers_end_denied(struct job *job, const char *reason);
 unsigned readers_count(const struct job *job);
 /* Host memory that is theirs. */
 uint64_t readers_bytes(const struct job *job);
-uint64_t readers_user_bytes(const struct node *node, uid_t uid);
-/* Of all users. */
-uint64_t readers_all_bytes(const struct node *node);
+/* They are a holder of the node. */
+extern const struct holder readers_holder;
 
 #endif
