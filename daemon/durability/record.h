@@ -5,13 +5,6 @@
 
 #include "daemon/model/job.h"
 
-/* Of both messages; proto/record.proto says when there has to be another one. A job keeps the one that it was
- * made with, as its room is where later ones have more. */
-#define RECORD_FORMAT_UNITS 1	/* counts the updates of each unit */
-#define RECORD_FORMAT_TENSORS 2 /* and of each tensor */
-#define RECORD_FORMAT_GROUPS 3	/* and has the group of each tensor */
-#define RECORD_FORMAT RECORD_FORMAT_GROUPS
-
 /* How many bytes the definition takes: always the same for a job once its units are defined, planned or
  * not, and whatever shape it gets (daemon/life/reshape.h). */
 uint64_t record_definition_bytes(const struct job *job);

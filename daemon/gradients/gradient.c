@@ -15,10 +15,8 @@
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/update/early.h"
 #include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradient_buffers.h"
-#include "daemon/durability/record.h"
 #include "daemon/request/refuse.h"
 
 bool gradient_is_of_ranks(const struct job *job)
@@ -80,13 +78,19 @@ uint64_t gradient_open_step(const struct job *job)
 	return job->decided + 1;
 }
 
+/* An update that began before its step takes its sums. */
+static bool is_updated_early(const struct job *job, uint32_t pack)
+{
+	return job->residences[pack].early != EARLY_NOTHING && job->residences[pack].early != EARLY_ADOPTED;
+}
+
 /* The unit's sum still belongs to the step that is being applied, or it is not a sum any more. */
 bool gradient_is_in_use(const struct job *job, uint32_t unit)
 {
 	uint32_t pack = job->catalog.units[unit].pack;
 
 	return job->writing >= WRITING_DECIDED || job->residences[pack].sweep != SWEEP_NOTHING ||
-	       early_uses_sums(job, pack);
+	       is_updated_early(job, pack);
 }
 
 /* ---- Contributions come and go ---- */

@@ -7,8 +7,8 @@
 #include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/update/early.h"
 #include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/gradient_buffers.h"
 #include "daemon/telemetry/stall.h"
 #include "daemon/telemetry/trace.h"
@@ -54,7 +54,7 @@ static void on_copied(struct work *work)
 	member_release(member);
 	sum_try(job, sum);
 	gradient_unblock(job, false);
-	step_advance(job);
+	job->gradient_listener->changed(job);
 	job_settle(job);
 }
 
@@ -154,8 +154,8 @@ void gradient_shrink_held(struct job *job)
 static bool all_are_blocked(struct job *job, bool with_gathers)
 {
 	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
-	if (job->closed_count == job->options.world_size || job->sweep || job->norm || early_is_ending(job) ||
-	    spill_is_wished(job))
+	if (job->closed_count == job->options.world_size || job->sweep || job->norm || spill_is_wished(job) ||
+	    job->gradient_listener->is_giving_up(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/durability/durable.h"
-#include "daemon/update/early.h"
+#include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/norm.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/telemetry/trace.h"
@@ -67,7 +66,7 @@ static void on_norm_done(struct work *work)
 		norm->done(job, norm);
 	norm_free(norm);
 	/* It waits for steps that are being measured; this one may have come to nothing. */
-	durable_advance(job);
+	job->gradient_listener->measured(job);
 	job_settle(job);
 }
 
@@ -77,7 +76,7 @@ static void take_sums(struct norm_work *norm)
 	struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		const double *measured = early_norm(job, unit);
+		const double *measured = job->gradient_listener->find_norm(job, unit);
 
 		if (!norm->is_pushed[unit])
 			continue;

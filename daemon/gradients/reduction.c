@@ -6,8 +6,8 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/update/early.h"
 #include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradient_listener.h"
 #include "daemon/model/sums.h"
 #include "daemon/telemetry/trace.h"
 
@@ -55,11 +55,11 @@ static void on_reduced(struct collective_op *op, int status)
 		spill_unpin(job, job->catalog.units[sum->unit].pack);
 		sum->is_reducing = false;
 		sum_try(job, sum);
-		early_note_sum(job, sum->unit);
+		job->gradient_listener->summed(job, sum->unit);
 	}
 	run_waiting_sums(job);
 	gradient_unblock(job, false);
-	step_advance(job);
+	job->gradient_listener->changed(job);
 	job_settle(job);
 }
 

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 
 #include "common/size.h"
+#include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/spilled.h"
 
 /* ---- Who has to go ---- */
@@ -150,9 +151,9 @@ void spill_serve(struct job *job)
 	tell_ready(spill);
 	/* All of them, as one that has gone may have wanted the same as another. */
 	if (job_writes_sums(job))
-		operation_resume(job);
+		job->gradient_listener->sums_came(job);
 	gradient_unblock(job, false);
-	step_advance(job);
+	job->gradient_listener->changed(job);
 }
 
 bool spill_is_wished(const struct job *job)

@@ -21,6 +21,7 @@
 #include "daemon/durability/family.h"
 #include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
+#include "daemon/life/listeners.h"
 #include "daemon/life/lost.h"
 #include "daemon/update/rates.h"
 #include "daemon/durability/record.h"
@@ -229,6 +230,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job->catalog.tensor_maximum = node->tensors_per_job;
 	job->catalog.name_maximum = node->name_length;
 	job->catalog.dimension_maximum = node->dimensions_per_tensor;
+	listeners_set(job);
 	job_set_limits(job, quota);
 	job->durability = options->durability ? options->durability : node->durability;
 	shortage_init(&job->shortage, room_claim(job), job);

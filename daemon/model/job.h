@@ -131,6 +131,13 @@ struct contribution {
 	bool is_void;	 /* its epoch has ended while a worker reads it */
 };
 
+/* What a record counts, by its format (daemon/durability/record.h); proto/record.proto says when there has to
+ * be another one. A job keeps the one that it was made with, as its room is where later ones have more. */
+#define RECORD_FORMAT_UNITS 1	/* the updates of each unit */
+#define RECORD_FORMAT_TENSORS 2 /* and of each tensor */
+#define RECORD_FORMAT_GROUPS 3	/* and has the group of each tensor */
+#define RECORD_FORMAT RECORD_FORMAT_GROUPS
+
 /* How many ranks read and train a state, what of it is partitioned among them, and so where parameters live;
  * and what memory they have for that. */
 struct job_shape {
@@ -139,6 +146,7 @@ struct job_shape {
 	bool is_pushed_once, has_nvme_parameters;
 };
 
+struct gradient_listener;
 struct reduction;
 struct held_buffer;
 struct norm_work;
@@ -236,7 +244,7 @@ struct job {
 	struct damaged damaged;	  /* as scans have found */
 	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */
 	bool has_earlier_updates; /* units have had more than its steps, there */
-	uint32_t record_format;	  /* daemon/durability/record.h: what there is room for in its record */
+	uint32_t record_format;	  /* RECORD_FORMAT_…: what there is room for in its record */
 	struct queue takers;	  /* those whose source it is: daemon/values/source.h */
 
 	/* Memory and places. */
@@ -296,6 +304,7 @@ struct job {
 	bool is_filling_tensor; /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
+	const struct gradient_listener *gradient_listener; /* daemon/gradients/gradient_listener.h */
 	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
 	 * spilled, of the pack's buffer. */
 	uint64_t *sum_offsets;

@@ -466,11 +466,6 @@ void early_clear(struct job *job)
 	job->early = early_free(job->early);
 }
 
-bool early_uses_sums(const struct job *job, uint32_t pack)
-{
-	return job->residences[pack].early != EARLY_NOTHING && job->residences[pack].early != EARLY_ADOPTED;
-}
-
 /* ---- The decision ---- */
 
 void early_decide(struct job *job)

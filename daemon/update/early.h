@@ -49,8 +49,6 @@ bool early_is_under_way(const struct job *job);
 /* Of a job that is freed: it is not busy. */
 void early_clear(struct job *job);
 
-/* The pack's sums are not to be touched. */
-bool early_uses_sums(const struct job *job, uint32_t pack);
 /* Of a unit whose sum may not be the gradients any more: the square sums of its blocks, as norm_measure()
  * gives them; else NULL. */
 const double *early_norm(const struct job *job, uint32_t unit);

@@ -5,7 +5,6 @@
 
 #include "common/cleanup.h"
 #include "common/plural.h"
-#include "daemon/durability/record.h"
 #include "daemon/request/refuse.h"
 #include "proto/name.h"
 
