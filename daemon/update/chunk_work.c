@@ -277,15 +277,18 @@ static void compute_units(const struct chunk *chunk)
 	}
 }
 
-static void save_for_readers(const struct chunk *chunk)
+static void save_for_watches(const struct chunk *chunk)
 {
-	const struct copy_range range = {
+	const struct sweep_range range = {
 		.pack = chunk->pack, .section = chunk->section, .first = chunk->first, .count = chunk->count
 	};
 	struct optimizer_arrays arrays = arrays_at(chunk, 0);
 
-	QUEUE_FOREACH (link, &chunk->sweep->views)
-		view_save(queue_entry(link, struct view, sweep_link), &range, &arrays);
+	QUEUE_FOREACH (link, &chunk->sweep->watches) {
+		const struct sweep_watch *watch = queue_entry(link, struct sweep_watch, link);
+
+		watch->ops->save(watch, &range, &arrays);
+	}
 }
 
 /* While the data is still in the cache. */
@@ -310,7 +313,7 @@ void chunk_run(struct work *work)
 	if (chunk->resident)
 		memcpy(chunk->parts[CHUNK_PARAMETER].data, chunk->resident,
 		       chunk->count * section_element_bytes(chunk->section));
-	save_for_readers(chunk);
+	save_for_watches(chunk);
 	compute_units(chunk);
 	for (int i = 0; i < CHUNK_STREAMS; i++)
 		if (chunk->parts[i].is_written)

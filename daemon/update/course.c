@@ -40,7 +40,7 @@ int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep)
 	queue_init(&sweep->free_chunks);
 	queue_init(&sweep->wanted);
 	queue_init(&sweep->waiting);
-	queue_init(&sweep->views);
+	queue_init(&sweep->watches);
 	for (unsigned i = 0; i < chunks; i++) {
 		sweep->chunks[i].sweep = sweep;
 		queue_push(&sweep->free_chunks, &sweep->chunks[i].link);

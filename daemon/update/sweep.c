@@ -29,33 +29,45 @@
 /* Packs that are passed over, being loaded, read or leased, before the sweep waits. */
 #define BEGIN_TRIES 16
 
-/* ---- Readers' views ---- */
+/* ---- Who watches it ---- */
 
 static void begin_save(struct sweep *sweep, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &sweep->views)
-		view_begin_save(queue_entry(link, struct view, sweep_link), pack);
+	QUEUE_FOREACH (link, &sweep->watches) {
+		struct sweep_watch *watch = queue_entry(link, struct sweep_watch, link);
+
+		watch->ops->begin_save(watch, pack);
+	}
 }
 
 /* Whether somebody keeps what the pack is before its update. */
 static bool is_saved(const struct sweep *sweep, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &sweep->views)
-		if (view_saves(queue_entry(link, struct view, sweep_link), pack))
+	QUEUE_FOREACH (link, &sweep->watches) {
+		const struct sweep_watch *watch = queue_entry(link, struct sweep_watch, link);
+
+		if (watch->ops->saves(watch, pack))
 			return true;
+	}
 	return false;
 }
 
 static void end_save(struct sweep *sweep, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &sweep->views)
-		view_end_save(queue_entry(link, struct view, sweep_link), pack);
+	QUEUE_FOREACH (link, &sweep->watches) {
+		struct sweep_watch *watch = queue_entry(link, struct sweep_watch, link);
+
+		watch->ops->end_save(watch, pack);
+	}
 }
 
-static void end_views(struct sweep *sweep)
+static void end_watches(struct sweep *sweep)
 {
-	QUEUE_FOREACH (link, &sweep->views)
-		view_end_sweep(queue_entry(link, struct view, sweep_link), sweep->has_failed ? -EIO : 0);
+	QUEUE_FOREACH (link, &sweep->watches) {
+		struct sweep_watch *watch = queue_entry(link, struct sweep_watch, link);
+
+		watch->ops->end_sweep(watch, sweep->has_failed ? -EIO : 0);
+	}
 }
 
 /* ---- The end of packs and the sweep ---- */
@@ -383,7 +395,7 @@ int sweep_start(struct job *job, bool is_initializing)
 		return r;
 	}
 	early_decide(job);
-	readers_enlist(job, &job->sweep->views);
+	readers_enlist(job, &job->sweep->watches);
 	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
@@ -401,7 +413,7 @@ void sweep_free(struct job *job)
 
 	if (!sweep)
 		return;
-	end_views(sweep);
+	end_watches(sweep);
 	if (sweep->lease_timer)
 		event_free(sweep->lease_timer);
 	/* Of one that has failed. */

@@ -4,7 +4,7 @@
 #define TIERD_DAEMON_SWEEP_H
 
 #include "daemon/model/job.h"
-#include "daemon/values/view.h"
+#include "daemon/update/sweep_watch.h"
 
 /* At most: 512 KiB of bf16, 1 MiB of fp32. Half of that is whole blocks of every stream, too. */
 #define CHUNK_ELEMENTS (UINT64_C(1) << 18)
@@ -67,7 +67,7 @@ struct sweep {
 	struct staging_buffer *granted;
 	struct event *lease_timer;
 	uint32_t leased_pack; /* why the timer runs */
-	struct queue views;   /* that lack something; the same ones as long as it runs, for the workers */
+	struct queue watches; /* that lack something; the same ones as long as it runs, for the workers */
 	struct queue free_chunks;
 	unsigned chunk_count;
 	struct chunk chunks[];

@@ -432,13 +432,13 @@ bool readers_are_copying(const struct job *job)
 	return false;
 }
 
-void readers_enlist(struct job *job, struct queue *views)
+void readers_enlist(struct job *job, struct queue *watches)
 {
 	QUEUE_FOREACH (link, &job->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (reader->view.is_begun)
-			queue_push(views, &reader->view.sweep_link);
+			queue_push(watches, &reader->view.watch.link);
 	}
 }
 

@@ -37,8 +37,8 @@ void readers_close_all(struct queue *client_readers);
 void readers_go_on(struct job *job);
 /* Some reader copies what it keeps. */
 bool readers_are_copying(const struct job *job);
-/* The views that a sweep has to look after, from before its first pack to after its last. */
-void readers_enlist(struct job *job, struct queue *views);
+/* Views are watches of a sweep that begins, from before its first pack to after its last. */
+void readers_enlist(struct job *job, struct queue *watches);
 /* A sweep waits for the pack. */
 void readers_raise(struct job *job, uint32_t pack);
 /* There is nothing to read any more. */

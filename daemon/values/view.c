@@ -47,12 +47,6 @@ static void on_copied(struct copy *copy, int status)
 		end(view, 0);
 }
 
-void view_init(struct view *view, struct job *job)
-{
-	*view = (struct view){ .job = job, .memory = MEMORY_INIT };
-	queue_init(&view->sweep_link);
-}
-
 int view_choose(struct view *view, struct selection *selection)
 {
 	struct memory memory = MEMORY_INIT;
@@ -87,7 +81,7 @@ void view_cancel(struct view *view)
 
 bool view_is_in_use(const struct view *view)
 {
-	return view->is_copying || !queue_is_empty(&view->sweep_link);
+	return view->is_copying || !queue_is_empty(&view->watch.link);
 }
 
 void view_clear(struct view *view, struct node *node)
@@ -181,8 +175,15 @@ void view_go_on(struct view *view)
 
 /* ---- Saving before the sweep ---- */
 
-void view_begin_save(struct view *view, uint32_t pack)
+static struct view *view_of(const struct sweep_watch *watch)
 {
+	return container_of(watch, struct view, watch);
+}
+
+static void begin_save(struct sweep_watch *watch, uint32_t pack)
+{
+	struct view *view = view_of(watch);
+
 	/* Nobody wants what was given up. */
 	if (!view->is_begun)
 		return;
@@ -192,8 +193,10 @@ void view_begin_save(struct view *view, uint32_t pack)
 			piece->status = PIECE_SAVING;
 }
 
-bool view_saves(const struct view *view, uint32_t pack)
+static bool saves(const struct sweep_watch *watch, uint32_t pack)
 {
+	const struct view *view = view_of(watch);
+
 	for (struct piece *piece = selection_first(&view->selection, pack);
 	     selection_has(&view->selection, piece, pack); piece++)
 		if (piece->status == PIECE_SAVING)
@@ -201,8 +204,8 @@ bool view_saves(const struct view *view, uint32_t pack)
 	return false;
 }
 
-static void save(const struct view *view, const struct piece *piece, const struct copy_range *chunk,
-		 const struct optimizer_arrays *arrays)
+static void save_piece(const struct view *view, const struct piece *piece, const struct sweep_range *chunk,
+		       const struct optimizer_arrays *arrays)
 {
 	const struct copy_range *range = &piece->range;
 	uint64_t first = range->first > chunk->first ? range->first : chunk->first;
@@ -229,16 +232,21 @@ static void save(const struct view *view, const struct piece *piece, const struc
 		    view->memory.base + piece->offset + (first - range->first) * bytes);
 }
 
-void view_save(const struct view *view, const struct copy_range *chunk, const struct optimizer_arrays *arrays)
+static void save(const struct sweep_watch *watch, const struct sweep_range *chunk,
+		 const struct optimizer_arrays *arrays)
 {
+	const struct view *view = view_of(watch);
+
 	for (struct piece *piece = selection_first(&view->selection, chunk->pack);
 	     selection_has(&view->selection, piece, chunk->pack); piece++)
 		if (piece->status == PIECE_SAVING && piece->range.section == chunk->section)
-			save(view, piece, chunk, arrays);
+			save_piece(view, piece, chunk, arrays);
 }
 
-void view_end_save(struct view *view, uint32_t pack)
+static void end_save(struct sweep_watch *watch, uint32_t pack)
 {
+	struct view *view = view_of(watch);
+
 	for (struct piece *piece = selection_first(&view->selection, pack);
 	     selection_has(&view->selection, piece, pack); piece++)
 		if (piece->status == PIECE_SAVING)
@@ -247,11 +255,27 @@ void view_end_save(struct view *view, uint32_t pack)
 		end(view, 0);
 }
 
-void view_end_sweep(struct view *view, int status)
+static void end_sweep(struct sweep_watch *watch, int status)
 {
-	queue_remove(&view->sweep_link);
+	struct view *view = view_of(watch);
+
+	queue_remove(&watch->link);
 	if (view->is_begun && status < 0)
 		end(view, status);
 	else if (!view->is_begun)
 		view->rest(view);
+}
+
+static const struct sweep_watch_ops watch_ops = {
+	.begin_save = begin_save,
+	.saves = saves,
+	.save = save,
+	.end_save = end_save,
+	.end_sweep = end_sweep,
+};
+
+void view_init(struct view *view, struct job *job)
+{
+	*view = (struct view){ .watch.ops = &watch_ops, .job = job, .memory = MEMORY_INIT };
+	queue_init(&view->watch.link);
 }

@@ -6,14 +6,14 @@
 #ifndef TIERD_DAEMON_VIEW_H
 #define TIERD_DAEMON_VIEW_H
 
+#include "daemon/update/sweep_watch.h"
 #include "daemon/values/selection.h"
 #include "offload/device/memory.h"
-#include "offload/optimizer/optimizer.h"
 
 struct node;
 
 struct view {
-	struct queue sweep_link; /* of the sweep that looks after it */
+	struct sweep_watch watch; /* of the sweep that looks after it */
 	struct job *job;
 	uint64_t version;
 	struct selection selection;
@@ -53,20 +53,5 @@ void view_clear(struct view *view, struct node *node);
 
 /* Where a complete view has the elements; NULL: not among its pieces. */
 const char *view_find(const struct view *view, const struct copy_range *range);
-
-/* ---- For the sweep ---- */
-
-/* It is about to update the pack: what is missing of that is saved by its chunks. */
-void view_begin_save(struct view *view, uint32_t pack);
-/* Some of it is. */
-bool view_saves(const struct view *view, uint32_t pack);
-/* On a worker: saves what a chunk is about to update, elements first … of a section; their values and what is
- * kept beside them lie in arrays. */
-void view_save(const struct view *view, const struct copy_range *chunk,
-	       const struct optimizer_arrays *arrays);
-/* All chunks of the pack have been there. */
-void view_end_save(struct view *view, uint32_t pack);
-/* The sweep is over, or, with an error, has failed. */
-void view_end_sweep(struct view *view, int status);
 
 #endif
