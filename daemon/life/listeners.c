@@ -1,9 +1,16 @@
 #include "daemon/life/listeners.h"
 
+#include "daemon/durability/backup.h"
 #include "daemon/durability/durable.h"
+#include "daemon/durability/pace.h"
 #include "daemon/gradients/gradient_listener.h"
+#include "daemon/life/replaced.h"
 #include "daemon/model/job.h"
 #include "daemon/update/early.h"
+#include "daemon/update/step_listeners.h"
+#include "daemon/values/copy.h"
+#include "daemon/values/reader.h"
+#include "daemon/values/writing.h"
 
 static const struct gradient_listener gradient_listener = {
 	.changed = step_advance,
@@ -14,7 +21,53 @@ static const struct gradient_listener gradient_listener = {
 	.find_norm = early_norm,
 };
 
+static const struct commit_listener commit_listener = {
+	.holds = durable_holds,
+	.is_quiet = durable_is_quiet,
+	.is_behind = durable_is_behind,
+	.seconds = pace_seconds,
+	.lets_update = backup_lets,
+	.failed = blobs_fail_step,
+	.applied = blobs_apply,
+	.answered = durable_answer,
+	.may_begin = durable_advance,
+};
+
+static const struct writing_listener writing_listener = {
+	.check_enter = writing_check_enter,
+	.open = writing_open,
+	.decide = writing_decide,
+	.end = writing_end,
+	.abort = writing_abort,
+	.cancel = writing_cancel,
+};
+
+static void on_flushed(struct job *job)
+{
+	operation_resume(job);
+	copies_resume(job);
+}
+
+static void on_initialized(struct job *job)
+{
+	if (!job->durable)
+		job->replaced = replaced_remove(job->replaced);
+	durable_advance(job);
+}
+
+static const struct sweep_listener sweep_listener = {
+	.began = readers_enlist,
+	.came_to = readers_raise,
+	.written = operation_resume,
+	.flushed = on_flushed,
+	.refused = operation_fail_refused,
+	.initialized = on_initialized,
+};
+
 void listeners_set(struct job *job)
 {
 	job->gradient_listener = &gradient_listener;
+	job->commit_listener = &commit_listener;
+	job->writing_listener = &writing_listener;
+	job->sweep_listener = &sweep_listener;
 }

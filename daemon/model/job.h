@@ -147,6 +147,9 @@ struct job_shape {
 };
 
 struct gradient_listener;
+struct commit_listener;
+struct writing_listener;
+struct sweep_listener;
 struct reduction;
 struct held_buffer;
 struct norm_work;
@@ -325,6 +328,9 @@ struct job {
 	unsigned grown_held; /* beyond it */
 
 	/* The step. */
+	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
+	const struct writing_listener *writing_listener;
+	const struct sweep_listener *sweep_listener;
 	uint64_t step;	  /* applied */
 	uint64_t decided; /* step, or step + 1 while it is being applied */
 	unsigned closed_count;

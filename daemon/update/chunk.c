@@ -4,6 +4,7 @@
 #include "daemon/update/early.h"
 #include "daemon/model/location.h"
 #include "daemon/update/sweep.h"
+#include "daemon/update/step_listeners.h"
 #include "daemon/telemetry/trace.h"
 #include "daemon/update/warm.h"
 
@@ -43,7 +44,7 @@ static void retire(struct chunk *chunk)
 	check_pack(chunk);
 	if (residence->unwritten == 0) {
 		early_end_adoption(job, chunk->pack);
-		operation_resume(job);
+		job->sweep_listener->written(job);
 	}
 	if (buffer)
 		staging_give(&job->node->staging, buffer);

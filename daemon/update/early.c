@@ -21,13 +21,13 @@
 
 #include "common/size.h"
 #include "daemon/update/ahead.h"
-#include "daemon/durability/durable.h"
 #include "daemon/gradients/gradient.h"
 #include "daemon/update/groups.h"
 #include "daemon/gradients/norm.h"
 #include "daemon/update/rates.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/update/sweep.h"
+#include "daemon/update/step_listeners.h"
 #include "daemon/update/warm.h"
 
 struct early {
@@ -59,7 +59,8 @@ static bool is_possible(const struct job *job)
 static bool is_time(const struct job *job)
 {
 	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped && !job->norm && !job->sweep &&
-	       job->decided == job->step && durable_is_quiet(job) && !durable_is_behind(job);
+	       job->decided == job->step && job->commit_listener->is_quiet(job) &&
+	       !job->commit_listener->is_behind(job);
 }
 
 /* NULL: not all ranks have announced the open step, or not the same; or it moves tensors to other groups,
@@ -502,7 +503,7 @@ bool early_lets(struct job *job, uint32_t pack)
 	if (residence->early == EARLY_NOTHING)
 		return true;
 	/* No commit begins as long as the sweep runs. */
-	if (can_be_adopted(job, residence) && durable_is_quiet(job))
+	if (can_be_adopted(job, residence) && job->commit_listener->is_quiet(job))
 		return true;
 	if (residency_is_awaited(job, pack))
 		chunks_raise(job->early->sweep, pack);

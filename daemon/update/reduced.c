@@ -5,9 +5,8 @@
  * theirs is under way. A skipped step never comes here; the end of the epoch drops one that has. */
 #include <errno.h>
 
-#include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
-#include "daemon/values/writing.h"
+#include "daemon/update/step_listeners.h"
 
 /* ---- Begin ---- */
 
@@ -87,14 +86,14 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 void reduced_advance(struct job *job)
 {
-	if (!job->is_reduced || job->shard_copies > 0 || durable_holds(job))
+	if (!job->is_reduced || job->shard_copies > 0 || job->commit_listener->holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
 			return;
 	job->is_reduced = false;
 	if (job->writing == WRITING_OPEN)
-		writing_decide(job);
+		job->writing_listener->decide(job);
 	else
 		step_decide(job, NULL);
 }

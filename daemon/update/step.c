@@ -9,15 +9,14 @@
 
 #include "common/clock.h"
 #include "daemon/update/ahead.h"
-#include "daemon/durability/durable.h"
 #include "daemon/update/early.h"
 #include "daemon/gradients/gradient.h"
 #include "daemon/update/groups.h"
 #include "daemon/model/job.h"
 #include "daemon/gradients/norm_work.h"
 #include "daemon/update/rates.h"
+#include "daemon/update/step_listeners.h"
 #include "daemon/telemetry/trace.h"
-#include "daemon/values/writing.h"
 
 /* A rank that has closed its part announces the next one. */
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
@@ -129,7 +128,7 @@ static bool check_part(struct pending *pending, struct step_rates *rates)
 	if (!has_no_leases(pending) || !check_kind(pending))
 		return false;
 	if (pending->is_writing)
-		return writing_check_enter(pending);
+		return member->job->writing_listener->check_enter(pending);
 	rates_complete(member->job, rates);
 	rates_complete(member->job, &member->announced.rates);
 	return check_rates(pending, rates);
@@ -240,7 +239,7 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 void step_fail_refused(struct member *member)
 {
 	gather_fail_refused(member);
-	operation_fail_refused(member);
+	member->job->sweep_listener->refused(member);
 }
 
 void step_close(struct pending *pending, const Tierd__Wire__Step *step)
@@ -284,7 +283,7 @@ void step_fail(struct job *job, int r, const char *message)
 	job->has_open_rates = false;
 	early_give_up(job);
 	gradient_drop_open(job);
-	blobs_fail_step(job);
+	job->commit_listener->failed(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 		struct pending *pending = member ? TAKE_PTR(member->step) : NULL;
@@ -439,11 +438,11 @@ void step_advance(struct job *job)
 {
 	reduced_advance(job);
 	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
-	    job->sweep || early_is_ending(job) || job->decided > job->step || durable_holds(job) ||
-	    !gradient_is_complete(job))
+	    job->sweep || early_is_ending(job) || job->decided > job->step ||
+	    job->commit_listener->holds(job) || !gradient_is_complete(job))
 		return;
 	if (job->writing == WRITING_ENTERED)
-		writing_open(job);
+		job->writing_listener->open(job);
 	else if (job->open_rates.is_dropped)
 		drop(job);
 	else if (!gradient_fold(job))
@@ -467,7 +466,7 @@ static void reply_applied(struct job *job, struct member *member)
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
 	reply.step = &step;
 	port_reply(pending_port(pending), pending->number, &reply);
-	durable_answer(member, pending);
+	job->commit_listener->answered(member, pending);
 	member_step_over(member);
 }
 
@@ -482,18 +481,18 @@ static void tell_applied(struct job *job)
 void step_applied(struct job *job)
 {
 	job->step = job->decided;
-	blobs_apply(job);
+	job->commit_listener->applied(job);
 	job->figures.steps++;
 	trace_span(job, TRACE_STEP, job->decided_ns, job->step);
 	job->figures.step_ns += clock_now_ns() - job->decided_ns;
 	if (job->writing == WRITING_SWEEPING)
-		writing_end(job);
+		job->writing_listener->end(job);
 	else
 		tell_applied(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
-	durable_advance(job);
+	job->commit_listener->may_begin(job);
 	ahead_begin(job);
 	close_next_parts(job);
 	gradient_unblock(job, false);
@@ -507,7 +506,7 @@ void step_abort(struct job *job)
 {
 	job->has_open_rates = false;
 	job->is_reduced = false;
-	writing_abort(job);
+	job->writing_listener->abort(job);
 	early_give_up(job);
 	if (job->norm)
 		norm_work_give_up(job->norm);

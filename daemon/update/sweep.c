@@ -15,14 +15,10 @@
 #include "common/plural.h"
 #include "common/size.h"
 #include "daemon/update/ahead.h"
-#include "daemon/durability/backup.h"
-#include "daemon/durability/durable.h"
 #include "daemon/update/early.h"
-#include "daemon/values/reader.h"
-#include "daemon/life/replaced.h"
 #include "daemon/gradients/spill.h"
+#include "daemon/update/step_listeners.h"
 #include "daemon/update/sweep.h"
-#include "daemon/values/writing.h"
 #include "proto/name.h"
 
 #define LEASE_PATIENCE_NS UINT64_C(1000000000)
@@ -87,9 +83,7 @@ static void finish_sweep(struct job *job)
 		return;
 	}
 	job->phase = JOB_TRAINED;
-	if (!job->durable)
-		job->replaced = replaced_remove(job->replaced);
-	durable_advance(job);
+	job->sweep_listener->initialized(job);
 	events_of_job(
 		job, EVENT_INITIALIZED, NULL,
 		"%llu parameter%s in %u unit%s, %u rank%s, stage %u; %llu MiB of host memory, %llu MiB on "
@@ -239,11 +233,11 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	struct residence *residence = &job->residences[pack];
 
 	if (residence->pins > 0)
-		readers_raise(job, pack);
+		job->sweep_listener->came_to(job, pack);
 	/* Its sums may be read ahead while it waits; an early update has consumed them. */
 	bool is_early = residence->early != EARLY_NOTHING, has_sums = is_early || spill_want(job, pack);
 
-	if (!early_lets(job, pack) || !backup_lets(job, pack) || !has_sums ||
+	if (!early_lets(job, pack) || !job->commit_listener->lets_update(job, pack) || !has_sums ||
 	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
 		return false;
 	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
@@ -395,7 +389,7 @@ int sweep_start(struct job *job, bool is_initializing)
 		return r;
 	}
 	early_decide(job);
-	readers_enlist(job, &job->sweep->watches);
+	job->sweep_listener->began(job, &job->sweep->watches);
 	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
@@ -425,7 +419,7 @@ void sweep_free(struct job *job)
 void sweep_cancel(struct job *job)
 {
 	early_withdraw(job);
-	writing_cancel(job);
+	job->writing_listener->cancel(job);
 	if (!job->sweep)
 		return;
 	job->sweep->has_failed = true;

@@ -6,9 +6,9 @@
 #include "common/log.h"
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/durability/pace.h"
 #include "daemon/residency/cache.h"
 #include "daemon/update/warm_inside.h"
+#include "daemon/update/step_listeners.h"
 
 /* ---- Life ---- */
 
@@ -101,7 +101,7 @@ static void begin_stretch(const struct job *job, struct warm_stretch *stretch, u
 			  bool may_defer)
 {
 	stretch->unwritten = (uint8_t)chunks;
-	stretch->is_deferred = may_defer && job->durable && pace_seconds(job) > 0 &&
+	stretch->is_deferred = may_defer && job->durable && job->commit_listener->seconds(job) > 0 &&
 			       job->warm->shares[stretch->share].state == SHARE_HERE;
 }
 

@@ -7,8 +7,8 @@
 #include <errno.h>
 
 #include "common/size.h"
-#include "daemon/values/copy.h"
 #include "daemon/telemetry/trace.h"
+#include "daemon/update/step_listeners.h"
 #include "daemon/update/warm_inside.h"
 
 void flush_init(struct warm *warm)
@@ -41,8 +41,7 @@ bool warm_is_dirty(const struct job *job, uint32_t pack)
 
 static void resume(struct job *job)
 {
-	operation_resume(job);
-	copies_resume(job);
+	job->sweep_listener->flushed(job);
 	job_settle(job);
 }
 
