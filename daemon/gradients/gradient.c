@@ -16,7 +16,7 @@
 #include "common/plural.h"
 #include "common/size.h"
 #include "daemon/gradients/gradient.h"
-#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/gradient_buffers.h"
 #include "daemon/request/refuse.h"
 
 bool gradient_is_of_ranks(const struct job *job)

@@ -9,7 +9,7 @@
 #include "daemon/resources/disposal.h"
 #include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradient_listener.h"
-#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/gradient_buffers.h"
 #include "daemon/telemetry/stall.h"
 #include "daemon/telemetry/trace.h"
 

@@ -10,7 +10,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/update/early.h"
 #include "daemon/durability/family.h"
-#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/gradient_buffers.h"
 #include "daemon/gradients/norm.h"
 #include "daemon/durability/record.h"
 #include "daemon/request/refuse.h"

@@ -13,7 +13,7 @@
 #include "daemon/resources/disposal.h"
 #include "daemon/residency/cache.h"
 #include "daemon/durability/durable.h"
-#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/gradient_buffers.h"
 #include "daemon/model/job.h"
 #include "daemon/update/rates.h"
 #include "daemon/request/refuse.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/update/loss_scale.h"
+#include "daemon/model/loss_scale.h"
 #include "offload/optimizer/optimizer.h"
 #include "proto/frame.h"
 #include "proto/vocabulary.h"

@@ -284,25 +284,25 @@ MUTANTS = (
     (
         "gradients outside of the rank's room",
         "gradient_buffers",
-        "daemon/gradients/gradient_buffers.c",
+        "daemon/model/gradient_buffers.c",
         (("span.first > size_rest(member->job->gradient_buffers.room, span.bytes)", "false"),),
     ),
     (
         "gradients over others that are on their way",
         "gradient_buffers",
-        "daemon/gradients/gradient_buffers.c",
+        "daemon/model/gradient_buffers.c",
         (("\t\tif (gradient_buffers_block(member, i, span))\n", "\t\tif (false)\n"),),
     ),
     (
         "a room that is smaller than a unit's gradients",
         "gradient_buffers",
-        "daemon/gradients/gradient_buffers.c",
+        "daemon/model/gradient_buffers.c",
         (("size_align(room > most ? room : most, 4096)", "size_align(room, 4096)"),),
     ),
     (
         "put aside, whatever bytes its rank waits for",
         "gradient_buffers",
-        "daemon/gradients/gradient_buffers.c",
+        "daemon/model/gradient_buffers.c",
         (("gradient_spans_meet(span_of(member, buffer), wanted);", "span_of(member, buffer).bytes > 0;"),),
     ),
     (

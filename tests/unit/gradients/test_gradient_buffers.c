@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/gradient_buffers.h"
 #include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
 

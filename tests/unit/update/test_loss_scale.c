@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/update/loss_scale.h"
+#include "daemon/model/loss_scale.h"
 
 static const struct loss_scale_options dynamic = { 1024, 3, 2, 0.25f, 100 };
 

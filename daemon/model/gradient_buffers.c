@@ -6,7 +6,7 @@
  *
  * In a room, whose bytes the job was opened with, the rank itself says where a buffer lies, and with its push
  * it tells. What it holds nobody else looks at. */
-#include "daemon/gradients/gradient_buffers.h"
+#include "daemon/model/gradient_buffers.h"
 
 #include <errno.h>
 

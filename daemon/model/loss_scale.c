@@ -1,4 +1,4 @@
-#include "daemon/update/loss_scale.h"
+#include "daemon/model/loss_scale.h"
 
 #include <errno.h>
 #include <math.h>

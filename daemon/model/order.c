@@ -1,4 +1,4 @@
-#include "daemon/residency/order.h"
+#include "daemon/model/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
