@@ -51,11 +51,6 @@ bool gradient_has_content(const struct job *job, uint32_t unit)
 	return false;
 }
 
-uint64_t gradient_absent_bytes(const struct job *job)
-{
-	return size_divide_up(job->catalog.unit_tensors, 8);
-}
-
 static void forget_present(struct unit *unit)
 {
 	for (uint32_t i = 0; i < unit->tensor_count; i++)

@@ -23,7 +23,6 @@
 #include "daemon/life/idle.h"
 #include "daemon/life/listeners.h"
 #include "daemon/life/lost.h"
-#include "daemon/update/rates.h"
 #include "daemon/durability/record.h"
 #include "daemon/life/remedy.h"
 #include "daemon/values/reader.h"
@@ -252,7 +251,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	queue_init(&job->all_held);
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
-	job->rooms = rates_rooms(job, JOB_ROOMS);
+	job->rooms = options_new_groups(&job->options, JOB_ROOMS);
 	job->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
 	job->turn = event_new(node->loop, -1, 0, on_turn, job);
 	if (job->rooms)

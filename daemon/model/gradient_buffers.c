@@ -113,3 +113,8 @@ int gradient_buffers_check(const struct member *member, const Tierd__Wire__Push 
 			      push->buffer, member->job->catalog.units[push->unit].name);
 	return member->job->gradient_buffers.room > 0 ? check_room(member, push, message, size) : 0;
 }
+
+uint64_t gradient_absent_bytes(const struct job *job)
+{
+	return size_divide_up(job->catalog.unit_tensors, 8);
+}

@@ -7,6 +7,7 @@
 #include "daemon/model/catalog.h"
 #include "proto/pages.h"
 
+struct job;
 struct member;
 
 /* wanted: as many at once as the job was opened with; room: bytes of all of them, or 0. */
@@ -26,5 +27,8 @@ uint64_t gradient_buffers_offset(const struct member *member, const Tierd__Wire_
 struct gradient_span gradient_buffers_wanted(const struct member *member,
 					     const Tierd__Wire__BufferWait *wait);
 bool gradient_buffers_block(const struct member *member, uint32_t buffer, struct gradient_span wanted);
+
+/* Beside a buffer: bytes that say which tensors a contribution has no gradient of, at most. */
+uint64_t gradient_absent_bytes(const struct job *job);
 
 #endif

@@ -578,8 +578,6 @@ void gradient_try_closed(struct job *job);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);
-/* That say which tensors a contribution has no gradient of, at most. */
-uint64_t gradient_absent_bytes(const struct job *job);
 char *gradient_sum(const struct job *job, uint32_t unit); /* as daemon/model/sums.h says */
 /* Its sum is consumed. The units of a pack are reset together. */
 void gradient_reset_unit(struct job *job, uint32_t unit);

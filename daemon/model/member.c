@@ -15,7 +15,6 @@
 #include "daemon/durability/durable.h"
 #include "daemon/model/gradient_buffers.h"
 #include "daemon/model/job.h"
-#include "daemon/update/rates.h"
 #include "daemon/request/refuse.h"
 #include "daemon/observe/statistics.h"
 
@@ -26,7 +25,7 @@ static int make_rooms(struct member *member)
 {
 	uint32_t count = member->job->options.group_count;
 
-	member->rooms = rates_rooms(member->job, MEMBER_ROOMS);
+	member->rooms = options_new_groups(&member->job->options, MEMBER_ROOMS);
 	if (!member->rooms)
 		return -ENOMEM;
 	member->next_rates.groups = member->rooms;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -45,6 +46,11 @@ static int read_groups(const struct optimizer *optimizer, struct optimizer_group
 	}
 	*count = (uint32_t)wire_count;
 	return 0;
+}
+
+struct optimizer_group *options_new_groups(const struct job_options *options, unsigned count)
+{
+	return calloc((size_t)count * options->group_count, sizeof(struct optimizer_group));
 }
 
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,

@@ -56,6 +56,8 @@ void options_write(const struct job_options *options, Tierd__Wire__JobOpen *open
 		   struct options_groups *storage);
 void options_write_groups(const struct optimizer_group *groups, uint32_t count,
 			  struct options_groups *storage);
+/* Room for the groups of so many rates, one after the other: for free(). NULL: there is no memory. */
+struct optimizer_group *options_new_groups(const struct job_options *options, unsigned count);
 /* What the rates of a step say of the groups. */
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
 		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -61,11 +60,6 @@ void rates_copy(struct step_rates *rates, const struct step_rates *other)
 	rates->groups = groups;
 	if (other->group_count > 0)
 		memcpy(groups, other->groups, other->group_count * sizeof(*groups));
-}
-
-struct optimizer_group *rates_rooms(const struct job *job, unsigned count)
-{
-	return calloc((size_t)count * job->options.group_count, sizeof(struct optimizer_group));
 }
 
 double rates_scale(const struct step_rates *rates)

@@ -19,9 +19,6 @@ int rates_compare(const struct step_rates *here, const struct step_rates *other,
 /* Makes them the other's, in their own room for groups. */
 void rates_copy(struct step_rates *rates, const struct step_rates *other);
 
-/* Room for the groups of so many rates, one after the other: for free(). NULL: there is no memory. */
-struct optimizer_group *rates_rooms(const struct job *job, unsigned count);
-
 /* What sums of gradients are multiplied with, before clipping. */
 double rates_scale(const struct step_rates *rates);
 
