@@ -7,7 +7,7 @@
 #include "daemon/durability/family.h"
 #include "daemon/durability/listing.h"
 #include "daemon/life/lost.h"
-#include "daemon/durability/record.h"
+#include "daemon/recovery/record_read.h"
 #include "daemon/request/refuse.h"
 #include "daemon/recovery/restore_inside.h"
 #include "daemon/durability/retention.h"

@@ -14,7 +14,7 @@
 
 #include "common/log.h"
 #include "daemon/durability/durable.h"
-#include "daemon/durability/record.h"
+#include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore.h"
 #include "daemon/durability/stored.h"
 #include "tests/fault/alloc_fault.h"

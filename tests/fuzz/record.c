@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/durability/record.h"
+#include "daemon/recovery/record_read.h"
 #include "daemon/life/setup.h"
 #include "tests/unit/daemon_support.h"
 

@@ -165,7 +165,7 @@ MUTANTS = (
     (
         "an absent tensor believed to have missed more updates than there were",
         "record",
-        "daemon/recovery/record_read.c",
+        "daemon/durability/record_unpack.c",
         (("if (missed > (unit->tensors[i].is_frozen ? 0 : progress->updates[u]))", "if (false)"),),
     ),
     (
@@ -481,7 +481,7 @@ MUTANTS = (
     (
         "a progress of another format believed",
         "record",
-        "daemon/recovery/record_read.c",
+        "daemon/durability/record_unpack.c",
         (("\tif (progress->format != job->record_format)", "\tif (false)"),),
     ),
     (

@@ -13,7 +13,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "daemon/model/job.h"
-#include "daemon/durability/record.h"
+#include "daemon/recovery/record_read.h"
 #include "daemon/life/setup.h"
 #include "proto/record.pb-c.h"
 #include "tests/unit/daemon_support.h"
