@@ -13,6 +13,7 @@
 #include "daemon/life/lost.h"
 #include "daemon/durability/pace.h"
 #include "daemon/life/reshape.h"
+#include "daemon/life/setup.h"
 #include "daemon/values/source.h"
 #include "daemon/values/state_write.h"
 #include "daemon/values/writing.h"
@@ -276,7 +277,7 @@ void job_go_on(struct job *job)
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
-		if (!draft_go_on(job) && (can_start || !queue_is_empty(&job->filling)) &&
+		if (!draft_go_on(job, setup_check) && (can_start || !queue_is_empty(&job->filling)) &&
 		    node_has_settled(job->node, job->uid))
 			setup_start(job);
 		break;
@@ -288,7 +289,7 @@ void job_go_on(struct job *job)
 		break;
 	case JOB_FILLING:
 		/* A draft that is written has such writes, too. */
-		if (!state_write_go_on(job) && !draft_go_on(job) && can_start)
+		if (!state_write_go_on(job) && !draft_go_on(job, NULL) && can_start)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:

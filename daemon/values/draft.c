@@ -9,7 +9,6 @@
 #include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/values/draft_inside.h"
-#include "daemon/life/setup.h"
 #include "daemon/values/state_write.h"
 
 static uint64_t record_bytes(const struct job *job, const struct draft_record *record)
@@ -112,23 +111,22 @@ static void take(struct draft *draft, int status)
 }
 
 /* Each time that an eighth more is defined, so that it takes no longer than the units do. */
-static int check_room(struct draft *draft)
+static int check_room(struct draft *draft, draft_check *check)
 {
 	uint64_t parameters = draft->job->catalog.parameters;
 	int r;
 
-	/* A job that has values has its room. */
-	if (draft->job->phase != JOB_FORMING)
+	if (!check)
 		return 0;
 	if (draft->checked > 0 && parameters - draft->checked <= draft->checked / 8)
 		return 0;
-	r = setup_check(draft->job, draft->message, sizeof(draft->message));
+	r = check(draft->job, draft->message, sizeof(draft->message));
 	if (r == 0)
 		draft->checked = parameters;
 	return r;
 }
 
-static bool take_next(struct draft *draft)
+static bool take_next(struct draft *draft, draft_check *check)
 {
 	struct queue *link = queue_pop(&draft->writes);
 
@@ -139,7 +137,7 @@ static bool take_next(struct draft *draft)
 	draft->record = describe(draft);
 	draft->length = record_bytes(draft->job, &draft->record);
 	draft->is_busy = true;
-	take(draft, check_room(draft));
+	take(draft, check_room(draft, check));
 	return true;
 }
 
@@ -310,7 +308,7 @@ static bool write_on(struct draft *draft)
 	return false;
 }
 
-bool draft_go_on(struct job *job)
+bool draft_go_on(struct job *job, draft_check *check)
 {
 	struct draft *draft = job->draft;
 
@@ -318,7 +316,8 @@ bool draft_go_on(struct job *job)
 		return false;
 	if (draft->is_busy)
 		return true;
-	return job->phase == JOB_FORMING || job->writing == WRITING_OPEN ? take_next(draft) : write_on(draft);
+	return job->phase == JOB_FORMING || job->writing == WRITING_OPEN ? take_next(draft, check)
+									 : write_on(draft);
 }
 
 /* ---- The end ---- */

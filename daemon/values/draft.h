@@ -11,9 +11,13 @@
  * the values are there, or with what they lack. */
 void draft_write(struct tensor_operation *operation);
 
+/* Whether there is room for a job of which this much is defined: 0, or a negative errno with a message. */
+typedef int draft_check(struct job *job, char *message, size_t size);
+
 /* In the job's turn: takes what waits, or, once the job is laid out, writes on. False: there is nothing to do
- * now; of a job that is laid out: all is written, and the draft has gone. */
-bool draft_go_on(struct job *job);
+ * now; of a job that is laid out: all is written, and the draft has gone.
+ * check: of a job whose units are being defined; NULL: it is laid out, and has its room. */
+bool draft_go_on(struct job *job, draft_check *check);
 
 /* Nothing of it is in flight. */
 bool draft_is_quiet(const struct job *job);

@@ -251,13 +251,13 @@ bool writing_go_on(struct job *job)
 {
 	switch (job->writing) {
 	case WRITING_OPEN:
-		draft_go_on(job);
+		draft_go_on(job, NULL);
 		return true;
 	case WRITING_DECIDED:
 		begin_to_place(job);
 		return true;
 	case WRITING_PLACING:
-		if (!state_write_go_on(job) && !draft_go_on(job))
+		if (!state_write_go_on(job) && !draft_go_on(job, NULL))
 			sweep(job);
 		return true;
 	case WRITING_FLUSHING:

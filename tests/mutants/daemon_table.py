@@ -375,7 +375,7 @@ MUTANTS = (
         "a job laid out before all is in its draft",
         "draft",
         "daemon/life/ready.c",
-        (("\t\tif (!draft_go_on(job) && (can_start", "\t\t(void)draft_go_on(job);\n\t\tif ((can_start"),),
+        (("\t\tif (!draft_go_on(job, setup_check) && (can_start", "\t\t(void)draft_go_on(job, setup_check);\n\t\tif ((can_start"),),
     ),
     (
         "values written before those that came before them, in a draft",
