@@ -10,7 +10,6 @@
 #include "daemon/durability/pace.h"
 #include "daemon/durability/backup.h"
 #include "daemon/durability/record.h"
-#include "daemon/life/replaced.h"
 #include "daemon/durability/retention.h"
 #include "daemon/telemetry/trace.h"
 #include "daemon/update/warm.h"
@@ -26,6 +25,7 @@ struct part {
 
 struct durable {
 	struct job *job;
+	const struct durable_listener *listener;
 	struct part definition, progress, blobs;
 	struct pace pace;
 	unsigned parts;	  /* being written */
@@ -126,7 +126,7 @@ uint64_t durable_progress(const struct job *job, uint64_t *ret_offset)
 	return size_align(sizeof(struct progress_header) + record_progress_bytes(job), STORE_PAGE_BYTES);
 }
 
-int durable_init(struct job *job, bool is_found)
+int durable_init(struct job *job, bool is_found, const struct durable_listener *listener)
 {
 	struct durable *durable = calloc(1, sizeof(*durable));
 	uint64_t offset, length = durable_progress(job, &offset);
@@ -135,6 +135,7 @@ int durable_init(struct job *job, bool is_found)
 	if (!durable)
 		return -ENOMEM;
 	durable->job = job;
+	durable->listener = listener;
 	r = pace_init(&durable->pace, job);
 	if (r == 0)
 		r = make_part(durable, &durable->progress, offset, length);
@@ -324,7 +325,7 @@ static void tell_durable(struct durable *durable)
 {
 	struct job *job = durable->job;
 
-	job->replaced = replaced_remove(job->replaced);
+	durable->listener->committed(job);
 	events_of_job(job, EVENT_DURABLE, &(struct log_fields){ .step = &durable->step },
 		      "step %llu is durable", (unsigned long long)durable->step);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)

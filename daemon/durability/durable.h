@@ -31,8 +31,14 @@ int durable_find_layout(const struct record_header *header, uint64_t extents,
 /* Where the progress lies in the record's stream; returns how long it is, in whole pages. */
 uint64_t durable_progress(const struct job *job, uint64_t *ret_offset);
 
-/* Once the stores are there; is_found: with a commit, of job->step. */
-int durable_init(struct job *job, bool is_found);
+/* Who decides what follows from a commit. */
+struct durable_listener {
+	void (*committed)(struct job *job);
+};
+
+/* Once the stores are there; is_found: with a commit, of job->step. listener: borrowed until
+ * durable_free(). */
+int durable_init(struct job *job, bool is_found, const struct durable_listener *listener);
 void durable_free(struct job *job);
 /* The job has another definition, which the next commit says. -ENOMEM. */
 int durable_redefine(struct job *job);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/durability/durable.h"
 #include "daemon/durability/listing.h"
 #include "daemon/life/lost.h"
 #include "daemon/recovery/restore.h"
@@ -117,6 +116,13 @@ struct replaced *replaced_remove(struct replaced *replaced)
 	job_settle_all(replaced->node);
 	return replaced_leave(replaced);
 }
+
+static void on_committed(struct job *job)
+{
+	job->replaced = replaced_remove(job->replaced);
+}
+
+const struct durable_listener replaced_listener = { .committed = on_committed };
 
 struct replaced *replaced_bring_back(struct replaced *replaced)
 {

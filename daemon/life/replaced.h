@@ -3,9 +3,13 @@
 #ifndef TIERD_DAEMON_REPLACED_H
 #define TIERD_DAEMON_REPLACED_H
 
+#include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
 
 struct replaced;
+
+/* Of what the new job commits. */
+extern const struct durable_listener replaced_listener;
 
 /* Ends a job that another one is to replace. ret_replaced: what can come back of it, NULL: nothing; it is for
  * one of the next three. -ENOMEM: nothing has happened. */

@@ -320,7 +320,7 @@ static int take_over(struct setup *setup)
 	int r = gradient_init(job);
 
 	if (r == 0 && job->is_durable && !job->durable)
-		r = durable_init(job, false);
+		r = durable_init(job, false, &replaced_listener);
 	if (r == 0)
 		r = reshape_keep(job);
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,

@@ -595,7 +595,7 @@ static int charge(struct job *job, struct store *store, bool is_fork, char *mess
 	if (r == 0)
 		r = family_charge(job, is_fork, message, size);
 	if (r == 0) {
-		r = durable_init(job, true);
+		r = durable_init(job, true, &replaced_listener);
 		if (r < 0)
 			refuse(message, size, r, "out of memory");
 	}
