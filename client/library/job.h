@@ -5,12 +5,17 @@
 #include "client/library/attachment.h"
 #include "client/library/connection.h"
 #include "client/library/mapping.h"
-#include "client/library/reopen.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
 
 struct ticket_kind;
+
+/* A message as it was sent, to be sent again. */
+struct remembered {
+	uint8_t *bytes; /* owned; NULL: none */
+	size_t length;
+};
 
 /* A unit as it was defined. */
 struct unit {

@@ -5,6 +5,7 @@
 #include "client/library/job.h"
 #include "client/library/left.h"
 #include "client/library/reconnect.h"
+#include "client/library/reopen.h"
 #include "client/library/structure.h"
 #include "client/library/ticket.h"
 #include "common/cleanup.h"

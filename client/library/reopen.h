@@ -3,18 +3,7 @@
 #ifndef TIERD_CLIENT_REOPEN_H
 #define TIERD_CLIENT_REOPEN_H
 
-#include <stdint.h>
-
-#include "proto/tierd.pb-c.h"
-
-struct tierd_job;
-struct tierd_node;
-
-/* A message as it was sent, to be sent again. */
-struct remembered {
-	uint8_t *bytes; /* owned; NULL: none */
-	size_t length;
-};
+#include "client/library/job.h"
 
 /* Only where the node reconnects. -ENOMEM. */
 int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *message,

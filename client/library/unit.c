@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/library/job.h"
+#include "client/library/reopen.h"
 #include "client/library/structure.h"
 #include "client/library/ticket.h"
 #include "proto/name.h"
