@@ -20,7 +20,7 @@
 #include "daemon/observe/report.h"
 #include "daemon/durability/reserve.h"
 #include "daemon/durability/retain.h"
-#include "daemon/life/roll_back.h"
+#include "daemon/recovery/roll_back.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/life/share.h"
 #include "daemon/durability/snapshot.h"

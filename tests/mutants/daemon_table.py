@@ -326,7 +326,7 @@ MUTANTS = (
     (
         "a rollback under ranks without being forced",
         "errands",
-        "daemon/life/roll_back.c",
+        "daemon/recovery/roll_back.c",
         (("\tif (ranks[0] && !request->force)", "\tif (false)"),),
     ),
     (

@@ -2,7 +2,7 @@
  * store takes the snapshot for its last commit, in one commit. From then on what the daemon knows of the job
  * is void: it is opened again, as after a start. A daemon that dies in between finds the one state or the
  * other. */
-#include "daemon/life/roll_back.h"
+#include "daemon/recovery/roll_back.h"
 
 #include <errno.h>
 #include <stdio.h>
