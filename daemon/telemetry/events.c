@@ -8,7 +8,7 @@
 #include "daemon/telemetry/log_limit.h"
 #include "daemon/telemetry/watch.h"
 
-/* Of users whose numbers differ by this much the one can use up what is logged of the other. */
+/* That have limits of their own at the same time. */
 #define LIMITED_USERS 16
 #define TEXT_BYTES 1024
 
@@ -67,18 +67,46 @@ static const struct kind {
 	[EVENT_STOPPING] = { "stopping", LOG_LEVEL_INFO, .is_public = true },
 };
 
+/* Of each user; NOBODY: of the node. */
+#define NOBODY ((uid_t)-1)
+struct user_limit {
+	uid_t uid;
+	struct log_limit limit;
+};
+
+/* A place that nobody has needed for as long as its lines count goes to another user; if there is none, he
+ * shares the one that has been there longest. */
+static struct log_limit *limit_of(struct user_limit *limits, uid_t uid, uint64_t now_ns)
+{
+	struct user_limit *oldest = &limits[0];
+
+	for (struct user_limit *limit = limits; limit < limits + LIMITED_USERS; limit++) {
+		if (limit->uid == uid && limit->limit.began_ns > 0)
+			return &limit->limit;
+		if (limit->limit.began_ns < oldest->limit.began_ns)
+			oldest = limit;
+	}
+	if (now_ns - oldest->limit.began_ns >= LOG_LIMIT_SECONDS * UINT64_C(1000000000)) {
+		oldest->uid = uid;
+		oldest->limit.lines = 0;
+	}
+	return &oldest->limit;
+}
+
 /* What goes wrong has a limit of its own: plain news, however much, does not keep it out. */
 static bool may_log(enum log_level level, const uid_t *user)
 {
-	static struct log_limit limits[2][LIMITED_USERS];
-	struct log_limit *limit = &limits[level <= LOG_LEVEL_WARNING][user ? *user % LIMITED_USERS : 0];
+	static struct user_limit limits[2][LIMITED_USERS];
+	uint64_t now = clock_now_ns();
+	struct log_limit *limit;
 
 	if (!log_takes(level))
 		return false;
 	if (level >= LOG_LEVEL_DEBUG)
 		return true;
+	limit = limit_of(limits[level <= LOG_LEVEL_WARNING], user ? *user : NOBODY, now);
 	limit->what = "lines about users and their jobs";
-	return log_limit_allows(limit, clock_now_ns());
+	return log_limit_allows(limit, now);
 }
 
 static void log_event(const struct kind *kind, const struct log_fields *fields, const char *text)
