@@ -722,6 +722,8 @@ static void readers_see_all_or_nothing(void **state)
 	answer = actor_await(&watcher, refresh, 0);
 	assert_int_equal(answer->status, 0);
 	assert_int_equal(answer->reply->reader_refresh->step, 0);
+	while (play()->step == 0)
+		scene_wait(&scene);
 	expect_error(&watcher,
 		     actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status,
 		     -ESTALE, "it has moved on to step 1");
