@@ -31,9 +31,9 @@ kept: list[Any] = []
 
 
 def make(
-    job: str, kind: type[torch.optim.Optimizer] = torch.optim.SGD, **options: Any
+    job: str, kind: type[torch.optim.Optimizer] = torch.optim.SGD, width: int = 30, **options: Any
 ) -> tuple[nn.Sequential, torch.optim.Optimizer]:
-    model = nn.Sequential(nn.Linear(30, 30), nn.Tanh(), nn.Linear(30, 1))
+    model = nn.Sequential(nn.Linear(30, width), nn.Tanh(), nn.Linear(width, 1))
     optimizer = kind(model.parameters(), lr=0.1)  # type: ignore[call-arg]
     tierd.torch.initialize(model, optimizer, job=job, **({"rank": 0, "world_size": 1} | options))
     kept.append(model)
@@ -176,7 +176,8 @@ def after_the_daemon_has_gone(job: str) -> None:
         daemon = Daemon(Path(folder), Path(folder))
         os.environ["TIERD_SOCKET"] = str(daemon.socket)
         daemon.start()
-        model, optimizer = make(job)
+        # Its step takes longer than it takes to kill the daemon: the answer never comes.
+        model, optimizer = make(job, torch.optim.AdamW, width=200_000)
         loss_of(model).backward()
         optimizer.step()
         daemon.kill()
