@@ -1,4 +1,4 @@
-/* Epoch: what ends it for all ranks. Rooms below ask for that by job_abort(), job_break() and
+/* Epoch: what ends it for all ranks. Modules below ask for that by job_abort(), job_break() and
  * job_throw_out(). */
 #ifndef TIERD_DAEMON_EPOCH_H
 #define TIERD_DAEMON_EPOCH_H

@@ -101,7 +101,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	node->is_in_turn = false;
 }
 
-/* ---- What it does for the rooms below ---- */
+/* ---- What it does for the modules below ---- */
 
 static const char *describe_loss(const struct job *job, char *text, size_t size)
 {
@@ -217,8 +217,6 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .epoch = 1,
 			     .record_format = RECORD_FORMAT,
 			     .paths = node_all_paths(node),
-			     .residency_listener = &sweep_residency_listener,
-			     .cache_tenant = &warm_tenant,
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
 			     .cache = MEMORY_INIT,

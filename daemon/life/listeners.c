@@ -8,6 +8,7 @@
 #include "daemon/model/job.h"
 #include "daemon/update/early.h"
 #include "daemon/update/step_listeners.h"
+#include "daemon/update/warm.h"
 #include "daemon/values/copy.h"
 #include "daemon/values/reader.h"
 #include "daemon/values/writing.h"
@@ -70,4 +71,6 @@ void listeners_set(struct job *job)
 	job->commit_listener = &commit_listener;
 	job->writing_listener = &writing_listener;
 	job->sweep_listener = &sweep_listener;
+	job->residency_listener = &sweep_residency_listener;
+	job->cache_tenant = &warm_tenant;
 }

@@ -1,4 +1,4 @@
-/* Who hears what the rooms of a job report: the tables that its lower rooms are given. */
+/* Who hears what the modules of a job report: the tables that the lower ones are given. */
 #ifndef TIERD_DAEMON_LISTENERS_H
 #define TIERD_DAEMON_LISTENERS_H
 

@@ -183,7 +183,7 @@ struct loss {
 	} record; /* what its record says, if that could be read */
 };
 
-/* What a job's life does for the rooms below it, which call it by functions of daemon/model/job.c. */
+/* What a job's life does for the modules below it, which call it by functions of daemon/model/job.c. */
 struct job_callbacks {
 	/* job_abort(), of a live epoch, and job_break(), of a job that was not broken: job->reason says why.
 	 */
@@ -467,7 +467,7 @@ void job_planned(struct job *job, int r, const char *message);
 
 /* ---- residency.c, eviction.c, deadlock.c: packs in host memory ---- */
 
-/* Who is told what becomes of packs; the table is of a room above. */
+/* Who is told what becomes of packs; the table is of a module above. */
 struct residency_listener {
 	/* Somebody has come to wait for a pack, as the first one. */
 	void (*awaited)(struct job *job, uint32_t pack);

@@ -20,9 +20,9 @@ uint64_t holders_bytes_on_the_way(const struct claim *claim)
 {
 	uint64_t bytes = 0;
 
-	HOLDERS_FOREACH(holder, claim->node)
-	if ((*holder)->bytes_on_the_way)
-		bytes += (*holder)->bytes_on_the_way(claim);
+	HOLDERS_FOREACH (holder, claim->node)
+		if ((*holder)->bytes_on_the_way)
+			bytes += (*holder)->bytes_on_the_way(claim);
 	return bytes;
 }
 
@@ -30,35 +30,35 @@ uint64_t holders_bytes_at_most(const struct claim *claim)
 {
 	uint64_t bytes = 0;
 
-	HOLDERS_FOREACH(holder, claim->node)
-	if ((*holder)->bytes_at_most)
-		bytes += (*holder)->bytes_at_most(claim);
+	HOLDERS_FOREACH (holder, claim->node)
+		if ((*holder)->bytes_at_most)
+			bytes += (*holder)->bytes_at_most(claim);
 	return bytes;
 }
 
 void holders_reclaim(const struct claim *claim, uint64_t bytes)
 {
-	HOLDERS_FOREACH(holder, claim->node)
-	if ((*holder)->reclaim) {
-		(*holder)->reclaim(claim, bytes);
-		bytes = size_rest(bytes, (*holder)->bytes_on_the_way(claim));
-	}
+	HOLDERS_FOREACH (holder, claim->node)
+		if ((*holder)->reclaim) {
+			(*holder)->reclaim(claim, bytes);
+			bytes = size_rest(bytes, (*holder)->bytes_on_the_way(claim));
+		}
 }
 
 void holders_keep_all(struct node *node)
 {
-	HOLDERS_FOREACH(holder, node)
-	if ((*holder)->keep_all)
-		(*holder)->keep_all(node);
+	HOLDERS_FOREACH (holder, node)
+		if ((*holder)->keep_all)
+			(*holder)->keep_all(node);
 }
 
 uint64_t holders_spare_bytes(const struct claim *claim, bool is_at_once)
 {
 	uint64_t bytes = 0;
 
-	HOLDERS_FOREACH(holder, claim->node)
-	if ((*holder)->spare_bytes)
-		bytes += (*holder)->spare_bytes(claim, is_at_once);
+	HOLDERS_FOREACH (holder, claim->node)
+		if ((*holder)->spare_bytes)
+			bytes += (*holder)->spare_bytes(claim, is_at_once);
 	return bytes;
 }
 
@@ -66,9 +66,9 @@ uint64_t holders_give_up(const struct claim *claim, uint64_t bytes)
 {
 	uint64_t given = 0;
 
-	HOLDERS_FOREACH(holder, claim->node)
-	if ((*holder)->give_up)
-		given += (*holder)->give_up(claim, size_rest(bytes, given));
+	HOLDERS_FOREACH (holder, claim->node)
+		if ((*holder)->give_up)
+			given += (*holder)->give_up(claim, size_rest(bytes, given));
 	return given;
 }
 
@@ -87,9 +87,9 @@ static uint64_t user_bytes(const struct node *node, uid_t uid)
 {
 	uint64_t bytes = 0;
 
-	HOLDERS_FOREACH(holder, node)
-	if ((*holder)->user_bytes)
-		bytes += (*holder)->user_bytes(node, uid);
+	HOLDERS_FOREACH (holder, node)
+		if ((*holder)->user_bytes)
+			bytes += (*holder)->user_bytes(node, uid);
 	return bytes;
 }
 
@@ -97,9 +97,9 @@ static uint64_t all_bytes(const struct node *node)
 {
 	uint64_t bytes = 0;
 
-	HOLDERS_FOREACH(holder, node)
-	if ((*holder)->all_bytes)
-		bytes += (*holder)->all_bytes(node);
+	HOLDERS_FOREACH (holder, node)
+		if ((*holder)->all_bytes)
+			bytes += (*holder)->all_bytes(node);
 	return bytes;
 }
 
@@ -107,9 +107,9 @@ static uint64_t nvme_bytes(const struct job *job)
 {
 	uint64_t bytes = job->nvme_bytes;
 
-	HOLDERS_FOREACH(holder, job->node)
-	if ((*holder)->nvme_bytes)
-		bytes += (*holder)->nvme_bytes(job);
+	HOLDERS_FOREACH (holder, job->node)
+		if ((*holder)->nvme_bytes)
+			bytes += (*holder)->nvme_bytes(job);
 	return bytes;
 }
 

@@ -11,7 +11,7 @@ struct claim;
 struct job;
 struct node;
 
-/* What a room above this one holds of it, of all jobs and users. NULL: it holds none of that, or does not
+/* What a module above this one holds of it, of all jobs and users. NULL: it holds none of that, or does not
  * give it up so. */
 struct holder {
 	/* Of host memory, what no job is charged with: of a user; of all of them. */

@@ -74,7 +74,7 @@ struct job;
 struct node;
 struct node_events;
 
-/* What the rooms above this one give a node. */
+/* What the modules above this one give a node. */
 struct node_parts {
 	const struct holder *const *holders; /* in the order in which they are asked; NULL ends them */
 	/* Makes what they keep for a node that is whole but for that. NULL, of both: nothing. */

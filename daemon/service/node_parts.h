@@ -1,4 +1,4 @@
-/* The parts of a node: what each room above resources keeps for the daemon's node, and does for it. */
+/* The parts of a node: what each module above resources keeps for the daemon's node, and does for it. */
 #ifndef TIERD_DAEMON_NODE_PARTS_H
 #define TIERD_DAEMON_NODE_PARTS_H
 
