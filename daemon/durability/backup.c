@@ -52,13 +52,13 @@ int backup_init(struct job *job, void (*done)(struct job *job, int status))
 		backup->saves[i].backup = backup;
 		queue_push(&backup->free, &backup->saves[i].link);
 	}
-	job->backup = backup;
+	job->durability.backup = backup;
 	return 0;
 }
 
 void backup_free(struct job *job)
 {
-	free(TAKE_PTR(job->backup));
+	free(TAKE_PTR(job->durability.backup));
 }
 
 /* ---- A pack ---- */
@@ -71,7 +71,7 @@ static bool is_needed(const struct job *job, uint32_t pack, struct hosted_part p
 
 	if (!section_is_trainable(part.section))
 		return false;
-	if (part.state < STATE_SLOTS || job->has_given_slots)
+	if (part.state < STATE_SLOTS || job->values.has_given_slots)
 		return true;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (job->catalog.units[u].updates > 0)
@@ -94,7 +94,7 @@ static void end_part(struct save *save)
 
 	if (--save->writing > 0)
 		return;
-	backup->job->residences[save->pack].writes--;
+	backup->job->residency.residences[save->pack].writes--;
 	backup->running--;
 	queue_push(&backup->free, &save->link);
 	/* Its sweep, or the next pack. */
@@ -139,7 +139,7 @@ static void write_part(struct save *save, unsigned index, enum tier_priority pri
 static void start(struct save *save, uint32_t pack, enum tier_priority priority)
 {
 	struct backup *backup = save->backup;
-	struct residence *residence = &backup->job->residences[pack];
+	struct residence *residence = &backup->job->residency.residences[pack];
 
 	residence->awaits_backup = false;
 	residence->writes++;
@@ -162,15 +162,15 @@ static struct save *take_save(struct backup *backup)
 
 void backup_begin(struct job *job)
 {
-	struct backup *backup = job->backup;
+	struct backup *backup = job->durability.backup;
 
 	backup->is_running = true;
 	backup->status = 0;
 	backup->next = 0;
 	backup->wanted = SLOT_NONE;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		job->residences[pack].awaits_backup = job->residences[pack].is_unsaved;
-		job->residences[pack].is_unsaved = false;
+		job->residency.residences[pack].awaits_backup = job->residency.residences[pack].is_unsaved;
+		job->residency.residences[pack].is_unsaved = false;
 	}
 	job_settle(job);
 }
@@ -180,29 +180,30 @@ static uint32_t find_next(struct backup *backup)
 {
 	const struct job *job = backup->job;
 
-	if (backup->wanted != SLOT_NONE && job->residences[backup->wanted].awaits_backup)
+	if (backup->wanted != SLOT_NONE && job->residency.residences[backup->wanted].awaits_backup)
 		return backup->wanted;
-	while (backup->next < job->catalog.pack_count && !job->residences[backup->next].awaits_backup)
+	while (backup->next < job->catalog.pack_count &&
+	       !job->residency.residences[backup->next].awaits_backup)
 		backup->next++;
 	return backup->next < job->catalog.pack_count ? backup->next : SLOT_NONE;
 }
 
 static bool is_cancelled(const struct backup *backup)
 {
-	return backup->status < 0 || backup->job->phase == JOB_BROKEN || backup->job->is_dropped;
+	return backup->status < 0 || backup->job->phase == JOB_BROKEN || backup->job->life.is_dropped;
 }
 
 static void forget_the_rest(struct backup *backup)
 {
 	for (uint32_t pack = 0; pack < backup->job->catalog.pack_count; pack++)
-		backup->job->residences[pack].awaits_backup = false;
+		backup->job->residency.residences[pack].awaits_backup = false;
 	if (backup->status == 0)
 		backup->status = -ECANCELED;
 }
 
 void backup_go_on(struct job *job)
 {
-	struct backup *backup = job->backup;
+	struct backup *backup = job->durability.backup;
 	uint32_t pack;
 
 	if (!backup || !backup->is_running)
@@ -237,12 +238,12 @@ static void raise_pack(struct backup *backup, uint32_t pack)
 
 bool backup_lets(struct job *job, uint32_t pack)
 {
-	struct backup *backup = job->backup;
+	struct backup *backup = job->durability.backup;
 	struct save *save;
 
 	if (!backup || !backup->is_running)
 		return true;
-	if (!job->residences[pack].awaits_backup) {
+	if (!job->residency.residences[pack].awaits_backup) {
 		/* It may be on its way: then the caller sees its writes. */
 		raise_pack(backup, pack);
 		return true;

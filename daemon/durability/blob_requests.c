@@ -137,7 +137,8 @@ void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read)
 		uint64_t left = blob->size - read->offset;
 
 		body.count = (uint32_t)(read->count < left ? read->count : left);
-		memcpy(member->window.base, job->blobs.image.base + blob->offset + read->offset, body.count);
+		memcpy(member->window.base, job->durability.blobs.image.base + blob->offset + read->offset,
+		       body.count);
 	}
 	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOB;
 	reply.blob = &body;
@@ -157,7 +158,7 @@ void blob_list(struct pending *pending, const Tierd__Wire__BlobsRead *read)
 		return;
 	entries = calloc(MOST_PER_REPLY, sizeof(*entries));
 	pointers = calloc(MOST_PER_REPLY, sizeof(struct Tierd__Wire__BlobEntry *));
-	QUEUE_FOREACH (link, &job->blobs.all) {
+	QUEUE_FOREACH (link, &job->durability.blobs.all) {
 		struct blob *blob = queue_entry(link, struct blob, link);
 
 		if (!blob->counts || body.total++ < read->first || !entries || !pointers ||

@@ -141,11 +141,11 @@ int durable_init(struct job *job, bool is_found, const struct durable_listener *
 		r = make_part(durable, &durable->progress, offset, length);
 	if (r == 0 && !is_found)
 		r = make_definition(durable);
-	if (r == 0 && job->has_backup)
+	if (r == 0 && job->location.has_backup)
 		r = backup_init(job, on_backed_up);
 	durable->has_commit = is_found;
 	durable->committed = job->step;
-	job->durable = durable;
+	job->durability.durable = durable;
 	if (r < 0)
 		durable_free(job);
 	return r;
@@ -153,7 +153,7 @@ int durable_init(struct job *job, bool is_found, const struct durable_listener *
 
 void durable_free(struct job *job)
 {
-	struct durable *durable = TAKE_PTR(job->durable);
+	struct durable *durable = TAKE_PTR(job->durability.durable);
 
 	if (!durable)
 		return;
@@ -166,10 +166,10 @@ void durable_free(struct job *job)
 
 int durable_redefine(struct job *job)
 {
-	if (!job->durable)
+	if (!job->durability.durable)
 		return 0;
-	free(TAKE_PTR(job->durable->definition.bytes));
-	return make_definition(job->durable);
+	free(TAKE_PTR(job->durability.durable->definition.bytes));
+	return make_definition(job->durability.durable);
 }
 
 int durable_redefine_now(struct job *job)
@@ -177,13 +177,14 @@ int durable_redefine_now(struct job *job)
 	int r = durable_redefine(job);
 
 	if (r == 0)
-		job->durable->wants_definition = true;
+		job->durability.durable->wants_definition = true;
 	return r;
 }
 
 bool durable_is_redefined(const struct job *job)
 {
-	return job->durable && (job->durable->wants_definition || job->durable->is_defining);
+	return job->durability.durable &&
+	       (job->durability.durable->wants_definition || job->durability.durable->is_defining);
 }
 
 /* There is a step that no commit has taken, or the definition alone has changed. */
@@ -213,7 +214,7 @@ static bool is_due(const struct durable *durable)
 /* Else what is on NVMe is that of the last backup, whatever a step does in host memory. */
 static bool sweeps_write(const struct job *job)
 {
-	return job->has_nvme_parameters || job->has_nvme_optimizer;
+	return job->location.has_nvme_parameters || job->location.has_nvme_optimizer;
 }
 
 static bool has_room_to_wait(const struct job *job)
@@ -226,7 +227,7 @@ static bool has_room_to_wait(const struct job *job)
 
 bool durable_holds(const struct job *job)
 {
-	const struct durable *durable = job->durable;
+	const struct durable *durable = job->durability.durable;
 
 	if (!durable)
 		return false;
@@ -241,12 +242,13 @@ bool durable_holds(const struct job *job)
 
 bool durable_is_quiet(const struct job *job)
 {
-	return !job->durable || (!job->durable->is_freezing && !job->durable->is_committing);
+	return !job->durability.durable ||
+	       (!job->durability.durable->is_freezing && !job->durability.durable->is_committing);
 }
 
 bool durable_is_behind(const struct job *job)
 {
-	const struct durable *durable = job->durable;
+	const struct durable *durable = job->durability.durable;
 
 	return durable && job->phase == JOB_TRAINED &&
 	       (!durable->has_commit || durable->committed < job->step);
@@ -254,25 +256,25 @@ bool durable_is_behind(const struct job *job)
 
 bool durable_is_owed(const struct job *job)
 {
-	return durable_is_behind(job) && !job->durable->has_commit && !job->is_dropped;
+	return durable_is_behind(job) && !job->durability.durable->has_commit && !job->life.is_dropped;
 }
 
 bool durable_has_step(const struct job *job, uint64_t *ret_step)
 {
-	if (!job->durable || !job->durable->has_commit)
+	if (!job->durability.durable || !job->durability.durable->has_commit)
 		return false;
-	*ret_step = job->durable->committed;
+	*ret_step = job->durability.durable->committed;
 	return true;
 }
 
 bool durable_survives(const struct job *job, uint64_t *ret_step)
 {
-	return !job->files.is_removed && durable_has_step(job, ret_step);
+	return !job->durability.files.is_removed && durable_has_step(job, ret_step);
 }
 
 uint64_t durable_lag_ns(const struct job *job)
 {
-	return job->durable ? pace_lag_ns(&job->durable->pace) : 0;
+	return job->durability.durable ? pace_lag_ns(&job->durability.durable->pace) : 0;
 }
 
 /* ---- Answers ---- */
@@ -281,9 +283,9 @@ void durable_answer(struct member *member, struct pending *pending)
 {
 	struct job *job = member->job;
 
-	if (!job->durable) {
+	if (!job->durability.durable) {
 		pending_error(pending, -EOPNOTSUPP,
-			      job->durability == DURABILITY_NONE
+			      job->durability.setting == DURABILITY_NONE
 				      ? "job %s is not durable: it was opened so"
 				      : "job %s is not durable: tierd has no NVMe path",
 			      job->name);
@@ -291,7 +293,7 @@ void durable_answer(struct member *member, struct pending *pending)
 	}
 	awaited_add(&member->awaited, job->step, pending->number);
 	if (pending->is_hurried || !awaited_has_room(&member->awaited))
-		job->durable->pace.is_due = true;
+		job->durability.durable->pace.is_due = true;
 	pending_drop(pending);
 }
 
@@ -423,7 +425,7 @@ static void on_written(struct store_transfer *transfer, int status)
 /* The job is broken already by what is not told here. */
 static void on_backed_up(struct job *job, int status)
 {
-	end_write(job->durable, status < 0 ? -ECANCELED : 0);
+	end_write(job->durability.durable, status < 0 ? -ECANCELED : 0);
 }
 
 static void write_part(struct durable *durable, struct part *part)
@@ -456,8 +458,8 @@ static void write_blobs(struct durable *durable)
 	if (!blobs_take_dirty(job, &part->offset, &part->length))
 		return;
 	part->durable = durable;
-	part->stream = job->streams.blobs;
-	part->bytes = job->blobs.image.base + part->offset;
+	part->stream = job->location.streams.blobs;
+	part->bytes = job->durability.blobs.image.base + part->offset;
 	write_part(durable, part);
 }
 
@@ -482,7 +484,7 @@ static void begin(struct durable *durable)
 		write_part(durable, &durable->definition);
 	write_blobs(durable);
 	/* What is released has been written. */
-	if (job->backup && job->phase == JOB_TRAINED) {
+	if (job->durability.backup && job->phase == JOB_TRAINED) {
 		durable->writing++;
 		backup_begin(job);
 	}
@@ -496,22 +498,22 @@ static void begin(struct durable *durable)
 
 void durable_advance(struct job *job)
 {
-	struct durable *durable = job->durable;
+	struct durable *durable = job->durability.durable;
 
 	/* They are for the step that is durable now. */
 	if (errands_advance(job) || !durable || !has_news(durable))
 		return;
 	pace_note_step(&durable->pace);
 	/* A step that is being measured is decided when that has ended: nothing would hold it up then. */
-	if (is_due(durable) && durable_is_quiet(job) && !job->norm && !job->sweep &&
-	    job->decided == job->step && !job->is_dropped)
+	if (is_due(durable) && durable_is_quiet(job) && !job->gradients.norm && !job->update.sweep &&
+	    job->decided == job->step && !job->life.is_dropped)
 		begin(durable);
 }
 
 void durable_hurry(struct job *job)
 {
-	if (!job->durable || !has_news(job->durable))
+	if (!job->durability.durable || !has_news(job->durability.durable))
 		return;
-	job->durable->pace.is_due = true;
+	job->durability.durable->pace.is_due = true;
 	durable_advance(job);
 }

@@ -14,7 +14,7 @@ struct job *family_next(const struct queue *jobs, const char *file, const struct
 	for (struct queue *link = job ? job->link.next : jobs->next; link != jobs; link = link->next) {
 		struct job *next = queue_entry(link, struct job, link);
 
-		if (strcmp(next->file, file) == 0)
+		if (strcmp(next->durability.file, file) == 0)
 			return next;
 	}
 	return NULL;
@@ -84,11 +84,11 @@ static uint64_t share_of(const struct job *job)
 
 unsigned family_asked_snapshots(const struct job *job)
 {
-	unsigned most = job->snapshots_asked;
+	unsigned most = job->durability.snapshots_asked;
 
-	FAMILY_FOREACH (other, &job->node->jobs, job->file)
-		if (other->snapshots_asked > most)
-			most = other->snapshots_asked;
+	FAMILY_FOREACH (other, &job->node->jobs, job->durability.file)
+		if (other->durability.snapshots_asked > most)
+			most = other->durability.snapshots_asked;
 	return most;
 }
 
@@ -97,14 +97,14 @@ int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 	if (!is_fork)
 		return budget_take_found(job, share_of(job), message, size);
 	budget_set_state(job, share_of(job));
-	family_charge_again(job->node, job->file);
+	family_charge_again(job->node, job->durability.file);
 	return 0;
 }
 
 void family_charge_again(struct node *node, const char *file)
 {
 	FAMILY_FOREACH (job, &node->jobs, file) {
-		if (!job->durable || !job_nvme_store(job))
+		if (!job->durability.durable || !job_nvme_store(job))
 			continue;
 		budget_set_state(job, share_of(job));
 		job->options.snapshots = store_reserved(job_nvme_store(job));
@@ -185,12 +185,12 @@ int family_check_end(const struct job *job, char *message, size_t size)
 
 static void on_left(struct store_request *request, int status)
 {
-	struct job *job = container_of(request, struct job, leaving);
+	struct job *job = container_of(request, struct job, durability.leaving);
 
-	job->is_leaving = false;
+	job->durability.is_leaving = false;
 	/* The last one takes the files with it. */
-	job->has_left = status == 0;
-	job->is_left_behind = !job->has_left;
+	job->durability.has_left = status == 0;
+	job->durability.is_left_behind = !job->durability.has_left;
 	job_settle(job);
 }
 
@@ -207,11 +207,11 @@ bool family_leave(struct job *job)
 {
 	int r;
 
-	if (job->is_kept || job->has_left || job->is_left_behind || is_alone(job))
+	if (job->life.is_kept || job->durability.has_left || job->durability.is_left_behind || is_alone(job))
 		return false;
-	job->leaving.done = on_left;
-	r = store_drop(job_nvme_store(job), &job->leaving);
-	job->is_leaving = r == 0;
-	job->is_left_behind = r < 0;
+	job->durability.leaving.done = on_left;
+	r = store_drop(job_nvme_store(job), &job->durability.leaving);
+	job->durability.is_leaving = r == 0;
+	job->durability.is_left_behind = r < 0;
 	return r == 0;
 }

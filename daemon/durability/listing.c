@@ -62,7 +62,7 @@ static void on_saved(struct work *work)
 	struct listing *listing = save->listing;
 
 	listing_note_result(listing, save->status);
-	listing->node->disposals--;
+	listing->node->memory.disposals--;
 	free(save->bytes);
 	free(save);
 }
@@ -84,26 +84,27 @@ static void save_soon(struct listing *listing)
 	}
 	save->listing = listing;
 	save->work = (struct work){ .run = run_save, .done = on_saved, .urgency = WORK_NORMAL };
-	listing->node->disposals++;
+	listing->node->memory.disposals++;
 	workers_submit(listing->node->slow_workers, &save->work);
 }
 
 void listing_retry(struct node *node)
 {
-	if (node->listing && node->listing->is_settled && node->listing->is_behind)
-		save_soon(node->listing);
+	if (node->durability.listing && node->durability.listing->is_settled &&
+	    node->durability.listing->is_behind)
+		save_soon(node->durability.listing);
 }
 
 /* ---- What is on it ---- */
 
 const struct job_list *listing_list(const struct node *node)
 {
-	return node->listing ? &node->listing->list : NULL;
+	return node->durability.listing ? &node->durability.listing->list : NULL;
 }
 
 static struct job_list_store *find(const struct node *node, const char *file)
 {
-	return node->listing ? job_list_find(&node->listing->list, file) : NULL;
+	return node->durability.listing ? job_list_find(&node->durability.listing->list, file) : NULL;
 }
 
 bool listing_copy(const struct node *node, const char *file, struct job_list_store *ret_store)
@@ -117,8 +118,8 @@ bool listing_copy(const struct node *node, const char *file, struct job_list_sto
 
 int listing_find_path(const struct node *node, unsigned path)
 {
-	for (unsigned i = 0; node->listing && i < node->path_count; i++)
-		if (node->listing->places[i] == (int)path)
+	for (unsigned i = 0; node->durability.listing && i < node->path_count; i++)
+		if (node->durability.listing->places[i] == (int)path)
 			return (int)i;
 	return -1;
 }
@@ -163,15 +164,15 @@ static bool set_paths(const struct listing *listing, struct job_list_store *stor
 
 int listing_put(struct listing *listing, const struct job *job, bool *ret_has_changed)
 {
-	struct job_list_store *store = job_list_find(&listing->list, job->file);
+	struct job_list_store *store = job_list_find(&listing->list, job->durability.file);
 	const struct job_list_job *listed = store ? job_list_find_job(store, job->name) : NULL;
 	bool has_changed = !listed || listed->number != job->number;
 	int r = 0;
 
-	store = store ?: job_list_add(&listing->list, job->file);
+	store = store ?: job_list_add(&listing->list, job->durability.file);
 	if (!store)
 		return -ENOMEM;
-	has_changed |= set_paths(listing, store, &job->paths);
+	has_changed |= set_paths(listing, store, &job->resources.paths);
 	if (has_changed)
 		r = job_list_add_job(store, job->name, job->number);
 	*ret_has_changed = has_changed;
@@ -180,9 +181,9 @@ int listing_put(struct listing *listing, const struct job *job, bool *ret_has_ch
 
 void listing_note(const struct job *job)
 {
-	struct listing *listing = job->node->listing;
+	struct listing *listing = job->node->durability.listing;
 	bool has_changed = false;
-	int r = listing && job->is_durable ? listing_put(listing, job, &has_changed) : 0;
+	int r = listing && job->durability.is_durable ? listing_put(listing, job, &has_changed) : 0;
 
 	if (r < 0)
 		log_error("job %s of user %u is not on the list of jobs: %s; if its disk is not mounted when "
@@ -200,12 +201,12 @@ void listing_forget(struct node *node, const char *file, const char *name)
 		return;
 	job_list_remove_job(store, name);
 	if (store->job_count == 0)
-		job_list_remove(&node->listing->list, store);
+		job_list_remove(&node->durability.listing->list, store);
 	/* Files go at once when tierd starts. */
-	if (node->listing->is_settled)
-		save_soon(node->listing);
+	if (node->durability.listing->is_settled)
+		save_soon(node->durability.listing);
 	else
-		listing_save_now(node->listing);
+		listing_save_now(node->durability.listing);
 }
 
 static bool is_among(const struct store_job *jobs, unsigned count, const char *name)
@@ -240,7 +241,7 @@ void listing_give_up(struct node *node, const char *file, const char *name)
 		return;
 	}
 	job->is_given_up = true;
-	save_soon(node->listing);
+	save_soon(node->durability.listing);
 }
 
 /* ---- Life ---- */

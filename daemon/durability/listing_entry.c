@@ -20,8 +20,8 @@ static void finish(struct listing_entry *entry, int r)
 		       "it cannot be written to the list of jobs, %s/" LISTING_NAME
 		       ": %s; make room there, or "
 		       "make it writable",
-		       job->node->listing->directory, strerror(-r));
-		listing_forget(job->node, job->file, job->name);
+		       job->node->durability.listing->directory, strerror(-r));
+		listing_forget(job->node, job->durability.file, job->name);
 	}
 	entry->done(entry, r);
 }
@@ -29,7 +29,7 @@ static void finish(struct listing_entry *entry, int r)
 static void run_write(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-	const struct listing *listing = entry->job->node->listing;
+	const struct listing *listing = entry->job->node->durability.listing;
 
 	entry->status = state_file_write_in(listing->directory, LISTING_NAME, entry->bytes, entry->length);
 }
@@ -38,7 +38,7 @@ static void on_written(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 
-	listing_note_result(entry->job->node->listing, entry->status);
+	listing_note_result(entry->job->node->durability.listing, entry->status);
 	finish(entry, entry->status);
 }
 
@@ -47,8 +47,8 @@ static void run_identify(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 	const struct job *job = entry->job;
-	const struct node_path *path = &job->node->paths[job->paths.paths[0]];
-	_cleanup_close_ int fd = own_open(path->directory_fd, job->file, O_RDONLY, 0);
+	const struct node_path *path = &job->node->paths[job->resources.paths.paths[0]];
+	_cleanup_close_ int fd = own_open(path->directory_fd, job->durability.file, O_RDONLY, 0);
 
 	entry->status = fd < 0 ? fd : store_device_read(fd, &entry->says);
 }
@@ -57,7 +57,7 @@ static void on_identified(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 	struct job *job = entry->job;
-	struct listing *listing = job->node->listing;
+	struct listing *listing = job->node->durability.listing;
 	struct job_list_store *store;
 	bool has_changed;
 	int r;
@@ -67,7 +67,7 @@ static void on_identified(struct work *work)
 		return;
 	}
 	r = listing_put(listing, job, &has_changed);
-	store = r < 0 ? NULL : job_list_find(&listing->list, job->file);
+	store = r < 0 ? NULL : job_list_find(&listing->list, job->durability.file);
 	if (store && entry->status == 0) {
 		memcpy(store->store, entry->says.store, sizeof(store->store));
 		store->generation = entry->says.generation;

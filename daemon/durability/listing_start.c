@@ -118,7 +118,7 @@ static void forget_given_up(struct listing *listing)
 
 void listing_settle(struct node *node)
 {
-	struct listing *listing = node->listing;
+	struct listing *listing = node->durability.listing;
 
 	if (!listing)
 		return;

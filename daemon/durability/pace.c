@@ -11,9 +11,9 @@
 
 uint32_t pace_durability(const struct job *job)
 {
-	if (job->durability != DURABILITY_DEFAULT)
-		return job->durability;
-	return job->has_nvme_optimizer ? DURABILITY_STEP : HOST_SECONDS;
+	if (job->durability.setting != DURABILITY_DEFAULT)
+		return job->durability.setting;
+	return job->location.has_nvme_optimizer ? DURABILITY_STEP : HOST_SECONDS;
 }
 
 uint32_t pace_seconds(const struct job *job)

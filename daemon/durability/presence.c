@@ -23,10 +23,11 @@ _Static_assert(NODE_MAX_PATHS <= 16, "there is an inode for each path");
 /* What cannot be looked at may be there. */
 static bool is_there(struct job *job, unsigned path)
 {
-	ino_t *inode = &job->files.inodes[path];
+	ino_t *inode = &job->durability.files.inodes[path];
 	struct stat status;
 
-	if (fstatat(job->node->paths[path].directory_fd, job->file, &status, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(job->node->paths[path].directory_fd, job->durability.file, &status, AT_SYMLINK_NOFOLLOW) <
+	    0)
 		return errno != ENOENT && errno != ENOTDIR;
 	if (*inode == 0)
 		*inode = status.st_ino;
@@ -37,38 +38,41 @@ static void tell(const struct job *job)
 {
 	char text[PRESENCE_TEXT];
 
-	if (job->files.is_removed)
+	if (job->durability.files.is_removed)
 		events_of_job(job, EVENT_REMOVED,
-			      &(struct log_fields){ .tier = "nvme",
-						    .device = job->node->paths[job->files.removed].path },
+			      &(struct log_fields){
+				      .tier = "nvme",
+				      .device = job->node->paths[job->durability.files.removed].path },
 			      "%s", presence_describe(job, text, sizeof(text)));
 	else
 		events_of_job(job, EVENT_MENDED, &(struct log_fields){ .tier = "nvme" },
-			      "its store %s is back in its place: steps are durable again", job->file);
+			      "its store %s is back in its place: steps are durable again",
+			      job->durability.file);
 }
 
 bool presence_check(struct job *job)
 {
-	bool was_removed = job->files.is_removed;
+	bool was_removed = job->durability.files.is_removed;
 
-	job->files.is_removed = false;
-	for (unsigned i = 0; i < job->paths.count && !job->files.is_removed; i++) {
-		job->files.removed = job->paths.paths[i];
-		job->files.is_removed = !is_there(job, job->files.removed);
+	job->durability.files.is_removed = false;
+	for (unsigned i = 0; i < job->resources.paths.count && !job->durability.files.is_removed; i++) {
+		job->durability.files.removed = job->resources.paths.paths[i];
+		job->durability.files.is_removed = !is_there(job, job->durability.files.removed);
 	}
-	if (job->files.is_removed != was_removed)
+	if (job->durability.files.is_removed != was_removed)
 		tell(job);
-	return !job->files.is_removed;
+	return !job->durability.files.is_removed;
 }
 
 const char *presence_describe(const struct job *job, char *text, size_t size)
 {
 	text[0] = '\0';
-	if (job->files.is_removed)
+	if (job->durability.files.is_removed)
 		snprintf(text, size,
 			 "its store %.300s/%s has been removed: no step is durable any more, and all of its "
 			 "state is gone when tierd ends; export it before (tierctl export %s)",
-			 job->node->paths[job->files.removed].folder, job->file, job->name);
+			 job->node->paths[job->durability.files.removed].folder, job->durability.file,
+			 job->name);
 	return text;
 }
 
@@ -76,7 +80,7 @@ int presence_refuse(const struct job *job, char *message, size_t size)
 {
 	char text[PRESENCE_TEXT];
 
-	if (!job->files.is_removed)
+	if (!job->durability.files.is_removed)
 		return 0;
 	return refuse(message, size, -EIO, "job %s: %s", job->name,
 		      presence_describe(job, text, sizeof(text)));
@@ -85,7 +89,7 @@ int presence_refuse(const struct job *job, char *message, size_t size)
 /* One that is being made, or has ended, has no files that anybody knows. */
 static bool has_files(const struct job *job)
 {
-	return job->durable && job_nvme_store(job) && job->phase != JOB_BROKEN;
+	return job->durability.durable && job_nvme_store(job) && job->phase != JOB_BROKEN;
 }
 
 static void on_timer(evutil_socket_t fd, short events, void *argument)

@@ -154,21 +154,21 @@ static uint32_t snapshots_of(const struct job_options *options, uint32_t asked)
 static void fill_front(const struct job *job, struct front *front)
 {
 	tierd__record__job_definition__init(&front->definition);
-	front->definition.format = job->record_format;
+	front->definition.format = job->durability.record_format;
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
-	front->options.snapshots = snapshots_of(&job->options, job->snapshots_asked);
+	front->options.snapshots = snapshots_of(&job->options, job->durability.snapshots_asked);
 	front->definition.options = &front->options;
-	front->definition.has_earlier_updates = job->has_earlier_updates;
-	front->definition.is_retention_set = job->is_retention_set;
-	front->definition.is_sharing_set = job->is_sharing_set;
-	front->definition.parameter_placement = placement_of(job->has_nvme_parameters);
-	front->definition.optimizer_placement = placement_of(job->has_nvme_optimizer);
-	front->definition.durability = job->durability;
-	front->definition.devices = job->paths.count;
+	front->definition.has_earlier_updates = job->durability.has_earlier_updates;
+	front->definition.is_retention_set = job->durability.is_retention_set;
+	front->definition.is_sharing_set = job->life.is_sharing_set;
+	front->definition.parameter_placement = placement_of(job->location.has_nvme_parameters);
+	front->definition.optimizer_placement = placement_of(job->location.has_nvme_optimizer);
+	front->definition.durability = job->durability.setting;
+	front->definition.devices = job->resources.paths.count;
 	/* What the plan decides is never 0, and takes as many bytes before. */
-	front->definition.layout = job->places ? record_layout(job) : 1;
+	front->definition.layout = job->location.places ? record_layout(job) : 1;
 }
 
 /* The most that it takes in any shape that the job may get, with room for any number of snapshots, whatever
@@ -219,11 +219,12 @@ static void put_room(uint8_t *at, const uint8_t *end)
 static uint64_t add_places(const struct job *job, uint32_t index, uint64_t hash)
 {
 	const struct pack *pack = &job->catalog.packs[index];
-	const struct pack_place *place = &job->places[index];
+	const struct pack_place *place = &job->location.places[index];
 
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
 		const uint64_t parameter[] = { pack->first_unit, pack->unit_count, pack->elements[section],
-					       job->streams.parameter[section], place->parameter[section] };
+					       job->location.streams.parameter[section],
+					       place->parameter[section] };
 
 		if (pack->elements[section] == 0)
 			continue;
@@ -231,7 +232,8 @@ static uint64_t add_places(const struct job *job, uint32_t index, uint64_t hash)
 		for (unsigned i = 0; section < UNIT_TRAINABLE_SECTIONS && i < state_count(&job->options);
 		     i++) {
 			const uint64_t state[] = { state_bytes((enum unit_section)section, i, 1),
-						   job->streams.state[section][i], place->state[section][i] };
+						   job->location.streams.state[section][i],
+						   place->state[section][i] };
 
 			hash = XXH3_64bits_withSeed(state, sizeof(state), hash);
 		}
@@ -273,8 +275,8 @@ static uint64_t tensors_bytes(const struct job *job)
 	uint64_t missed = field_bytes(tensors * sizeof(uint64_t));
 	uint64_t groups = field_bytes(tensors * TENSOR_GROUP_BYTES);
 
-	return (job->record_format >= RECORD_FORMAT_TENSORS ? missed : 0) +
-	       (job->record_format >= RECORD_FORMAT_GROUPS ? groups : 0);
+	return (job->durability.record_format >= RECORD_FORMAT_TENSORS ? missed : 0) +
+	       (job->durability.record_format >= RECORD_FORMAT_GROUPS ? groups : 0);
 }
 
 uint64_t record_progress_bytes(const struct job *job)
@@ -372,19 +374,19 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	struct options_groups groups;
 	uint8_t *at = bytes;
 
-	progress.format = job->record_format;
+	progress.format = job->durability.record_format;
 	progress.step = job->step;
 	progress.epoch = job->epoch + job->is_live;
-	progress.loss_scale = job->loss_scale.value;
-	progress.loss_scale_steps = job->loss_scale.steps;
-	options_write_groups(job->groups, job->options.group_count, &groups);
+	progress.loss_scale = job->update.loss_scale.value;
+	progress.loss_scale_steps = job->update.loss_scale.steps;
+	options_write_groups(job->update.groups, job->options.group_count, &groups);
 	progress.n_groups = job->options.group_count;
 	progress.groups = groups.pointers;
 	at += tierd__record__job_progress__pack(&progress, at);
 	at = put_updates(at, &job->catalog);
 	at = put_missed(at, &job->catalog);
 	at = put_groups(at, &job->catalog);
-	at = put_blobs(at, &job->blobs);
+	at = put_blobs(at, &job->durability.blobs);
 	uint64_t length = (uint64_t)(at - (uint8_t *)bytes);
 
 	assert(length <= record_progress_bytes(job));

@@ -98,10 +98,10 @@ int record_check_job(const struct job *job, const Tierd__Record__JobProgress *pr
 {
 	uint32_t units = job->catalog.unit_count;
 	uint64_t tensors = job->catalog.tensor_count;
-	uint64_t counted = job->record_format >= RECORD_FORMAT_TENSORS ? tensors : 0;
-	uint64_t grouped = job->record_format >= RECORD_FORMAT_GROUPS ? tensors : 0;
+	uint64_t counted = job->durability.record_format >= RECORD_FORMAT_TENSORS ? tensors : 0;
+	uint64_t grouped = job->durability.record_format >= RECORD_FORMAT_GROUPS ? tensors : 0;
 
-	if (progress->format != job->record_format)
+	if (progress->format != job->durability.record_format)
 		return refuse(message, size, -EBADMSG, "its progress is not of its definition's format");
 	if (progress->n_updates != units || progress->n_last_updates != units ||
 	    progress->n_groups != job->options.group_count)
@@ -127,7 +127,7 @@ static int check_updates(const struct job *job, const Tierd__Record__JobProgress
 		uint64_t updates = progress->updates[i], last = progress->last_updates[i];
 
 		/* Of different steps, of which that one was the last. */
-		if ((updates > last && !job->has_earlier_updates) || last > progress->step ||
+		if ((updates > last && !job->durability.has_earlier_updates) || last > progress->step ||
 		    (updates == 0 && last > 0) || (updates > 0 && !unit_is_trainable(unit)))
 			return refuse(message, size, -EBADMSG,
 				      "unit \"%s\" cannot have had %llu update%s, the last in step %llu, at "

@@ -66,13 +66,13 @@ static bool read_next(struct refill *refill)
 
 static void publish(struct job *job)
 {
-	for (uint32_t pack = 0; pack < job->catalog.pack_count && !job->has_nvme_parameters; pack++)
-		residency_publish(job, pack, job->residences[pack].version);
+	for (uint32_t pack = 0; pack < job->catalog.pack_count && !job->location.has_nvme_parameters; pack++)
+		residency_publish(job, pack, job->residency.residences[pack].version);
 }
 
 static void go_on(struct refill *refill)
 {
-	if (refill->job->is_dropped && refill->status == 0)
+	if (refill->job->life.is_dropped && refill->status == 0)
 		refill->status =
 			refuse(refill->message, sizeof(refill->message), -ECANCELED, "it is dropped");
 	while (read_next(refill))

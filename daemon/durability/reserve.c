@@ -88,7 +88,7 @@ static int take(struct reserve *reserve, const struct store *store)
 	r = budget_grow(job, &reserve->more, reason, sizeof(reason));
 	reserve->has_more = r == 0;
 	if (r == 0)
-		job->lent_path_bytes += reserve->more.device_bytes;
+		job->resources.lent_path_bytes += reserve->more.device_bytes;
 	return r < 0 ? refuse(reserve->message, sizeof(reserve->message), r, "job %s: %s", job->name, reason)
 		     : 0;
 }
@@ -121,7 +121,7 @@ static void explain(struct reserve *reserve, int status)
 static void fail(struct reserve *reserve, int status)
 {
 	if (reserve->has_more) {
-		reserve->errand.job->lent_path_bytes -= reserve->more.device_bytes;
+		reserve->errand.job->resources.lent_path_bytes -= reserve->more.device_bytes;
 		budget_shrink(reserve->errand.job, &reserve->more);
 	}
 	explain(reserve, status);
@@ -136,16 +136,16 @@ static void tell(struct reserve *reserve)
 	Tierd__Wire__JobReserveReply body = TIERD__WIRE__JOB_RESERVE_REPLY__INIT;
 	struct job *job = reserve->errand.job;
 
-	job->lent_path_bytes -= reserve->more.device_bytes;
-	job->options.snapshots = job->snapshots_asked = reserve->snapshots;
+	job->resources.lent_path_bytes -= reserve->more.device_bytes;
+	job->options.snapshots = job->durability.snapshots_asked = reserve->snapshots;
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)
 		job_settle(job);
-	family_charge_again(job->node, job->file);
+	family_charge_again(job->node, job->durability.file);
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
 		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);
-	body.nvme_bytes = job->nvme_bytes;
+	body.nvme_bytes = job->resources.nvme_bytes;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RESERVE;
 	reply.job_reserve = &body;
 	if (reserve->asker.pending)

@@ -24,7 +24,7 @@ struct retain {
 
 void retain_overlook(const struct job *job, struct job_options *asked)
 {
-	if (!job->is_retention_set)
+	if (!job->durability.is_retention_set)
 		return;
 	asked->snapshot_every = job->options.snapshot_every;
 	asked->snapshot_keep = job->options.snapshot_keep;
@@ -41,7 +41,7 @@ static int say(struct errand *errand, struct store *store)
 		return -EALREADY;
 	job->options.snapshot_every = retain->every;
 	job->options.snapshot_keep = retain->keep;
-	job->is_retention_set = true;
+	job->durability.is_retention_set = true;
 	retention_begin(job, job->step);
 	r = durable_redefine_now(job);
 	if (r < 0)
@@ -111,7 +111,7 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 			      "%u steps of job %s cannot be kept: it has room for %u snapshot%s; make more "
 			      "(tierctl reserve)",
 			      request->keep, job->name, room, PLURAL(room));
-	if (job->former_shape.world_size > 0)
+	if (job->life.former_shape.world_size > 0)
 		return refuse(message, size, -EAGAIN, "job %s gets another shape; try again", job->name);
 	return 0;
 }

@@ -70,14 +70,15 @@ static bool is_due(const struct job *job, uint64_t step)
 {
 	uint64_t every = job->options.snapshot_every;
 
-	return every > 0 && step >= job->first_kept && step / every > count_automatic(job).newest / every;
+	return every > 0 && step >= job->durability.first_kept &&
+	       step / every > count_automatic(job).newest / every;
 }
 
 void retention_begin(struct job *job, uint64_t step)
 {
 	uint64_t every = job->options.snapshot_every, beyond = every > 0 ? step % every : 0;
 
-	job->first_kept = beyond == 0 ? step : size_sum(step, every - beyond);
+	job->durability.first_kept = beyond == 0 ? step : size_sum(step, every - beyond);
 }
 
 static int begin(struct errand *errand, struct store *store)
@@ -99,10 +100,10 @@ static void tell(const struct retention *retention, int status)
 {
 	struct job *job = retention->errand.job;
 	struct log_fields about = { .step = &retention->step };
-	bool is_told = job->is_retention_missed;
+	bool is_told = job->durability.is_retention_missed;
 	char why[SNAPSHOT_TEXT];
 
-	job->is_retention_missed = status < 0;
+	job->durability.is_retention_missed = status < 0;
 	if (status == 0) {
 		events_of_job(job, EVENT_SNAPSHOT_TAKEN, &about, "step %llu is kept as snapshot %s",
 			      (unsigned long long)retention->step, retention->name);

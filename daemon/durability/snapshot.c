@@ -57,13 +57,13 @@ unsigned snapshot_count(const struct job *job)
 {
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 
-	return job->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
+	return job->durability.durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
 }
 
 static bool find_lost(const struct job *job, struct store_snapshot *ret_snapshot, unsigned *ret_count)
 {
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
-	unsigned count = job->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
+	unsigned count = job->durability.durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
 
 	*ret_count = 0;
 	for (unsigned i = 0; i < count; i++)
@@ -116,16 +116,16 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 		return refuse(message, size, -EBUSY,
 			      "job %s has no values yet: snapshots begin when all its ranks were ready",
 			      job->name);
-	if (!job->durable)
+	if (!job->durability.durable)
 		return refuse(
 			message, size, -EOPNOTSUPP,
-			job->durability == DURABILITY_NONE
+			job->durability.setting == DURABILITY_NONE
 				? "job %s is not durable, and so it has no snapshots: it was opened so; "
 				  "open another job that is, with this one as its source"
 				: "job %s is not durable, and so it has no snapshots: tierd has no "
 				  "NVMe path; configure one",
 			job->name);
-	if (job->is_rolling_back)
+	if (job->life.is_rolling_back)
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
 	if (!errands_have_room(job))
 		return refuse(message, size, -EBUSY,

@@ -21,21 +21,24 @@
 
 bool gradient_is_of_ranks(const struct job *job)
 {
-	return job->sum_ranks > 1 || job->options.stage < 2;
+	return job->gradients.sum_ranks > 1 || job->options.stage < 2;
 }
 
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
 {
-	return &job->sums[(uint64_t)unit * job->sum_ranks + (gradient_is_of_ranks(job) ? rank : 0)];
+	return &job->gradients.sums[(uint64_t)unit * job->gradients.sum_ranks +
+				    (gradient_is_of_ranks(job) ? rank : 0)];
 }
 
 char *gradient_sum_address(const struct job *job, const struct sum *sum)
 {
-	uint64_t region = job->sums_memory.length / job->sum_ranks / UNIT_ALIGN_BYTES * UNIT_ALIGN_BYTES;
+	uint64_t region = job->gradients.sums_memory.length / job->gradients.sum_ranks / UNIT_ALIGN_BYTES *
+			  UNIT_ALIGN_BYTES;
 
-	if (job->spill)
-		return spill_address(job, job->catalog.units[sum->unit].pack) + job->sum_offsets[sum->unit];
-	return job->sums_memory.base + sum->rank * region + job->sum_offsets[sum->unit];
+	if (job->gradients.spill)
+		return spill_address(job, job->catalog.units[sum->unit].pack) +
+		       job->gradients.sum_offsets[sum->unit];
+	return job->gradients.sums_memory.base + sum->rank * region + job->gradients.sum_offsets[sum->unit];
 }
 
 char *gradient_sum(const struct job *job, uint32_t unit)
@@ -45,7 +48,7 @@ char *gradient_sum(const struct job *job, uint32_t unit)
 
 bool gradient_has_content(const struct job *job, uint32_t unit)
 {
-	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
+	for (uint32_t rank = 0; rank < job->gradients.sum_ranks; rank++)
 		if (gradient_sum_of(job, unit, rank)->has_content)
 			return true;
 	return false;
@@ -61,7 +64,7 @@ void gradient_reset_unit(struct job *job, uint32_t unit)
 {
 	spill_drop(job, job->catalog.units[unit].pack);
 	forget_present(&job->catalog.units[unit]);
-	for (uint32_t rank = 0; rank < job->sum_ranks; rank++) {
+	for (uint32_t rank = 0; rank < job->gradients.sum_ranks; rank++) {
 		gradient_sum_of(job, unit, rank)->has_content = false;
 		gradient_sum_of(job, unit, rank)->next = 0;
 	}
@@ -76,7 +79,8 @@ uint64_t gradient_open_step(const struct job *job)
 /* An update that began before its step takes its sums. */
 static bool is_updated_early(const struct job *job, uint32_t pack)
 {
-	return job->residences[pack].early != EARLY_NOTHING && job->residences[pack].early != EARLY_ADOPTED;
+	return job->residency.residences[pack].early != EARLY_NOTHING &&
+	       job->residency.residences[pack].early != EARLY_ADOPTED;
 }
 
 /* The unit's sum still belongs to the step that is being applied, or it is not a sum any more. */
@@ -84,8 +88,8 @@ bool gradient_is_in_use(const struct job *job, uint32_t unit)
 {
 	uint32_t pack = job->catalog.units[unit].pack;
 
-	return job->writing >= WRITING_DECIDED || job->residences[pack].sweep != SWEEP_NOTHING ||
-	       is_updated_early(job, pack);
+	return job->update.writing >= WRITING_DECIDED ||
+	       job->residency.residences[pack].sweep != SWEEP_NOTHING || is_updated_early(job, pack);
 }
 
 /* ---- Contributions come and go ---- */
@@ -101,7 +105,7 @@ void contribution_wait(struct contribution *contribution)
 
 	queue_push(&sum->waiting, &contribution->link);
 	sum->waiting_count++;
-	contribution->member->job->waiting_of_step[contribution->step % 2]++;
+	contribution->member->job->gradients.waiting_of_step[contribution->step % 2]++;
 }
 
 void contribution_take(struct contribution *contribution)
@@ -110,7 +114,7 @@ void contribution_take(struct contribution *contribution)
 		return;
 	queue_remove(&contribution->link);
 	sum_of(contribution)->waiting_count--;
-	contribution->member->job->waiting_of_step[contribution->step % 2]--;
+	contribution->member->job->gradients.waiting_of_step[contribution->step % 2]--;
 }
 
 static void free_contribution(struct contribution *contribution)
@@ -122,7 +126,7 @@ static void free_contribution(struct contribution *contribution)
 	contribution->is_active = contribution->is_reading = contribution->is_void = false;
 	contribution->pending = NULL;
 	if (contribution->held)
-		queue_push(&job->free_held, &contribution->held->link);
+		queue_push(&job->gradients.free_held, &contribution->held->link);
 	else
 		atomic_store_explicit(&lease_buffers(member->leases)[contribution->buffer],
 				      GRADIENT_BUFFER_FREE, memory_order_release);
@@ -168,7 +172,7 @@ static int check_absent(const struct job *job, const Tierd__Wire__Push *push, ch
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\" has %u tensor%s: as many bits say which of them have no gradient",
 			      unit->name, tensors, PLURAL(tensors));
-	if (job->record_format < RECORD_FORMAT_TENSORS)
+	if (job->durability.record_format < RECORD_FORMAT_TENSORS)
 		return refuse(
 			message, size, -EOPNOTSUPP,
 			"unit \"%s\": the store of job %s was made by an older tierd, and has no place "
@@ -250,8 +254,8 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		refuse_push(pending, push->is_silent, r, message);
 		return;
 	}
-	if (job->departed[0]) {
-		job_abort(job, -ESTALE, "%s", job->departed);
+	if (job->life.departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->life.departed);
 		return;
 	}
 	contribution = &member->contributions[push->buffer];
@@ -291,7 +295,7 @@ void gradient_forget_pendings(struct member *member)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		member->contributions[i].pending = NULL;
-	QUEUE_FOREACH (link, &member->job->all_held) {
+	QUEUE_FOREACH (link, &member->job->gradients.all_held) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 
 		if (held->contribution.is_active && held->contribution.member == member)
@@ -317,7 +321,7 @@ void gradient_forget_member(struct member *member)
 	gradient_forget_pendings(member);
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		void_contribution(&member->contributions[i]);
-	QUEUE_FOREACH (link, &member->job->all_held) {
+	QUEUE_FOREACH (link, &member->job->gradients.all_held) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 
 		if (held->contribution.is_active && held->contribution.member == member)
@@ -328,15 +332,15 @@ void gradient_forget_member(struct member *member)
 /* Sums of units that the running sweep still consumes belong to a decided step. */
 static void reset_open_sums(struct job *job)
 {
-	for (uint32_t unit = 0; job->sums && unit < job->catalog.unit_count; unit++)
+	for (uint32_t unit = 0; job->gradients.sums && unit < job->catalog.unit_count; unit++)
 		if (!gradient_is_in_use(job, unit))
 			gradient_reset_unit(job, unit);
-	job->folded_units = 0;
+	job->gradients.folded_units = 0;
 }
 
 void gradient_abort(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->all_held)
+	QUEUE_FOREACH (link, &job->gradients.all_held)
 		void_contribution(&queue_entry(link, struct held_buffer, all_link)->contribution);
 	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch - 1);
 	reset_open_sums(job);
@@ -344,11 +348,11 @@ void gradient_abort(struct job *job)
 
 static void relabel_waiting(struct job *job, uint64_t step)
 {
-	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
-		QUEUE_FOREACH (link, &job->sums[i].waiting)
+	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->gradients.sum_ranks; i++)
+		QUEUE_FOREACH (link, &job->gradients.sums[i].waiting)
 			queue_entry(link, struct contribution, link)->step = step;
-	job->waiting_of_step[step % 2] += job->waiting_of_step[(step + 1) % 2];
-	job->waiting_of_step[(step + 1) % 2] = 0;
+	job->gradients.waiting_of_step[step % 2] += job->gradients.waiting_of_step[(step + 1) % 2];
+	job->gradients.waiting_of_step[(step + 1) % 2] = 0;
 }
 
 /* Contributions that ranks made to the step after it are to the open one now, those that are being put aside
@@ -357,7 +361,7 @@ void gradient_drop_open(struct job *job)
 {
 	reset_open_sums(job);
 	relabel_waiting(job, gradient_open_step(job));
-	QUEUE_FOREACH (link, &job->all_held) {
+	QUEUE_FOREACH (link, &job->gradients.all_held) {
 		struct contribution *source = queue_entry(link, struct held_buffer, all_link)->source;
 
 		if (source)
@@ -369,18 +373,18 @@ void gradient_drop_open(struct job *job)
 
 int gradient_init(struct job *job)
 {
-	uint64_t count = (uint64_t)job->catalog.unit_count * job->sum_ranks;
+	uint64_t count = (uint64_t)job->catalog.unit_count * job->gradients.sum_ranks;
 
 	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
 						      job->options.gradient_bytes);
-	job->sums = calloc(count, sizeof(*job->sums));
-	if (!job->sums || reduction_init(job) < 0)
+	job->gradients.sums = calloc(count, sizeof(*job->gradients.sums));
+	if (!job->gradients.sums || reduction_init(job) < 0)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < count; i++) {
-		job->sums[i].unit = (uint32_t)(i / job->sum_ranks);
-		job->sums[i].rank = (uint32_t)(i % job->sum_ranks);
-		queue_init(&job->sums[i].waiting);
-		queue_init(&job->sums[i].link);
+		job->gradients.sums[i].unit = (uint32_t)(i / job->gradients.sum_ranks);
+		job->gradients.sums[i].rank = (uint32_t)(i % job->gradients.sum_ranks);
+		queue_init(&job->gradients.sums[i].waiting);
+		queue_init(&job->gradients.sums[i].link);
 	}
 	return held_init(job) < 0 ? -ENOMEM : spill_new(job);
 }
@@ -390,7 +394,7 @@ void gradient_clear(struct job *job)
 	reduction_clear(job);
 	held_clear(job);
 	spill_free(job);
-	free(job->sums);
-	job->sums = NULL;
-	queue_init(&job->sums_waiting);
+	free(job->gradients.sums);
+	job->gradients.sums = NULL;
+	queue_init(&job->gradients.sums_waiting);
 }

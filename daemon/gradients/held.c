@@ -43,9 +43,9 @@ static void on_copied(struct work *work)
 						    .pending = TAKE_PTR(source->pending),
 						    .is_active = !source->is_void };
 	queue_init(&held->contribution.link);
-	job->reductions_running--;
+	job->gradients.reductions_running--;
 	if (source->is_void) {
-		queue_push(&job->free_held, &held->link);
+		queue_push(&job->gradients.free_held, &held->link);
 	} else {
 		member->busy++;
 		contribution_wait(&held->contribution);
@@ -54,7 +54,7 @@ static void on_copied(struct work *work)
 	member_release(member);
 	sum_try(job, sum);
 	gradient_unblock(job, false);
-	job->gradient_listener->changed(job);
+	job->gradients.listener->changed(job);
 	job_settle(job);
 }
 
@@ -109,8 +109,8 @@ static struct held_buffer *held_new(struct job *job)
 		return NULL;
 	}
 	held->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_URGENT };
-	queue_push(&job->all_held, &held->all_link);
-	queue_push(&job->free_held, &held->link);
+	queue_push(&job->gradients.all_held, &held->all_link);
+	queue_push(&job->gradients.free_held, &held->link);
 	return held;
 }
 
@@ -121,11 +121,11 @@ static bool grow_held(struct job *job)
 	uint64_t bytes = gradient_held_bytes(job, 1);
 	struct node *node = job->node;
 
-	if (node->host_used + bytes > node->host_budget || !held_new(job))
+	if (node->memory.host_used + bytes > node->settings.host_budget || !held_new(job))
 		return false;
-	node->host_used += bytes;
-	job->host_bytes += bytes;
-	job->grown_held++;
+	node->memory.host_used += bytes;
+	job->resources.host_bytes += bytes;
+	job->gradients.grown_held++;
 	return true;
 }
 
@@ -138,14 +138,16 @@ static void held_free(struct job *job, struct held_buffer *held)
 /* What is still read comes free in a turn that comes here again. */
 void gradient_shrink_held(struct job *job)
 {
-	for (; job->grown_held > 0 && !queue_is_empty(&job->free_held); job->grown_held--) {
-		struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
+	for (; job->gradients.grown_held > 0 && !queue_is_empty(&job->gradients.free_held);
+	     job->gradients.grown_held--) {
+		struct held_buffer *held =
+			queue_entry(queue_pop(&job->gradients.free_held), struct held_buffer, link);
 		uint64_t bytes = gradient_held_bytes(job, 1);
 
 		queue_remove(&held->all_link);
 		held_free(job, held);
-		job->node->host_used -= bytes;
-		job->host_bytes -= bytes;
+		job->node->memory.host_used -= bytes;
+		job->resources.host_bytes -= bytes;
 	}
 }
 
@@ -154,8 +156,8 @@ void gradient_shrink_held(struct job *job)
 static bool all_are_blocked(struct job *job, bool with_gathers)
 {
 	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
-	if (job->closed_count == job->options.world_size || job->sweep || job->norm || spill_is_wished(job) ||
-	    job->gradient_listener->is_giving_up(job))
+	if (job->update.closed_count == job->options.world_size || job->update.sweep || job->gradients.norm ||
+	    spill_is_wished(job) || job->gradients.listener->is_giving_up(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
@@ -175,18 +177,19 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
  * the same unit, if they push in the same order. */
 static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
 {
-	bool is_planned = !queue_is_empty(&job->free_held);
+	bool is_planned = !queue_is_empty(&job->gradients.free_held);
 
-	if (!(is_planned && slots_have_room_for(&job->slots, job->options.world_size)) &&
+	if (!(is_planned && slots_have_room_for(&job->residency.slots, job->options.world_size)) &&
 	    !(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job))))
 		return false;
-	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
+	struct held_buffer *held =
+		queue_entry(queue_pop(&job->gradients.free_held), struct held_buffer, link);
 
 	contribution_take(contribution);
 	contribution->is_reading = true;
 	held->source = contribution;
 	held->source_bytes = unit_gradient_bytes(&job->catalog.units[contribution->unit]);
-	job->reductions_running++;
+	job->gradients.reductions_running++;
 	held->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &held->work);
 	return true;
@@ -218,7 +221,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 
-		if (job->reductions_running > 0 || !all_are_blocked(job, with_gathers))
+		if (job->gradients.reductions_running > 0 || !all_are_blocked(job, with_gathers))
 			return;
 		if (queue_is_empty(&member->buffer_waiters))
 			continue;
@@ -266,7 +269,7 @@ uint64_t gradient_held_bytes(const struct job *job, unsigned count)
 
 int held_init(struct job *job)
 {
-	unsigned count = job->catalog.gradient_bytes_maximum ? job->held_count : 0;
+	unsigned count = job->catalog.gradient_bytes_maximum ? job->gradients.held_count : 0;
 
 	for (unsigned i = 0; i < count; i++)
 		if (!held_new(job))
@@ -276,8 +279,9 @@ int held_init(struct job *job)
 
 void held_clear(struct job *job)
 {
-	for (struct queue *link = queue_pop(&job->all_held); link; link = queue_pop(&job->all_held))
+	for (struct queue *link = queue_pop(&job->gradients.all_held); link;
+	     link = queue_pop(&job->gradients.all_held))
 		held_free(job, queue_entry(link, struct held_buffer, all_link));
-	queue_init(&job->free_held);
-	job->grown_held = 0;
+	queue_init(&job->gradients.free_held);
+	job->gradients.grown_held = 0;
 }

@@ -61,12 +61,12 @@ static void on_norm_done(struct work *work)
 	trace_worked(job, TRACE_MEASURE, TRACE_NO_UNIT, 0, work);
 	if (--norm->left > 0)
 		return;
-	job->norm = NULL;
+	job->gradients.norm = NULL;
 	if (!norm->is_void)
 		norm->done(job, norm);
 	norm_free(norm);
 	/* It waits for steps that are being measured; this one may have come to nothing. */
-	job->gradient_listener->measured(job);
+	job->gradients.listener->measured(job);
 	job_settle(job);
 }
 
@@ -76,11 +76,11 @@ static void take_sums(struct norm_work *norm)
 	struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		const double *measured = job->gradient_listener->find_norm(job, unit);
+		const double *measured = job->gradients.listener->find_norm(job, unit);
 
 		if (!norm->is_pushed[unit])
 			continue;
-		if (!measured && job->spill && !spill_address(job, job->catalog.units[unit].pack))
+		if (!measured && job->gradients.spill && !spill_address(job, job->catalog.units[unit].pack))
 			measured = spill_norm(job, unit);
 		if (measured)
 			memcpy(norm_sums_of(&norm->measured, unit), measured,
@@ -115,16 +115,16 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 
 int norm_work_start(struct job *job, norm_work_done *done)
 {
-	int r = norm_new(job, &job->norm);
+	int r = norm_new(job, &job->gradients.norm);
 
 	if (r < 0)
 		return r;
-	job->norm->done = done;
-	job->norm->left = job->norm->work_count;
-	for (unsigned i = 0; i < job->norm->work_count; i++) {
-		struct norm_part *part = &job->norm->parts[i];
+	job->gradients.norm->done = done;
+	job->gradients.norm->left = job->gradients.norm->work_count;
+	for (unsigned i = 0; i < job->gradients.norm->work_count; i++) {
+		struct norm_part *part = &job->gradients.norm->parts[i];
 
-		part->norm = job->norm;
+		part->norm = job->gradients.norm;
 		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
 		part->work.is_timed = trace_is_on(job);
 		workers_submit(job->node->workers, &part->work);

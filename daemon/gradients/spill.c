@@ -140,10 +140,10 @@ static void tell_ready(struct spill *spill)
 
 void spill_serve(struct job *job)
 {
-	struct spill *spill = job->spill;
+	struct spill *spill = job->gradients.spill;
 	unsigned promised;
 
-	if (!spill || job->is_dropped || job->phase == JOB_BROKEN)
+	if (!spill || job->life.is_dropped || job->phase == JOB_BROKEN)
 		return;
 	promised = spill->writing;
 	serve(spill, &spill->sweep_wishes, &promised);
@@ -151,15 +151,16 @@ void spill_serve(struct job *job)
 	tell_ready(spill);
 	/* All of them, as one that has gone may have wanted the same as another. */
 	if (job_writes_sums(job))
-		job->gradient_listener->sums_came(job);
+		job->gradients.listener->sums_came(job);
 	gradient_unblock(job, false);
-	job->gradient_listener->changed(job);
+	job->gradients.listener->changed(job);
 }
 
 bool spill_is_wished(const struct job *job)
 {
-	return job->spill && (!queue_is_empty(&job->spill->sweep_wishes) ||
-			      !queue_is_empty(&job->spill->wishes) || !queue_is_empty(&job->spill->ready));
+	return job->gradients.spill && (!queue_is_empty(&job->gradients.spill->sweep_wishes) ||
+					!queue_is_empty(&job->gradients.spill->wishes) ||
+					!queue_is_empty(&job->gradients.spill->ready));
 }
 
 /* ---- Users ---- */
@@ -167,7 +168,9 @@ bool spill_is_wished(const struct job *job)
 /* NULL: the pack's sums are never spilled. */
 static struct spilled *spilled_of(const struct job *job, uint32_t pack)
 {
-	return job->spill && job->spill->packs[pack].bytes > 0 ? &job->spill->packs[pack] : NULL;
+	return job->gradients.spill && job->gradients.spill->packs[pack].bytes > 0
+		       ? &job->gradients.spill->packs[pack]
+		       : NULL;
 }
 
 /* At once, if nobody else waits. */
@@ -272,7 +275,7 @@ char *spill_address(const struct job *job, uint32_t pack)
 
 const double *spill_norm(const struct job *job, uint32_t unit)
 {
-	return norm_sums_of(&job->spill->measured, unit);
+	return norm_sums_of(&job->gradients.spill->measured, unit);
 }
 
 /* ---- Memory ---- */
@@ -287,16 +290,16 @@ int spill_new(struct job *job)
 {
 	struct spill *spill;
 
-	if (job->sum_buffer_bytes == 0)
+	if (job->gradients.sum_buffer_bytes == 0)
 		return 0;
 	spill = calloc(1, sizeof(*spill) + job->catalog.pack_count * sizeof(spill->packs[0]));
 	if (!spill)
 		return -ENOMEM;
-	job->spill = spill;
+	job->gradients.spill = spill;
 	spill->job = job;
 	spill->kernel = norm_find_kernel(simd_level());
 	spill->micro_batches = 1;
-	spill->buffer_count = (uint32_t)(job->sums_memory.length / job->sum_buffer_bytes);
+	spill->buffer_count = (uint32_t)(job->gradients.sums_memory.length / job->gradients.sum_buffer_bytes);
 	queue_init(&spill->sweep_wishes);
 	queue_init(&spill->wishes);
 	queue_init(&spill->ready);
@@ -310,12 +313,12 @@ int spill_new(struct job *job)
 
 void spill_free(struct job *job)
 {
-	struct spill *spill = job->spill;
+	struct spill *spill = job->gradients.spill;
 
 	if (!spill)
 		return;
 	free(spill->owners);
 	norm_sums_free(&spill->measured);
 	free(spill);
-	job->spill = NULL;
+	job->gradients.spill = NULL;
 }

@@ -50,11 +50,12 @@ int spill_lay_out(struct job *job, struct store_layout *layout)
 	int r = store_layout_add_scratch_stream(layout, "accumulator");
 
 	if (r >= 0)
-		job->streams.accumulator = (uint32_t)r;
+		job->location.streams.accumulator = (uint32_t)r;
 	for (uint32_t i = 0; i < job->catalog.pack_count && r >= 0; i++)
 		if (spill_pack_bytes(job, i) > 0)
-			r = store_layout_add_section(layout, job->streams.accumulator,
-						     spill_pack_bytes(job, i), &job->places[i].accumulator);
+			r = store_layout_add_section(layout, job->location.streams.accumulator,
+						     spill_pack_bytes(job, i),
+						     &job->location.places[i].accumulator);
 	return r < 0 ? r : 0;
 }
 
@@ -62,10 +63,10 @@ void spill_cut_sums(struct job *job)
 {
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
 		const struct pack *pack = &job->catalog.packs[i];
-		uint64_t first = job->sum_offsets[pack->first_unit];
+		uint64_t first = job->gradients.sum_offsets[pack->first_unit];
 
 		for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++)
-			job->sum_offsets[u] -= first;
+			job->gradients.sum_offsets[u] -= first;
 	}
 }
 

@@ -23,7 +23,7 @@ uint32_t spilled_pack(const struct spilled *spilled)
 
 bool spilled_is_in_sweep(const struct spilled *spilled)
 {
-	return spilled->spill->job->residences[spilled_pack(spilled)].sweep != SWEEP_NOTHING;
+	return spilled->spill->job->residency.residences[spilled_pack(spilled)].sweep != SWEEP_NOTHING;
 }
 
 static struct queue *wishes_of(const struct spilled *spilled)
@@ -38,7 +38,8 @@ bool spilled_take_buffer(struct spilled *spilled)
 	for (uint32_t i = 0; i < spill->buffer_count; i++)
 		if (!spill->owners[i]) {
 			spill->owners[i] = spilled;
-			spilled->buffer = spill->job->sums_memory.base + i * spill->job->sum_buffer_bytes;
+			spilled->buffer = spill->job->gradients.sums_memory.base +
+					  i * spill->job->gradients.sum_buffer_bytes;
 			return true;
 		}
 	return false;
@@ -82,7 +83,8 @@ static enum tier_priority priority_of(const struct spilled *spilled)
 void spilled_raise(struct spilled *spilled)
 {
 	if (spilled->state == SPILL_LOADING)
-		store_raise(spilled->spill->job->gradient_store, &spilled->transfer, priority_of(spilled));
+		store_raise(spilled->spill->job->location.gradient_store, &spilled->transfer,
+			    priority_of(spilled));
 }
 
 static void on_loaded(struct store_transfer *transfer, int status);
@@ -96,13 +98,13 @@ static void submit(struct spilled *spilled, enum tier_direction direction)
 	spilled->transfer = (struct store_transfer){
 		.direction = direction,
 		.priority = direction == TIER_READ ? priority_of(spilled) : TIER_WRITE_BACK,
-		.stream = job->streams.accumulator,
-		.offset = job->places[pack].accumulator,
+		.stream = job->location.streams.accumulator,
+		.offset = job->location.places[pack].accumulator,
 		.length = size_align(spilled->bytes, STORE_PAGE_BYTES),
 		.buffer = spilled->buffer,
 		.done = direction == TIER_READ ? on_loaded : on_written,
 	};
-	int r = store_submit(job->gradient_store, &spilled->transfer);
+	int r = store_submit(job->location.gradient_store, &spilled->transfer);
 
 	/* Only our own mistakes are refused: no section, or no page. */
 	if (r < 0) {
@@ -149,7 +151,7 @@ static void come_home(struct spilled *spilled, int status)
 {
 	struct spill *spill = spilled->spill;
 
-	spill->job->reductions_running--;
+	spill->job->gradients.reductions_running--;
 	if (spilled->is_void) {
 		spilled_clear(spilled);
 		if (spilled->is_wanted)
@@ -168,8 +170,8 @@ static void on_loaded(struct store_transfer *transfer, int status)
 {
 	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
 
-	trace_transferred(spilled->spill->job, spilled_pack(spilled), spilled->spill->job->gradient_store,
-			  transfer);
+	trace_transferred(spilled->spill->job, spilled_pack(spilled),
+			  spilled->spill->job->location.gradient_store, transfer);
 	spilled->state = SPILL_PRESENT;
 	come_home(spilled, status);
 }
@@ -178,8 +180,8 @@ static void on_written(struct store_transfer *transfer, int status)
 {
 	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
 
-	trace_transferred(spilled->spill->job, spilled_pack(spilled), spilled->spill->job->gradient_store,
-			  transfer);
+	trace_transferred(spilled->spill->job, spilled_pack(spilled),
+			  spilled->spill->job->location.gradient_store, transfer);
 	spilled->spill->writing--;
 	spilled->state = SPILL_PRESENT;
 	spilled->is_stored = status == 0;
@@ -195,7 +197,7 @@ static void run_measure(struct work *work)
 	const struct pack *units = &job->catalog.packs[spilled_pack(spilled)];
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		norm_measure(job, spill->kernel, u, spilled->buffer + job->sum_offsets[u],
+		norm_measure(job, spill->kernel, u, spilled->buffer + job->gradients.sum_offsets[u],
 			     norm_sums_of(&spill->measured, u));
 }
 
@@ -218,7 +220,7 @@ void spilled_write(struct spilled *spilled)
 
 	spilled->state = SPILL_WRITING;
 	spilled->spill->writing++;
-	job->reductions_running++;
+	job->gradients.reductions_running++;
 	if (job_writes_sums(job)) {
 		submit(spilled, TIER_WRITE);
 		return;
@@ -238,6 +240,6 @@ void spilled_start(struct spilled *spilled)
 		return;
 	}
 	spilled->state = SPILL_LOADING;
-	job->reductions_running++;
+	job->gradients.reductions_running++;
 	submit(spilled, TIER_READ);
 }

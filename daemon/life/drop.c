@@ -24,11 +24,11 @@ void drop_others(const struct job *job)
 	if (!family.is_fenced)
 		return;
 	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
-	FAMILY_FOREACH (other, &job->node->jobs, job->file) {
-		if (!other->durable)
+	FAMILY_FOREACH (other, &job->node->jobs, job->durability.file) {
+		if (!other->durability.durable)
 			continue;
 		drop_ranks(other, reason);
-		other->is_kept = other->comes_back = true;
+		other->life.is_kept = other->life.comes_back = true;
 		job_drop(other);
 	}
 }
@@ -41,10 +41,10 @@ static void drop(struct job *job, uid_t uid)
 	events_of_job(job, EVENT_DROPPED, NULL, "user %u has dropped it at step %llu, with its state",
 		      (unsigned)uid, (unsigned long long)job->step);
 	/* Or that would be there under its name. */
-	job->replaced = replaced_remove(job->replaced);
+	job->life.replaced = replaced_remove(job->life.replaced);
 	drop_ranks(job, reason);
 	/* A job without state has gone with its last rank. */
-	if (!job->is_dropped)
+	if (!job->life.is_dropped)
 		job_drop(job);
 }
 
@@ -55,8 +55,8 @@ static void refuse_lost(struct pending *pending, const struct job *job)
 		pending, -EBUSY,
 		"the store of job %s, %s, cannot be opened%s: %s; drop --lost destroys all that is left of "
 		"it, and what is not here now as soon as it is",
-		job->name, job->file,
-		job->loss.is_explained ? "" : ", and may have forks, too, which would go with it",
+		job->name, job->durability.file,
+		job->life.loss.is_explained ? "" : ", and may have forks, too, which would go with it",
 		job->reason);
 }
 
@@ -73,7 +73,7 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 			      (unsigned)job->uid);
 		return;
 	}
-	if (job->is_lost && job->loss.is_unread && !request->lost) {
+	if (job->life.is_lost && job->life.loss.is_unread && !request->lost) {
 		refuse_lost(pending, job);
 		return;
 	}

@@ -80,13 +80,13 @@ static void end_epoch(struct job *job, int r)
 	bool was_live = job->is_live;
 
 	job->is_live = false;
-	job->closed_count = 0;
+	job->update.closed_count = 0;
 	if (was_live) {
 		job->epoch++;
-		job->figures.broken_epochs++;
+		job->telemetry.figures.broken_epochs++;
 	}
-	if (job->directory)
-		atomic_store(&job->directory->epoch, job->epoch);
+	if (job->residency.directory)
+		atomic_store(&job->residency.directory->epoch, job->epoch);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			end_for_member(job, job->ranks[rank], r);
@@ -156,8 +156,8 @@ static void break_others(const struct job *job)
 	family_get(job, &family);
 	if (!family.is_fenced || family.others == 0)
 		return;
-	FAMILY_FOREACH (other, &job->node->jobs, job->file)
-		if (other != job && other->durable)
+	FAMILY_FOREACH (other, &job->node->jobs, job->durability.file)
+		if (other != job && other->durability.durable)
 			break_with(other, job);
 }
 
@@ -207,7 +207,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
 
 	if (!is_orderly)
-		announce_end(member, -ESTALE, reason, job->is_rolling_back);
+		announce_end(member, -ESTALE, reason, job->life.is_rolling_back);
 	if (!is_orderly && member->client)
 		port_note_farewell(member->port, member->handle, reason);
 	/* It is used until the end of this. */
@@ -217,13 +217,13 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	member->port = NULL;
 	job->ranks[member->rank] = NULL;
 	job->member_count--;
-	job->has_next_uses = false;
-	queue_push(&job->lingering, &member->link);
+	job->residency.has_next_uses = false;
+	queue_push(&job->life.lingering, &member->link);
 
 	if (!is_orderly || is_needed_now)
 		job_abort(job, -ESTALE, "%s", reason);
 	else
-		snprintf(job->departed, sizeof(job->departed), "%s", reason);
+		snprintf(job->life.departed, sizeof(job->life.departed), "%s", reason);
 	gradient_forget_member(member);
 	forget_blobs(member);
 	member->busy--;
@@ -235,9 +235,9 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	early_give_up(job);
 	durable_advance(job);
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
-	if (job->phase < JOB_TRAINED && !job->is_dropped)
+	if (job->phase < JOB_TRAINED && !job->life.is_dropped)
 		job_drop(job);
-	else if (!job->is_dropped)
+	else if (!job->life.is_dropped)
 		idle_begin(job);
 }
 

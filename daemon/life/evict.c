@@ -11,7 +11,7 @@ static void evict_pack(struct job *job, uint32_t pack, Tierd__Wire__JobEvictRepl
 	const struct pack *units = &job->catalog.packs[pack];
 
 	/* What is on NVMe alone, or has just left with another unit of the pack, is where it is to be. */
-	if (job->residences[pack].slot == SLOT_NONE)
+	if (job->residency.residences[pack].slot == SLOT_NONE)
 		return;
 	if (residency_evict(job, pack)) {
 		result->units += units->unit_count;
@@ -69,7 +69,7 @@ void evict_units(struct pending *pending, const Tierd__Wire__JobEvict *request)
 	if (!access_may_drop(job, pending_port(pending)))
 		pending_error(pending, -EPERM, "job %s is for its owner to evict from, user %u", job->name,
 			      (unsigned)job->uid);
-	else if (!job->has_nvme_parameters && job->phase >= JOB_FILLING)
+	else if (!job->location.has_nvme_parameters && job->phase >= JOB_FILLING)
 		pending_error(pending, -EOPNOTSUPP, "job %s keeps its parameters in host memory", job->name);
 	else if (job->phase != JOB_TRAINED && job->phase != JOB_RELEASED)
 		pending_error(pending, -EBUSY, "job %s is %s; units can be evicted when it has a state",

@@ -14,13 +14,13 @@ static void arm(struct job *job, uint64_t ms)
 {
 	struct timeval delay = { .tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000) };
 
-	event_add(job->idle_timer, &delay);
+	event_add(job->life.idle_timer, &delay);
 }
 
 /* The process of a rank that has left may live, and read what it has leased: until it does not. */
 static void look_at_lingering(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->lingering)
+	QUEUE_FOREACH (link, &job->life.lingering)
 		member_release(queue_entry(link, struct member, link));
 }
 
@@ -28,12 +28,12 @@ static bool has_come_to_rest(struct job *job)
 {
 	look_at_lingering(job);
 	return job_is_at_rest(job) && job->decided == job->step && !durable_is_behind(job) &&
-	       queue_is_empty(&job->lingering);
+	       queue_is_empty(&job->life.lingering);
 }
 
 bool idle_release(struct job *job)
 {
-	uint64_t before = job->host_bytes;
+	uint64_t before = job->resources.host_bytes;
 
 	if (!has_come_to_rest(job))
 		return false;
@@ -43,7 +43,8 @@ bool idle_release(struct job *job)
 	events_of_job(
 		job, EVENT_RELEASED, NULL,
 		"it is idle: %llu MiB of host memory are given back, its state of step %llu stays on NVMe",
-		(unsigned long long)((before - job->host_bytes) / MIB), (unsigned long long)job->step);
+		(unsigned long long)((before - job->resources.host_bytes) / MIB),
+		(unsigned long long)job->step);
 	return true;
 }
 
@@ -98,7 +99,7 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 
 int idle_refuse(const struct job *job, char *message, size_t size)
 {
-	QUEUE_FOREACH (link, &job->lingering) {
+	QUEUE_FOREACH (link, &job->life.lingering) {
 		const struct member *member = queue_entry(link, struct member, link);
 
 		/* It may read what it has leased, whether it has left the job or not. */
@@ -127,16 +128,18 @@ static bool may_give(const struct claim *claim, const struct job *job)
 /* What the cache gives is counted there, but that of a broken job goes with the rest. */
 static uint64_t bytes_of(const struct job *job)
 {
-	uint64_t bytes = job->host_bytes - job->charged_bytes + job->windows * WINDOW_BYTES;
+	uint64_t bytes = job->resources.host_bytes - job->resources.charged_bytes +
+			 job->resources.windows * WINDOW_BYTES;
 
-	return job->phase == JOB_BROKEN ? bytes : bytes - job->kept_bytes - job->cache_bytes;
+	return job->phase == JOB_BROKEN ? bytes
+					: bytes - job->resources.kept_bytes - job->resources.cache_bytes;
 }
 
 uint64_t idle_spare_bytes(const struct job *job)
 {
 	uint64_t bytes = may_release(job) ? bytes_of(job) : 0;
 
-	return job->phase == JOB_BROKEN ? size_rest(bytes, job->cache_bytes) : bytes;
+	return job->phase == JOB_BROKEN ? size_rest(bytes, job->resources.cache_bytes) : bytes;
 }
 
 static uint64_t spare_bytes(const struct claim *claim, bool is_at_once)
@@ -160,7 +163,7 @@ static struct job *find_giver(const struct claim *claim)
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job) && bytes_of(job) > 0 && can_give(job) &&
-		    (!giver || job->idle_since_ns < giver->idle_since_ns))
+		    (!giver || job->life.idle_since_ns < giver->life.idle_since_ns))
 			giver = job;
 	}
 	return giver;
@@ -182,21 +185,22 @@ uint64_t idle_give_up(const struct claim *claim, uint64_t bytes)
 
 void idle_begin(struct job *job)
 {
-	job->idle_since_ns = clock_now_ns();
-	if (job->node->idle_release_ms == 0 || (!placement_may_release(job) && job->phase != JOB_BROKEN))
+	job->life.idle_since_ns = clock_now_ns();
+	if (job->node->settings.idle_release_ms == 0 ||
+	    (!placement_may_release(job) && job->phase != JOB_BROKEN))
 		return;
-	if (!job->idle_timer)
-		job->idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);
+	if (!job->life.idle_timer)
+		job->life.idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);
 	/* Without a timer it only keeps its memory. */
-	if (job->idle_timer)
-		arm(job, job->node->idle_release_ms);
+	if (job->life.idle_timer)
+		arm(job, job->node->settings.idle_release_ms);
 }
 
 void idle_end(struct job *job)
 {
-	if (job->idle_timer)
-		event_free(job->idle_timer);
-	job->idle_timer = NULL;
+	if (job->life.idle_timer)
+		event_free(job->life.idle_timer);
+	job->life.idle_timer = NULL;
 }
 
 const struct holder idle_holder = {

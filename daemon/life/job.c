@@ -43,11 +43,11 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 
 	residency_serve(job);
 	cache_go_on(job);
-	if (queue_is_empty(&job->slot_wishes))
+	if (queue_is_empty(&job->residency.slot_wishes))
 		return;
 	residency_check_deadlock(job);
 	/* Who holds the leases may wait for a gradient buffer, which frees no slot by itself. */
-	if (job->loading_bytes == 0)
+	if (job->residency.loading_bytes == 0)
 		gradient_unblock(job, true);
 	job_watch_slots(job);
 }
@@ -57,13 +57,13 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 
 static void count_turn(struct job *job)
 {
-	if (++job->turns_in_a_row != TURNS_MOST)
+	if (++job->life.turns_in_a_row != TURNS_MOST)
 		return;
 	log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
 		  "job %s of user %u: it takes one turn after the other and gets nothing done; this is a "
 		  "mistake of tierd: please report it",
 		  job->name, (unsigned)job->uid);
-	job->node->spins++;
+	job->node->life.spins++;
 }
 
 /* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
@@ -80,11 +80,11 @@ static void take_turn(struct job *job)
 	sources_go_on(job);
 	cache_go_on(job);
 	prefetch_bring_back(job);
-	if (!job->is_dropped)
+	if (!job->life.is_dropped)
 		job_go_on(job);
 	else if (!job_is_quiet(job))
 		return;
-	else if (job->comes_back)
+	else if (job->life.comes_back)
 		restore_again(job);
 	else if (!family_leave(job))
 		job_free(job);
@@ -96,9 +96,9 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	struct node *node = job->node;
 
 	count_turn(job);
-	node->is_in_turn = true;
+	node->life.is_in_turn = true;
 	take_turn(job);
-	node->is_in_turn = false;
+	node->life.is_in_turn = false;
 }
 
 /* ---- What it does for the modules below ---- */
@@ -108,9 +108,9 @@ static const char *describe_loss(const struct job *job, char *text, size_t size)
 	char remedy[REMEDY_TEXT];
 	uint64_t step;
 
-	if (job->is_lost && job->loss.is_explained)
+	if (job->life.is_lost && job->life.loss.is_explained)
 		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
-	else if (job->is_lost)
+	else if (job->life.is_lost)
 		snprintf(text, size,
 			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
 			 "is left of it",
@@ -128,11 +128,11 @@ static const char *describe_loss(const struct job *job, char *text, size_t size)
 static void drop(struct job *job)
 {
 	queue_remove(&job->link);
-	queue_push(&job->node->dying, &job->link);
-	job->is_dropped = true;
+	queue_push(&job->node->life.dying, &job->link);
+	job->life.is_dropped = true;
 	/* Whoever asks again finds no job. */
 	errands_end(job);
-	shortage_end(&job->shortage);
+	shortage_end(&job->resources.shortage);
 	sweep_cancel(job);
 	draft_cancel(job);
 	job_settle(job);
@@ -140,7 +140,7 @@ static void drop(struct job *job)
 
 static bool members_are_quiet(const struct job *job)
 {
-	QUEUE_FOREACH (link, &job->lingering)
+	QUEUE_FOREACH (link, &job->life.lingering)
 		if (queue_entry(link, struct member, link)->busy > 0)
 			return false;
 	return true;
@@ -148,12 +148,13 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_still(const struct job *job)
 {
-	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
-	       !job->is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
-	       !job->blobs.is_loading && !job->sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
-	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
-	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
-	       residency_is_quiet(job) && members_are_quiet(job);
+	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->durability.is_leaving &&
+	       !job->values.is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
+	       !job->durability.blobs.is_loading && !job->update.sweep && !early_is_under_way(job) &&
+	       !ahead_is_reading(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
+	       job->values.snapshot_copies == 0 && job->gradients.reductions_running == 0 &&
+	       job->residency.cache_moves == 0 && !job->gradients.norm && residency_is_quiet(job) &&
+	       members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
@@ -163,7 +164,7 @@ bool job_is_at_rest(const struct job *job)
 
 static bool is_quiet(const struct job *job)
 {
-	return job_is_at_rest(job) && job->scans == 0;
+	return job_is_at_rest(job) && job->scrub.scans == 0;
 }
 
 static const struct job_callbacks callbacks = {
@@ -179,11 +180,13 @@ static const struct job_callbacks callbacks = {
 
 void job_set_limits(struct job *job, const struct quota *quota)
 {
-	job->host_budget = job->options.host_budget ? job->options.host_budget : quota->host_default;
-	job->nvme_budget = job->options.nvme_budget ? job->options.nvme_budget : quota->nvme_default;
-	job->host_maximum = quota->host_maximum;
-	job->nvme_maximum = quota->nvme_maximum;
-	job->io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE;
+	job->resources.host_budget =
+		job->options.host_budget ? job->options.host_budget : quota->host_default;
+	job->resources.nvme_budget =
+		job->options.nvme_budget ? job->options.nvme_budget : quota->nvme_default;
+	job->resources.host_maximum = quota->host_maximum;
+	job->resources.nvme_maximum = quota->nvme_maximum;
+	job->resources.io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE;
 }
 
 /* Of the options, of the last decided step, and of two rates. */
@@ -192,13 +195,13 @@ void job_set_limits(struct job *job, const struct quota *quota)
 static void settle_groups(struct job *job, const struct optimizer_group *groups)
 {
 	uint32_t count = job->options.group_count;
-	struct optimizer_group *own = job->rooms;
+	struct optimizer_group *own = job->update.rooms;
 
-	job->groups = own + count;
-	job->open_rates.groups = own + 2 * count;
-	job->decided_rates.groups = own + 3 * count;
+	job->update.groups = own + count;
+	job->update.open_rates.groups = own + 2 * count;
+	job->update.decided_rates.groups = own + 3 * count;
 	memcpy(own, groups, count * sizeof(*groups));
-	memcpy(job->groups, groups, count * sizeof(*groups));
+	memcpy(job->update.groups, groups, count * sizeof(*groups));
 	job->options.groups = own;
 }
 
@@ -213,48 +216,48 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .callbacks = &callbacks,
 			     .uid = uid,
 			     .options = *options,
-			     .snapshots_asked = options->snapshots,
+			     .durability.snapshots_asked = options->snapshots,
 			     .epoch = 1,
-			     .record_format = RECORD_FORMAT,
-			     .paths = node_all_paths(node),
-			     .directory_memory = MEMORY_INIT,
-			     .arena = MEMORY_INIT,
-			     .cache = MEMORY_INIT,
-			     .sums_memory = MEMORY_INIT,
-			     .statistics = MEMORY_INIT };
+			     .durability.record_format = RECORD_FORMAT,
+			     .resources.paths = node_all_paths(node),
+			     .residency.directory_memory = MEMORY_INIT,
+			     .residency.arena = MEMORY_INIT,
+			     .residency.cache = MEMORY_INIT,
+			     .gradients.sums_memory = MEMORY_INIT,
+			     .telemetry.page = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
-	job->catalog.unit_maximum = node->units_per_job;
-	job->catalog.tensor_maximum = node->tensors_per_job;
-	job->catalog.name_maximum = node->name_length;
-	job->catalog.dimension_maximum = node->dimensions_per_tensor;
+	job->catalog.unit_maximum = node->settings.units_per_job;
+	job->catalog.tensor_maximum = node->settings.tensors_per_job;
+	job->catalog.name_maximum = node->settings.name_length;
+	job->catalog.dimension_maximum = node->settings.dimensions_per_tensor;
 	listeners_set(job);
 	job_set_limits(job, quota);
-	job->durability = options->durability ? options->durability : node->durability;
-	shortage_init(&job->shortage, room_claim(job), job);
-	job->loss_scale.value = options->loss_scale.initial;
-	blobs_init(&job->blobs);
-	queue_init(&job->lingering);
-	queue_init(&job->readers);
-	queue_init(&job->kept_steps);
-	queue_init(&job->takers);
-	queue_init(&job->errands);
-	queue_init(&job->slot_wishes);
-	queue_init(&job->filling);
-	queue_init(&job->state_writes);
-	queue_init(&job->tensor_waiting);
-	queue_init(&job->copies_waiting);
-	queue_init(&job->free_reductions);
-	queue_init(&job->sums_waiting);
-	queue_init(&job->free_held);
-	queue_init(&job->all_held);
+	job->durability.setting = options->durability ? options->durability : node->settings.durability;
+	shortage_init(&job->resources.shortage, room_claim(job), job);
+	job->update.loss_scale.value = options->loss_scale.initial;
+	blobs_init(&job->durability.blobs);
+	queue_init(&job->life.lingering);
+	queue_init(&job->values.readers);
+	queue_init(&job->durability.kept_steps);
+	queue_init(&job->values.takers);
+	queue_init(&job->durability.errands);
+	queue_init(&job->residency.slot_wishes);
+	queue_init(&job->values.filling);
+	queue_init(&job->values.state_writes);
+	queue_init(&job->values.tensor_waiting);
+	queue_init(&job->values.copies_waiting);
+	queue_init(&job->gradients.free_reductions);
+	queue_init(&job->gradients.sums_waiting);
+	queue_init(&job->gradients.free_held);
+	queue_init(&job->gradients.all_held);
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
-	job->rooms = options_new_groups(&job->options, JOB_ROOMS);
-	job->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
-	job->turn = event_new(node->loop, -1, 0, on_turn, job);
-	if (job->rooms)
+	job->update.rooms = options_new_groups(&job->options, JOB_ROOMS);
+	job->life.slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
+	job->life.turn = event_new(node->loop, -1, 0, on_turn, job);
+	if (job->update.rooms)
 		settle_groups(job, options->groups);
-	if (!job->ranks || !job->rooms || !job->slot_timer || !job->turn) {
+	if (!job->ranks || !job->update.rooms || !job->life.slot_timer || !job->life.turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -264,46 +267,48 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 
 void job_free(struct job *job)
 {
-	bool is_left_behind = job->is_left_behind;
+	bool is_left_behind = job->durability.is_left_behind;
 	struct node *node = job->node;
 	struct stored_job file;
 
 	stored_name(job, &file);
-	if (job->is_lost && !job->is_kept)
+	if (job->life.is_lost && !job->life.is_kept)
 		lost_remove(job);
 	replaced_inherit(job);
 	trace_leave_job(job);
 	readers_end_job(job);
 	sources_end_job(job);
-	job->source = source_free(job->source);
+	job->values.source = source_free(job->values.source);
 	draft_free(job);
-	for (struct queue *link = queue_first(&job->lingering); link; link = queue_first(&job->lingering)) {
+	for (struct queue *link = queue_first(&job->life.lingering); link;
+	     link = queue_first(&job->life.lingering)) {
 		struct member *member = queue_entry(link, struct member, link);
 
 		/* What a living process still reads stays there. */
-		job->is_read |= member->client && member_has_leases(member);
+		job->life.is_read |= member->client && member_has_leases(member);
 		queue_remove(&member->client_link);
 		member->client = NULL;
 		member_free(member);
 	}
 	setup_clear(job);
 	blobs_free(job);
-	damaged_clear(&job->damaged);
-	job->replaced = job->is_kept ? replaced_leave(job->replaced) : replaced_bring_back(job->replaced);
-	figures_add(&node->past, &job->figures);
+	damaged_clear(&job->scrub.damaged);
+	job->life.replaced = job->life.is_kept ? replaced_leave(job->life.replaced)
+					       : replaced_bring_back(job->life.replaced);
+	figures_add(&node->observe.past, &job->telemetry.figures);
 	/* Who looks at its page sees how the job ended. */
-	disposal_start_shared(node, job->uid, true, &job->statistics);
+	disposal_start_shared(node, job->uid, true, &job->telemetry.page);
 	catalog_free(&job->catalog);
-	budget_uncharge(job, job->charged_bytes);
-	if (job->slot_timer)
-		event_free(job->slot_timer);
-	if (job->turn)
-		event_free(job->turn);
-	shortage_end(&job->shortage);
+	budget_uncharge(job, job->resources.charged_bytes);
+	if (job->life.slot_timer)
+		event_free(job->life.slot_timer);
+	if (job->life.turn)
+		event_free(job->life.turn);
+	shortage_end(&job->resources.shortage);
 	idle_end(job);
 	queue_remove(&job->link);
 	free(job->ranks);
-	free(job->rooms);
+	free(job->update.rooms);
 	free(job);
 	disposal_start_trim(node);
 

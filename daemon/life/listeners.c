@@ -51,8 +51,8 @@ static void on_flushed(struct job *job)
 
 static void on_initialized(struct job *job)
 {
-	if (!job->durable)
-		job->replaced = replaced_remove(job->replaced);
+	if (!job->durability.durable)
+		job->life.replaced = replaced_remove(job->life.replaced);
 	durable_advance(job);
 }
 
@@ -67,10 +67,10 @@ static const struct sweep_listener sweep_listener = {
 
 void listeners_set(struct job *job)
 {
-	job->gradient_listener = &gradient_listener;
-	job->commit_listener = &commit_listener;
-	job->writing_listener = &writing_listener;
-	job->sweep_listener = &sweep_listener;
-	job->residency_listener = &sweep_residency_listener;
-	job->cache_tenant = &warm_tenant;
+	job->gradients.listener = &gradient_listener;
+	job->update.commit_listener = &commit_listener;
+	job->update.writing_listener = &writing_listener;
+	job->update.sweep_listener = &sweep_listener;
+	job->residency.listener = &sweep_residency_listener;
+	job->residency.cache_tenant = &warm_tenant;
 }

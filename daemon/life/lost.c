@@ -32,19 +32,20 @@ static struct job *new_job(struct node *node, const struct stored_job *file)
 	    job_new(node, file->uid, &quota, file->name, &options, &job) < 0)
 		return NULL;
 	job->number = file->number;
-	memcpy(job->file, file->file, sizeof(job->file));
+	memcpy(job->durability.file, file->file, sizeof(job->durability.file));
 	job->phase = JOB_BROKEN;
-	job->is_lost = true;
+	job->life.is_lost = true;
 	/* As far as anybody knows. */
-	job->has_nvme_parameters = job->has_nvme_optimizer = job->has_stored_parameters = true;
-	job->idle_since_ns = clock_now_ns();
+	job->location.has_nvme_parameters = job->location.has_nvme_optimizer =
+		job->location.has_stored_parameters = true;
+	job->life.idle_since_ns = clock_now_ns();
 	return job;
 }
 
 /* What is left of each budget. */
 static void measure_room(const struct node *node, struct loss *loss)
 {
-	loss->host_room = size_rest(node->host_budget, node->host_used);
+	loss->host_room = size_rest(node->settings.host_budget, node->memory.host_used);
 	for (unsigned i = 0; i < node->path_count; i++)
 		loss->path_room[i] = size_rest(node->paths[i].capacity, node->paths[i].used);
 }
@@ -53,15 +54,16 @@ static void tell(const struct job *job, const char *why)
 {
 	char remedy[REMEDY_TEXT], more[REMEDY_TEXT + 200] = "";
 
-	if (!job->loss.is_explained)
+	if (!job->life.loss.is_explained)
 		snprintf(more, sizeof(more),
 			 ": %s; or open it with replace, or drop it, which both destroy what is left%s",
 			 remedy_describe(job, remedy),
-			 job->loss.is_unread
+			 job->life.loss.is_unread
 				 ? "; what else is in it, such as forks, nobody can say before that"
 				 : "");
 	events_of_job(job, EVENT_BROKEN, NULL,
-		      "its store %s cannot be opened: %s; nothing of it is touched%s", job->file, why, more);
+		      "its store %s cannot be opened: %s; nothing of it is touched%s", job->durability.file,
+		      why, more);
 }
 
 void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why)
@@ -72,8 +74,8 @@ void lost_new(struct node *node, const struct stored_job *file, const struct los
 		log_error("%s: %s; it is left alone", file->file, why);
 		return;
 	}
-	job->loss = *loss;
-	measure_room(node, &job->loss);
+	job->life.loss = *loss;
+	measure_room(node, &job->life.loss);
 	snprintf(job->reason, sizeof(job->reason), "%.500s", why);
 	tell(job, why);
 }
@@ -82,7 +84,7 @@ void lost_new(struct node *node, const struct stored_job *file, const struct los
 
 bool lost_lacks_room(const struct job *job)
 {
-	return job->loss.lacking < 0;
+	return job->life.loss.lacking < 0;
 }
 
 /* Or it would be tried again and again. */
@@ -91,17 +93,17 @@ static bool has_more_room(const struct job *job)
 	struct loss now;
 
 	measure_room(job->node, &now);
-	if (job->loss.lacking == -ENOMEM)
-		return now.host_room > job->loss.host_room;
+	if (job->life.loss.lacking == -ENOMEM)
+		return now.host_room > job->life.loss.host_room;
 	for (unsigned i = 0; i < job->node->path_count; i++)
-		if (now.path_room[i] > job->loss.path_room[i])
+		if (now.path_room[i] > job->life.loss.path_room[i])
 			return true;
 	return false;
 }
 
 static void try_again(struct job *job)
 {
-	job->is_kept = job->comes_back = true;
+	job->life.is_kept = job->life.comes_back = true;
 	job_drop(job);
 }
 
@@ -113,10 +115,10 @@ void lost_go_on(struct job *job)
 
 bool lost_try_again(struct job *job)
 {
-	job->loss.is_asked = !job->loss.is_asked;
-	if (job->loss.is_asked)
+	job->life.loss.is_asked = !job->life.loss.is_asked;
+	if (job->life.loss.is_asked)
 		try_again(job);
-	return job->loss.is_asked;
+	return job->life.loss.is_asked;
 }
 
 /* ---- What is given up ---- */
@@ -138,7 +140,7 @@ static void on_removed(struct work *work)
 {
 	struct removal *removal = container_of(work, struct removal, work);
 
-	removal->node->disposals--;
+	removal->node->memory.disposals--;
 	free(removal);
 }
 
@@ -150,7 +152,7 @@ static bool is_among(const struct queue *jobs, const struct stored_job *file)
 	QUEUE_FOREACH (link, jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (replaced_has_file(job->replaced, file->file) && strcmp(job->name, file->name) != 0)
+		if (replaced_has_file(job->life.replaced, file->file) && strcmp(job->name, file->name) != 0)
 			return true;
 	}
 	return false;
@@ -159,7 +161,7 @@ static bool is_among(const struct queue *jobs, const struct stored_job *file)
 /* Another one than this job of this name has them, or will: they are not to be removed. */
 static bool has_file(const struct node *node, const struct stored_job *file)
 {
-	return is_among(&node->jobs, file) || is_among(&node->dying, file) ||
+	return is_among(&node->jobs, file) || is_among(&node->life.dying, file) ||
 	       restore_has_file(node, file->file);
 }
 
@@ -180,7 +182,7 @@ void lost_remove_file(struct node *node, const struct stored_job *file)
 	removal->node = node;
 	removal->file = *file;
 	removal->work = (struct work){ .run = run_removal, .done = on_removed, .urgency = WORK_NORMAL };
-	node->disposals++;
+	node->memory.disposals++;
 	workers_submit(node->slow_workers, &removal->work);
 }
 

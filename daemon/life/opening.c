@@ -51,10 +51,10 @@ static bool has_state(const struct job *job)
 /* Of a job that has no values yet. */
 static int compare_drafted(const struct job *job, bool is_drafted, char *message, size_t size)
 {
-	if (job->is_drafted == is_drafted)
+	if (job->values.is_drafted == is_drafted)
 		return 0;
 	return refuse(message, size, -EINVAL, "drafted is %d here, %d in the job", is_drafted,
-		      job->is_drafted);
+		      job->values.is_drafted);
 }
 
 static void reply_opened(struct pending *pending, struct member *member)
@@ -76,7 +76,7 @@ static void reply_opened(struct pending *pending, struct member *member)
 	/* New is a job whose tensors need values; they have them once they are being stored. */
 	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
 	open.step = job->step;
-	open.loss_scale = job->loss_scale.value;
+	open.loss_scale = job->update.loss_scale.value;
 	open.epoch = job->epoch;
 	open.window_bytes = WINDOW_BYTES;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;
@@ -133,11 +133,11 @@ static int charge_window(struct job *job, char *message, size_t size)
 {
 	int r;
 
-	if (job->has_plan || job->windows > job->member_count)
+	if (job->resources.has_plan || job->resources.windows > job->member_count)
 		return 0;
 	r = budget_charge(job, WINDOW_BYTES, message, size);
 	if (r == 0)
-		job->windows++;
+		job->resources.windows++;
 	return r;
 }
 
@@ -151,7 +151,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	if (job->is_live)
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
 	/* Of a job that was brought back, the owner's groups were only looked up. */
-	if (job->member_count == 0 && !job->has_plan && pending_port(pending)->uid == job->uid) {
+	if (job->member_count == 0 && !job->resources.has_plan && pending_port(pending)->uid == job->uid) {
 		struct quota quota = access_quota(job->node, pending_port(pending));
 
 		job_set_limits(job, &quota);
@@ -230,7 +230,7 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 	}
 	if (mode == MODE_REPLACE)
 		return replace(pending, job, ret_replaced);
-	if ((*job)->is_lost && lost_try_again(*job)) {
+	if ((*job)->life.is_lost && lost_try_again(*job)) {
 		pending_error(pending, -EAGAIN, "job %s is looked for again; try again", name);
 		return false;
 	}
@@ -256,22 +256,22 @@ static unsigned count_jobs(const struct node *node, uid_t uid)
 
 int job_check_count(const struct node *node, uid_t uid, char *message, size_t size)
 {
-	if (count_jobs(node, uid) < node->jobs_per_user)
+	if (count_jobs(node, uid) < node->settings.jobs_per_user)
 		return 0;
 	return refuse(
 		message, size, -EBUSY,
 		"this user has %u job%s already (tierctl jobs): drop one whose state is not needed, since "
 		"that destroys it, or ask an administrator to raise jobs_per_user",
-		node->jobs_per_user, PLURAL(node->jobs_per_user));
+		node->settings.jobs_per_user, PLURAL(node->settings.jobs_per_user));
 }
 
 int job_check_name(const struct node *node, const char *name, char *message, size_t size)
 {
-	if (strlen(name) <= node->job_name_length)
+	if (strlen(name) <= node->settings.job_name_length)
 		return 0;
 	return refuse(message, size, -EINVAL,
 		      "the name of job %s has %zu bytes; at most %u are allowed (job_name_length)", name,
-		      strlen(name), node->job_name_length);
+		      strlen(name), node->settings.job_name_length);
 }
 
 static bool is_foreign(const struct pending *pending, const Tierd__Wire__JobOpen *open)
@@ -343,7 +343,7 @@ static struct job *create_opened(struct pending *pending, const Tierd__Wire__Job
 	else if (create(node, pending_port(pending), open->name, options, &job) < 0)
 		pending_error(pending, -ENOMEM, "job %s: out of memory", open->name);
 	if (job)
-		job->replaced = replaced;
+		job->life.replaced = replaced;
 	else
 		replaced_bring_back(replaced);
 	return job;
@@ -368,7 +368,7 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	if (r < 0 || job->phase > JOB_FILLING)
 		return r;
 	r = compare_drafted(job, is_drafted, message, size);
-	return r < 0 ? r : source_compare(source, job->source, message, size);
+	return r < 0 ? r : source_compare(source, job->values.source, message, size);
 }
 
 /* Who does not say for how many snapshots there is to be room means what the job has; of one that is to be
@@ -438,12 +438,12 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	}
 	if (!find_to_open(pending, open, &options, &job))
 		return;
-	if (job ? job->blobs.is_loading
+	if (job ? job->durability.blobs.is_loading
 		: restore_is_under_way(node, pending_port(pending)->uid, open->name)) {
 		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
 		return;
 	}
-	if (job && job->is_rolling_back) {
+	if (job && job->life.is_rolling_back) {
 		pending_error(pending, -EAGAIN, "job %s is being rolled back; try again", open->name);
 		return;
 	}
@@ -478,14 +478,14 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	if (!clear_rank(pending, job, open))
 		return;
 	/* Its last rank may have just been taken from it. */
-	if (job && job->is_dropped)
-		replaced = TAKE_PTR(job->replaced);
-	if (!job || job->is_dropped) {
+	if (job && job->life.is_dropped)
+		replaced = TAKE_PTR(job->life.replaced);
+	if (!job || job->life.is_dropped) {
 		job = create_opened(pending, open, &options, replaced);
 		if (job) {
-			job->has_earlier_updates = source_has_state(source);
-			job->source = TAKE_PTR(source);
-			job->is_drafted = open->drafted;
+			job->durability.has_earlier_updates = source_has_state(source);
+			job->values.source = TAKE_PTR(source);
+			job->values.is_drafted = open->drafted;
 		}
 	}
 	if (job)

@@ -51,8 +51,8 @@ static int place_init(struct place *place)
  */
 static void furnish(struct node *node, const Tierd__Wire__NodeReply *like)
 {
-	node->host_used = 0;
-	node->host_budget = PLENTY;
+	node->memory.host_used = 0;
+	node->settings.host_budget = PLENTY;
 	node->staging.count = node_staging_count(like ? like->host_budget_bytes : PLENTY);
 	node->path_count = like && like->n_paths > 1 ? (unsigned)like->n_paths : 1;
 	for (unsigned i = 0; i < node->path_count; i++)
@@ -65,9 +65,9 @@ static void furnish_as(struct node *node, const Tierd__Wire__NodeReply *like, bo
 	uint64_t used =
 		size_rest(like->host_used_bytes, size_sum(like->host_cache_bytes, like->host_idle_bytes));
 
-	node->host_budget = like->host_budget_bytes;
-	node->staging.count = node_staging_count(node->host_budget);
-	node->host_used = is_alone ? staging_bytes(node->staging.count) : used;
+	node->settings.host_budget = like->host_budget_bytes;
+	node->staging.count = node_staging_count(node->settings.host_budget);
+	node->memory.host_used = is_alone ? staging_bytes(node->staging.count) : used;
 	node->path_count = (unsigned)like->n_paths;
 	for (unsigned i = 0; i < node->path_count; i++)
 		node->paths[i] = (struct node_path){ .path = like->paths[i]->path,
@@ -80,7 +80,7 @@ static void furnish_as(struct node *node, const Tierd__Wire__NodeReply *like, bo
 static void unfurnish(struct node *node)
 {
 	node->path_count = 0;
-	node->host_used = 0;
+	node->memory.host_used = 0;
 	node->staging.count = STAGING_LEAST;
 }
 
@@ -140,16 +140,16 @@ static void set_needs(const struct setup *setup, Tierd__Wire__PlanNeeds *needs)
 {
 	const struct job *job = setup->job;
 
-	needs->host_bytes = job->host_bytes - job->cache_bytes;
+	needs->host_bytes = job->resources.host_bytes - job->resources.cache_bytes;
 	needs->parameter_bytes = budget_arena_bytes(job);
 	needs->sum_bytes = setup->needs.sums;
 	needs->buffer_bytes = setup->needs.gradients + setup->needs.held;
 	needs->state_bytes = setup->needs.state;
-	needs->nvme_bytes = job->nvme_bytes;
+	needs->nvme_bytes = job->resources.nvme_bytes;
 	needs->path_bytes = setup->device_bytes + setup->sums_device_bytes;
-	needs->has_nvme_parameters = job->has_nvme_parameters;
-	needs->has_nvme_optimizer = job->has_nvme_optimizer;
-	needs->has_nvme_sums = job->has_nvme_sums;
+	needs->has_nvme_parameters = job->location.has_nvme_parameters;
+	needs->has_nvme_optimizer = job->location.has_nvme_optimizer;
+	needs->has_nvme_sums = job->location.has_nvme_sums;
 }
 
 /* Everything up to the moment in which memory and disk would be reserved. */
@@ -195,11 +195,11 @@ static int ask_least(struct job *job, Tierd__Wire__PlanNeeds *needs, char messag
 {
 	int r;
 
-	job->node->host_budget = job->node->host_used;
+	job->node->settings.host_budget = job->node->memory.host_used;
 	r = try(job, needs, message);
-	if (r != -ENOMEM || job->shortage.bytes == 0)
+	if (r != -ENOMEM || job->resources.shortage.bytes == 0)
 		return r;
-	job->node->host_budget = job->node->host_used + job->shortage.bytes;
+	job->node->settings.host_budget = job->node->memory.host_used + job->resources.shortage.bytes;
 	return try(job, needs, message);
 }
 
@@ -233,13 +233,13 @@ static int ask_needs(const Tierd__Wire__PlanRequest *request, struct job *job, T
 	if (!plan->least || !plan->most)
 		return -ENOMEM;
 	/* Its own budget is no need. */
-	job->host_budget = job->nvme_budget = 0;
+	job->resources.host_budget = job->resources.nvme_budget = 0;
 	r = ask_least_budget(job, plan, message);
 	if (r == 0 && request->node)
 		r = ask_least(job, plan->least, message);
 	if (r < 0)
 		return r;
-	job->node->host_budget = PLENTY;
+	job->node->settings.host_budget = PLENTY;
 	return try(job, plan->most, message);
 }
 

@@ -42,10 +42,11 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 	name_missing(job, missing, sizeof(missing));
 	pending->member->ready = NULL;
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
-		      missing[0]		   ? missing
-		      : job->shortage.since_ns > 0 ? "other jobs to give up memory, their caches or idle ones"
-		      : job->draft		   ? "its values to be written where they belong"
-						   : "its memory to be prepared");
+		      missing[0] ? missing
+		      : job->resources.shortage.since_ns > 0
+			      ? "other jobs to give up memory, their caches or idle ones"
+		      : job->values.draft ? "its values to be written where they belong"
+					  : "its memory to be prepared");
 }
 
 static bool start_timeout(struct pending *pending, int timeout_ms)
@@ -137,28 +138,28 @@ static bool reply_ready(struct member *member)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
 	int fds[] = { -1, -1, -1, -1, -1, -1 };
-	unsigned count = job->cache.length > 0 ? 6 : 5;
+	unsigned count = job->residency.cache.length > 0 ? 6 : 5;
 	bool is_first = member->epoch == 0;
 
 	if (is_first) {
-		fds[0] = memory_client_fd(&job->directory_memory, MEMORY_READ_ONLY);
-		fds[1] = memory_client_fd(&job->arena, MEMORY_READ_ONLY);
+		fds[0] = memory_client_fd(&job->residency.directory_memory, MEMORY_READ_ONLY);
+		fds[1] = memory_client_fd(&job->residency.arena, MEMORY_READ_ONLY);
 		fds[2] = memory_client_fd(&member->page, MEMORY_WRITABLE);
 		fds[3] = memory_client_fd(&member->gradients, MEMORY_WRITABLE);
 		fds[4] = fcntl(member->doorbell_fd, F_DUPFD_CLOEXEC, 0);
-		if (job->cache.length > 0)
-			fds[5] = memory_client_fd(&job->cache, MEMORY_READ_ONLY);
+		if (job->residency.cache.length > 0)
+			fds[5] = memory_client_fd(&job->residency.cache, MEMORY_READ_ONLY);
 	}
-	ready.status = job->has_begun ? JOB_RESUMED : JOB_NEW;
+	ready.status = job->life.has_begun ? JOB_RESUMED : JOB_NEW;
 	ready.step = job->step;
-	ready.loss_scale = job->loss_scale.value;
+	ready.loss_scale = job->update.loss_scale.value;
 	ready.epoch = job->epoch;
 	ready.unit_count = job->catalog.unit_count;
-	ready.directory_bytes = job->directory_memory.length;
-	ready.arena_bytes = job->arena.length;
-	ready.cache_offset = slots_cache_offset(&job->slots);
-	ready.cache_bytes = job->cache.length;
-	ready.durability_seconds = job->durable ? pace_seconds(job) : 0;
+	ready.directory_bytes = job->residency.directory_memory.length;
+	ready.arena_bytes = job->residency.arena.length;
+	ready.cache_offset = slots_cache_offset(&job->residency.slots);
+	ready.cache_bytes = job->residency.cache.length;
+	ready.durability_seconds = job->durability.durable ? pace_seconds(job) : 0;
 	ready.lease_bytes = member->page.length;
 	ready.gradient_buffers = member->buffer_count;
 	ready.gradient_buffer_bytes = job->gradient_buffers.bytes;
@@ -194,14 +195,14 @@ static void begin_epoch(struct job *job)
 		}
 	}
 	job->is_live = true;
-	job->figures.epochs++;
-	job->departed[0] = '\0';
-	atomic_store(&job->directory->epoch, job->epoch);
+	job->telemetry.figures.epochs++;
+	job->life.departed[0] = '\0';
+	atomic_store(&job->residency.directory->epoch, job->epoch);
 	bool is_complete = true;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		is_complete &= reply_ready(job->ranks[rank]);
-	job->has_begun = true;
+	job->life.has_begun = true;
 	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u rank%s", job->epoch,
 		      (unsigned long long)job->step, job->options.world_size,
 		      PLURAL(job->options.world_size));
@@ -226,11 +227,12 @@ static int take_source(struct job *job)
 static void start_initializing(struct job *job)
 {
 	char names[256], message[640];
-	int r = job->has_values ? 0 : take_source(job);
+	int r = job->values.has_values ? 0 : take_source(job);
 
 	if (r != 0)
 		return;
-	unsigned unwritten = job->has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
+	unsigned unwritten =
+		job->values.has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
 
 	if (unwritten > 0) {
 		snprintf(message, sizeof(message), "%u tensor%s no values and no initializer: %s%s",
@@ -238,7 +240,7 @@ static void start_initializing(struct job *job)
 		job_fail_ready(job, -ENODATA, message);
 		return;
 	}
-	job->has_values = true;
+	job->values.has_values = true;
 	r = tensor_initialize(job);
 
 	if (r < 0) {
@@ -259,11 +261,11 @@ static void come_back(struct job *job)
 {
 	uint64_t step;
 
-	if (job->is_lost)
+	if (job->life.is_lost)
 		lost_go_on(job);
 	if (job->member_count > 0 || job->node->is_stopping || !durable_has_step(job, &step))
 		return;
-	job->is_kept = job->comes_back = true;
+	job->life.is_kept = job->life.comes_back = true;
 	job_drop(job);
 }
 
@@ -277,7 +279,7 @@ void job_go_on(struct job *job)
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
-		if (!draft_go_on(job, setup_check) && (can_start || !queue_is_empty(&job->filling)) &&
+		if (!draft_go_on(job, setup_check) && (can_start || !queue_is_empty(&job->values.filling)) &&
 		    node_has_settled(job->node, job->uid))
 			setup_start(job);
 		break;
@@ -293,8 +295,9 @@ void job_go_on(struct job *job)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
-		if (!writing_go_on(job) && can_start && !job->sweep && !job->early &&
-		    job->reductions_running == 0 && !job->norm && job->shard_copies == 0)
+		if (!writing_go_on(job) && can_start && !job->update.sweep && !job->update.early &&
+		    job->gradients.reductions_running == 0 && !job->gradients.norm &&
+		    job->values.shard_copies == 0)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:
@@ -316,14 +319,15 @@ void job_planned(struct job *job, int r, const char *message)
 				      message);
 		snprintf(job->reason, sizeof(job->reason), "%s", message);
 		job_fail_ready(job, r, message);
-		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling)) {
+		for (struct queue *link = queue_pop(&job->values.filling); link;
+		     link = queue_pop(&job->values.filling)) {
 			struct pending *filling = queue_entry(link, struct pending, link);
 
 			refusal_note(&filling->member->client->refusal, job, filling->member->rank, r,
 				     message);
 			pending_error(filling, r, "job %s: %s", job->name, message);
 		}
-	} else if (!job->is_dropped && !job->draft) {
+	} else if (!job->life.is_dropped && !job->values.draft) {
 		tensor_fill_waiting(job);
 	}
 	job_settle(job);

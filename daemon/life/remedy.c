@@ -44,8 +44,8 @@ const char *remedy_describe(const struct job *job, char text[static REMEDY_TEXT]
 {
 	uint64_t step;
 
-	if (job->is_lost)
-		snprintf(text, REMEDY_TEXT, "%s%s", find(job->loss.error),
+	if (job->life.is_lost)
+		snprintf(text, REMEDY_TEXT, "%s%s", find(job->life.loss.error),
 			 lost_lacks_room(job) ? "; it comes back when there is room"
 					      : ", and open it again, or start tierd again");
 	else if (durable_has_step(job, &step))

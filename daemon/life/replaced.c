@@ -26,7 +26,7 @@ static bool has_files(const struct job *job)
 {
 	uint64_t step;
 
-	return job->is_lost || durable_has_step(job, &step);
+	return job->life.is_lost || durable_has_step(job, &step);
 }
 
 int replaced_new(struct job *old, struct replaced **ret_replaced)
@@ -35,7 +35,7 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 
 	if (!has_files(old)) {
 		/* It was to replace one itself. */
-		*ret_replaced = TAKE_PTR(old->replaced);
+		*ret_replaced = TAKE_PTR(old->life.replaced);
 		job_drop(old);
 		return 0;
 	}
@@ -45,9 +45,9 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 	replaced->node = old->node;
 	replaced->old = old;
 	stored_name(old, &replaced->file);
-	replaced->is_unread = old->is_lost && old->loss.is_unread;
-	old->remains = replaced;
-	old->is_kept = true;
+	replaced->is_unread = old->life.is_lost && old->life.loss.is_unread;
+	old->life.remains = replaced;
+	old->life.is_kept = true;
 	log_about(LOG_LEVEL_INFO, &(struct log_fields){ .job = old->name, .user = &old->uid },
 		  "job %s of user %u: it is replaced; %s stays until the new one has a state of its own",
 		  old->name, (unsigned)old->uid, replaced->file.file);
@@ -58,14 +58,14 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 
 void replaced_inherit(struct job *old)
 {
-	struct replaced *replaced = TAKE_PTR(old->remains);
+	struct replaced *replaced = TAKE_PTR(old->life.remains);
 
 	if (!replaced)
 		return;
 	replaced->old = NULL;
 	for (unsigned i = 0; i < old->node->path_count; i++) {
-		replaced->path_bytes[i] = old->path_bytes[i];
-		old->node->paths[i].used += old->path_bytes[i];
+		replaced->path_bytes[i] = old->resources.path_bytes[i];
+		old->node->paths[i].used += old->resources.path_bytes[i];
 	}
 }
 
@@ -82,7 +82,7 @@ struct replaced *replaced_leave(struct replaced *replaced)
 	if (!replaced)
 		return NULL;
 	if (replaced->old)
-		replaced->old->remains = NULL;
+		replaced->old->life.remains = NULL;
 	give_paths(replaced);
 	free(replaced);
 	return NULL;
@@ -91,7 +91,7 @@ struct replaced *replaced_leave(struct replaced *replaced)
 static void remove_old(struct replaced *replaced)
 {
 	if (replaced->old)
-		replaced->old->is_kept = false;
+		replaced->old->life.is_kept = false;
 	else
 		lost_remove_file(replaced->node, &replaced->file);
 	log_info("job %s of user %u: what was left of it in %s is removed: another one has taken its place",
@@ -119,7 +119,7 @@ struct replaced *replaced_remove(struct replaced *replaced)
 
 static void on_committed(struct job *job)
 {
-	job->replaced = replaced_remove(job->replaced);
+	job->life.replaced = replaced_remove(job->life.replaced);
 }
 
 const struct durable_listener replaced_listener = { .committed = on_committed };
@@ -133,7 +133,7 @@ struct replaced *replaced_bring_back(struct replaced *replaced)
 	log_info("job %s of user %u: what was to replace it has ended before it had a state: it comes back",
 		 replaced->file.name, (unsigned)replaced->file.uid);
 	if (old) {
-		old->comes_back = true;
+		old->life.comes_back = true;
 		job_settle(old);
 		return replaced_leave(replaced);
 	}
@@ -154,7 +154,7 @@ bool replaced_has_file(const struct replaced *replaced, const char *file)
 /* That its files take of all paths. */
 static uint64_t nvme_bytes(const struct job *job)
 {
-	const struct replaced *replaced = job->replaced;
+	const struct replaced *replaced = job->life.replaced;
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; replaced && i < replaced->node->path_count; i++)

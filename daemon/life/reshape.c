@@ -123,9 +123,9 @@ static struct job_shape shape_of(const struct job *job)
 				   .gradient_buffers = options->gradient_buffers,
 				   .gradient_bytes = options->gradient_bytes,
 				   .asked_budget = options->host_budget,
-				   .host_budget = job->host_budget,
+				   .host_budget = job->resources.host_budget,
 				   .is_pushed_once = options->is_pushed_once,
-				   .has_nvme_parameters = job->has_nvme_parameters };
+				   .has_nvme_parameters = job->location.has_nvme_parameters };
 }
 
 /* They are in the store in any case: what changes is whether they come back from there once, to stay in host
@@ -133,7 +133,7 @@ static struct job_shape shape_of(const struct job *job)
 static bool will_be_on_nvme(const struct job *job, const struct job_options *options)
 {
 	if (options->stage == job->options.stage || options->parameter_placement == PLACEMENT_AUTO)
-		return job->has_nvme_parameters && options->stage == 3;
+		return job->location.has_nvme_parameters && options->stage == 3;
 	return options->parameter_placement == PLACEMENT_NVME;
 }
 
@@ -147,7 +147,7 @@ static struct job_shape asked_shape(const struct job *job, const struct job_opti
 		.gradient_bytes = options->gradient_bytes,
 		.asked_budget = options->host_budget,
 		/* A default is looked up when its owner joins. */
-		.host_budget = options->host_budget ? options->host_budget : job->host_budget,
+		.host_budget = options->host_budget ? options->host_budget : job->resources.host_budget,
 		.is_pushed_once = options->is_pushed_once,
 		.has_nvme_parameters = will_be_on_nvme(job, options),
 	};
@@ -164,8 +164,8 @@ static void set_shape(struct job *job, struct job_shape shape)
 	job->options.gradient_bytes = shape.gradient_bytes;
 	job->options.host_budget = shape.asked_budget;
 	job->options.is_pushed_once = shape.is_pushed_once;
-	job->host_budget = shape.host_budget;
-	job->has_nvme_parameters = shape.has_nvme_parameters;
+	job->resources.host_budget = shape.host_budget;
+	job->location.has_nvme_parameters = shape.has_nvme_parameters;
 }
 
 #define SHAPE_TEXT 160
@@ -201,7 +201,7 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 		return r;
 	if (make_places(job, options->world_size) < 0)
 		return refuse(message, size, -ENOMEM, "out of memory");
-	former = job->former_shape = shape_of(job);
+	former = job->life.former_shape = shape_of(job);
 	asked = asked_shape(job, options);
 	set_shape(job, asked);
 	events_of_job(job, EVENT_OPENED, NULL, "it is opened for %s; it had %s", describe(&asked, now),
@@ -213,21 +213,21 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 
 int reshape_keep(struct job *job)
 {
-	int r = job->former_shape.world_size > 0 ? durable_redefine(job) : 0;
+	int r = job->life.former_shape.world_size > 0 ? durable_redefine(job) : 0;
 
 	if (r == 0)
-		job->former_shape.world_size = 0;
+		job->life.former_shape.world_size = 0;
 	return r;
 }
 
 void reshape_undo(struct job *job)
 {
-	struct job_shape former = job->former_shape;
+	struct job_shape former = job->life.former_shape;
 	char text[SHAPE_TEXT];
 
 	if (former.world_size == 0 || job->member_count > 0 || job->phase != JOB_RELEASED)
 		return;
-	job->former_shape.world_size = 0;
+	job->life.former_shape.world_size = 0;
 	set_shape(job, former);
 	events_of_job(job, EVENT_OPENED, NULL, "its ranks have left before they were ready: it has %s again",
 		      describe(&former, text));

@@ -51,7 +51,7 @@ struct files {
 static int make_tier(struct setup *setup, unsigned index, const struct files *files, struct tier **ret_tier)
 {
 	struct node *node = setup->job->node;
-	struct node_path *path = &node->paths[setup->job->paths.paths[index]];
+	struct node_path *path = &node->paths[setup->job->resources.paths.paths[index]];
 	struct nvme_config config = { .engine = node->engine,
 				      .directory_fd = path->directory_fd,
 				      .directory = path->folder,
@@ -113,7 +113,7 @@ struct store_owner setup_owner(struct job *job)
 static int make_nvme_store(struct setup *setup, struct store_layout *layout, const struct files *files,
 			   struct store **ret_store)
 {
-	const unsigned devices = setup->job->paths.count;
+	const unsigned devices = setup->job->resources.paths.count;
 	struct store_config config = {
 		.workers = setup->job->node->workers,
 		.owner = setup_owner(setup->job),
@@ -143,10 +143,10 @@ static int make_nvme_state(struct setup *setup)
 	const struct job *job = setup->job;
 	struct store *nvme = NULL;
 	int r = make_nvme_store(setup, TAKE_PTR(setup->nvme),
-				&(struct files){ job->file, setup->device_bytes, true }, &nvme);
+				&(struct files){ job->durability.file, setup->device_bytes, true }, &nvme);
 
-	setup->made.parameter_store = job->has_stored_parameters ? nvme : NULL;
-	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : NULL;
+	setup->made.parameter_store = job->location.has_stored_parameters ? nvme : NULL;
+	setup->made.optimizer_store = job->location.has_nvme_optimizer ? nvme : NULL;
 	return r;
 }
 
@@ -205,11 +205,11 @@ static int make_memory(struct setup *setup)
 	if (r == 0) {
 		use_staging(setup);
 		memory_make_huge(&setup->made.arena, true);
-		if (setup->job->has_stored_parameters)
+		if (setup->job->location.has_stored_parameters)
 			note_pinning(setup, &setup->made.arena);
 		r = memory_seal(&setup->made.arena);
 	}
-	if (r == 0 && setup->job->slots.cache > 0)
+	if (r == 0 && setup->job->residency.slots.cache > 0)
 		r = tract_make_cache(setup->job, &setup->made.cache, &setup->pinning);
 	if (r == 0)
 		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
@@ -219,7 +219,7 @@ static int make_memory(struct setup *setup)
 		r = memory_new_private(setup->sums_bytes, &setup->made.sums);
 		if (r == 0)
 			memory_make_huge(&setup->made.sums, false);
-		if (r == 0 && setup->job->has_nvme_sums)
+		if (r == 0 && setup->job->location.has_nvme_sums)
 			note_pinning(setup, &setup->made.sums);
 	}
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "no host memory for it: %s",
@@ -264,7 +264,7 @@ static void fill_sections(const struct catalog *catalog, uint64_t *sections)
 
 static void fill_directory(struct job *job)
 {
-	struct directory_header *header = job->directory;
+	struct directory_header *header = job->residency.directory;
 
 	header->magic = PAGES_MAGIC;
 	header->version = PAGES_VERSION;
@@ -280,12 +280,13 @@ static void fill_directory(struct job *job)
  * values. Where sweeps write them, they may come back from NVMe one by one, each with its slot. */
 static void take_all_slots(struct job *job, bool is_return)
 {
-	bool is_one_by_one = is_return && !job->has_nvme_parameters && !job->has_backup;
+	bool is_one_by_one = is_return && !job->location.has_nvme_parameters && !job->location.has_backup;
 
-	job->returned_packs = is_one_by_one ? 0 : job->catalog.pack_count;
-	for (uint32_t pack = 0; !job->has_nvme_parameters && pack < job->returned_packs; pack++) {
-		job->residences[pack].slot = slots_take(&job->slots, pack);
-		job->residences[pack].state = DIRECTORY_UPDATING;
+	job->residency.returned_packs = is_one_by_one ? 0 : job->catalog.pack_count;
+	for (uint32_t pack = 0; !job->location.has_nvme_parameters && pack < job->residency.returned_packs;
+	     pack++) {
+		job->residency.residences[pack].slot = slots_take(&job->residency.slots, pack);
+		job->residency.residences[pack].state = DIRECTORY_UPDATING;
 	}
 }
 
@@ -294,32 +295,32 @@ static void take_all_slots(struct job *job, bool is_return)
 static void mark_blank(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		job->residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
+		job->residency.residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
 }
 
 static int take_over(struct setup *setup)
 {
 	struct job *job = setup->job;
 
-	job->arena = setup->made.arena;
-	job->cache = setup->made.cache;
-	job->sums_memory = setup->made.sums;
-	job->directory_memory = setup->made.directory;
-	job->directory = (struct directory_header *)job->directory_memory.base;
+	job->residency.arena = setup->made.arena;
+	job->residency.cache = setup->made.cache;
+	job->gradients.sums_memory = setup->made.sums;
+	job->residency.directory_memory = setup->made.directory;
+	job->residency.directory = (struct directory_header *)job->residency.directory_memory.base;
 	if (!setup->is_return) {
-		job->parameter_store = setup->made.parameter_store;
+		job->location.parameter_store = setup->made.parameter_store;
 		mark_blank(job);
 	}
 	if (setup->made.optimizer_store)
-		job->optimizer_store = setup->made.optimizer_store;
-	job->gradient_store = setup->made.gradient_store;
+		job->location.optimizer_store = setup->made.optimizer_store;
+	job->location.gradient_store = setup->made.gradient_store;
 	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
 	tract_open_all(job);
 	take_all_slots(job, setup->is_return);
 	int r = gradient_init(job);
 
-	if (r == 0 && job->is_durable && !job->durable)
+	if (r == 0 && job->durability.is_durable && !job->durability.durable)
 		r = durable_init(job, false, &replaced_listener);
 	if (r == 0)
 		r = reshape_keep(job);
@@ -332,9 +333,9 @@ static void end_setup(struct setup *setup, int r)
 {
 	struct job *job = setup->job;
 
-	job->setup = NULL;
+	job->life.setup = NULL;
 	if (r < 0 && !setup->is_return)
-		listing_forget(job->node, job->file, job->name);
+		listing_forget(job->node, job->durability.file, job->name);
 	setup_give_up(setup);
 	if (setup->is_return) {
 		job->phase = r < 0 ? JOB_RELEASED : JOB_TRAINED;
@@ -343,7 +344,7 @@ static void end_setup(struct setup *setup, int r)
 		else
 			events_of_job(job, EVENT_RETURNED, NULL,
 				      "its ranks are back: it has %llu MiB of host memory",
-				      (unsigned long long)(job->host_bytes / MIB));
+				      (unsigned long long)(job->resources.host_bytes / MIB));
 	} else {
 		job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
 		if (r < 0)
@@ -354,7 +355,7 @@ static void end_setup(struct setup *setup, int r)
 static void finish(struct setup *setup, int r)
 {
 	end_setup(setup, r);
-	shortage_end(&setup->job->shortage);
+	shortage_end(&setup->job->resources.shortage);
 	job_planned(setup->job, r, setup->message);
 	free(setup);
 }
@@ -379,7 +380,7 @@ static void end_made(struct setup *setup)
 {
 	if (setup->status == 0)
 		setup->status = take_over(setup);
-	if (setup->status == 0 && setup->is_return && setup->job->has_backup)
+	if (setup->status == 0 && setup->is_return && setup->job->location.has_backup)
 		refill_start(&setup->refill, setup->job, on_refilled);
 	else
 		finish(setup, setup->status);
@@ -398,7 +399,7 @@ static void run_finishing(struct work *work)
 	int r;
 
 	stored_name(setup->job, &file);
-	r = stored_finish(setup->job->node, &setup->job->paths, &file);
+	r = stored_finish(setup->job->node, &setup->job->resources.paths, &file);
 	if (r < 0)
 		refuse_creation(setup, r);
 }
@@ -474,15 +475,15 @@ void setup_start(struct job *job)
 	};
 	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
 	budget_explain_replaced(job, setup->hint, sizeof(setup->hint));
-	job->setup = setup;
+	job->life.setup = setup;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = setup_plan(setup);
-	if (r == -ENOMEM && shortage_await(&job->shortage)) {
+	if (r == -ENOMEM && shortage_await(&job->resources.shortage)) {
 		put_off(setup, r);
 	} else if (r < 0) {
 		finish(setup, r);
 	} else {
-		shortage_end(&job->shortage);
+		shortage_end(&job->resources.shortage);
 		workers_submit(job->node->slow_workers, &setup->work);
 	}
 }
@@ -492,21 +493,22 @@ static void clear_memory(struct job *job, struct made *made)
 	gradient_clear(job);
 	ahead_clear(job);
 	warm_free(job);
-	made->gradient_store = TAKE_PTR(job->gradient_store);
-	made->arena = job->arena;
-	made->cache = job->cache;
-	made->sums = job->sums_memory;
-	made->directory = job->directory_memory;
+	made->gradient_store = TAKE_PTR(job->location.gradient_store);
+	made->arena = job->residency.arena;
+	made->cache = job->residency.cache;
+	made->sums = job->gradients.sums_memory;
+	made->directory = job->residency.directory_memory;
 	made->uid = job->uid;
-	made->is_read = job->is_read;
-	made->uses_staging = job->arena.base && needs_staging(job);
+	made->is_read = job->life.is_read;
+	made->uses_staging = job->residency.arena.base && needs_staging(job);
 	disposal_start(job->node, made);
-	job->arena = job->cache = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
-	job->directory = NULL;
-	slots_free(&job->slots);
-	free(job->sum_offsets);
-	job->sum_offsets = NULL;
-	job->has_next_uses = false;
+	job->residency.arena = job->residency.cache = job->gradients.sums_memory =
+		job->residency.directory_memory = (struct memory)MEMORY_INIT;
+	job->residency.directory = NULL;
+	slots_free(&job->residency.slots);
+	free(job->gradients.sum_offsets);
+	job->gradients.sum_offsets = NULL;
+	job->residency.has_next_uses = false;
 }
 
 void setup_release(struct job *job)
@@ -514,8 +516,8 @@ void setup_release(struct job *job)
 	struct made made = MADE_INIT;
 
 	residency_forget_all(job);
-	if (!job->has_nvme_optimizer)
-		made.optimizer_store = TAKE_PTR(job->optimizer_store);
+	if (!job->location.has_nvme_optimizer)
+		made.optimizer_store = TAKE_PTR(job->location.optimizer_store);
 	clear_memory(job, &made);
 	budget_release_host(job);
 }
@@ -531,9 +533,9 @@ static void leave_family(struct job *job)
 	store_get_family(store, &family);
 	if (family.others == 0)
 		return;
-	job->parameter_store = NULL;
-	if (job->optimizer_store == store)
-		job->optimizer_store = NULL;
+	job->location.parameter_store = NULL;
+	if (job->location.optimizer_store == store)
+		job->location.optimizer_store = NULL;
 	store_free(store);
 }
 
@@ -541,26 +543,26 @@ void setup_clear(struct job *job)
 {
 	struct made made = MADE_INIT;
 	uint64_t step;
-	bool is_kept = job->is_kept && durable_has_step(job, &step);
+	bool is_kept = job->life.is_kept && durable_has_step(job, &step);
 
 	if (job_nvme_store(job))
 		store_keep(job_nvme_store(job), is_kept);
 	if (job_nvme_store(job) && !is_kept)
-		listing_forget(job->node, job->file, job->name);
+		listing_forget(job->node, job->durability.file, job->name);
 	leave_family(job);
-	made.parameter_store = job->parameter_store;
-	made.optimizer_store = job->optimizer_store;
+	made.parameter_store = job->location.parameter_store;
+	made.optimizer_store = job->location.optimizer_store;
 	durable_free(job);
 	sweep_free(job);
 	early_clear(job);
 	clear_memory(job, &made);
-	job->parameter_store = job->optimizer_store = NULL;
+	job->location.parameter_store = job->location.optimizer_store = NULL;
 	catalog_unpack(&job->catalog);
-	free(job->places);
-	free(job->residences);
-	free(job->next_use);
-	job->places = NULL;
-	job->residences = NULL;
-	job->next_use = NULL;
+	free(job->location.places);
+	free(job->residency.residences);
+	free(job->residency.next_use);
+	job->location.places = NULL;
+	job->residency.residences = NULL;
+	job->residency.next_use = NULL;
 	budget_give_back(job);
 }

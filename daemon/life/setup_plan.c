@@ -64,7 +64,7 @@ static int add_parameter_streams(struct job *job, struct store_layout *layout)
 
 	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++)
 		r = add_parameter_stream(layout, (enum unit_section)section,
-					 &job->streams.parameter[section]);
+					 &job->location.streams.parameter[section]);
 	return r;
 }
 
@@ -81,10 +81,10 @@ static int add_state_streams(struct job *job, struct store_layout *layout)
 			continue;
 		snprintf(name, sizeof(name), "%s.%s%s", state_stream_name(&job->options, section, state),
 			 section_format(section), moments_suffix(section));
-		r = add_stream(layout, name, &job->streams.state[section][state]);
+		r = add_stream(layout, name, &job->location.streams.state[section][state]);
 		/* So many elements are one block, or some, of every stream: chunks of a sweep are. */
 		if (r == 0 && state_grain(section, state) > 1)
-			r = store_layout_set_blocks(layout, job->streams.state[section][state],
+			r = store_layout_set_blocks(layout, job->location.streams.state[section][state],
 						    state_bytes(section, state, STORE_BLOCK_BYTES));
 	}
 	return r;
@@ -98,9 +98,9 @@ static int add_state_sections(struct job *job, uint32_t index, enum unit_section
 
 	for (unsigned state = 0; state < state_count(&job->options) && r == 0; state++)
 		if (elements > 0 && state_exists(section, state))
-			r = store_layout_add_section(layout, job->streams.state[section][state],
+			r = store_layout_add_section(layout, job->location.streams.state[section][state],
 						     state_bytes(section, state, elements),
-						     &job->places[index].state[section][state]);
+						     &job->location.places[index].state[section][state]);
 	return r;
 }
 
@@ -112,9 +112,9 @@ static int add_parameter_sections(struct job *job, uint32_t index, struct store_
 	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++)
 		if (pack->elements[section] > 0)
 			r = store_layout_add_section(
-				layout, job->streams.parameter[section],
+				layout, job->location.streams.parameter[section],
 				pack->elements[section] * section_element_bytes((enum unit_section)section),
-				&job->places[index].parameter[section]);
+				&job->location.places[index].parameter[section]);
 	return r;
 }
 
@@ -122,9 +122,11 @@ static int add_parameter_sections(struct job *job, uint32_t index, struct store_
 static int add_blobs(struct job *job, struct store_layout *layout)
 {
 	uint64_t offset;
-	int r = add_stream(layout, "blobs", &job->streams.blobs);
+	int r = add_stream(layout, "blobs", &job->location.streams.blobs);
 
-	return r < 0 ? r : store_layout_add_section(layout, job->streams.blobs, blobs_bytes(job), &offset);
+	return r < 0 ? r
+		     : store_layout_add_section(layout, job->location.streams.blobs, blobs_bytes(job),
+						&offset);
 }
 
 static int refuse_layout(struct setup *setup, const char *what, int r)
@@ -161,12 +163,12 @@ static int plan_nvme_store(struct setup *setup)
 	struct job *job = setup->job;
 	int r = store_layout_new(&setup->nvme);
 
-	if (r == 0 && job->is_durable)
+	if (r == 0 && job->durability.is_durable)
 		r = durable_lay_out(job, setup->nvme);
 	if (r == 0)
-		r = add_all(job, setup->nvme, job->has_stored_parameters,
-			    job->has_nvme_optimizer || job->has_backup);
-	if (r == 0 && job->is_durable && job->options.blob_bytes > 0)
+		r = add_all(job, setup->nvme, job->location.has_stored_parameters,
+			    job->location.has_nvme_optimizer || job->location.has_backup);
+	if (r == 0 && job->durability.is_durable && job->options.blob_bytes > 0)
 		r = add_blobs(job, setup->nvme);
 	return r;
 }
@@ -176,7 +178,7 @@ static int plan_host_store(struct setup *setup)
 	struct job *job = setup->job;
 	int r = store_layout_new(&setup->host);
 
-	if (r == 0 && job->is_durable)
+	if (r == 0 && job->durability.is_durable)
 		r = store_layout_add_stream(setup->host, "record");
 	return r < 0 ? r : add_all(job, setup->host, false, true);
 }
@@ -186,13 +188,14 @@ static int plan_stores(struct setup *setup)
 	struct job *job = setup->job;
 	int r = 0;
 
-	job->is_durable = job->paths.count > 0 && job->durability != DURABILITY_NONE;
-	job->has_stored_parameters = job->has_nvme_parameters || job->is_durable;
-	job->has_backup = job->is_durable && !job->has_nvme_optimizer;
-	job->warm_most_bytes = warm_bytes_most(job);
-	if (job->has_stored_parameters || job->has_nvme_optimizer)
+	job->durability.is_durable =
+		job->resources.paths.count > 0 && job->durability.setting != DURABILITY_NONE;
+	job->location.has_stored_parameters = job->location.has_nvme_parameters || job->durability.is_durable;
+	job->location.has_backup = job->durability.is_durable && !job->location.has_nvme_optimizer;
+	job->resources.warm_most_bytes = warm_bytes_most(job);
+	if (job->location.has_stored_parameters || job->location.has_nvme_optimizer)
 		r = plan_nvme_store(setup);
-	if (r == 0 && !job->has_nvme_optimizer)
+	if (r == 0 && !job->location.has_nvme_optimizer)
 		r = plan_host_store(setup);
 	return r < 0 ? refuse_layout(setup, "its state", r) : 0;
 }
@@ -203,7 +206,7 @@ static int add_accumulator(struct setup *setup)
 
 	if (r == 0)
 		r = spill_lay_out(setup->job, setup->sums);
-	setup->job->has_nvme_sums = true;
+	setup->job->location.has_nvme_sums = true;
 	return r < 0 ? refuse_layout(setup, "its gradients' sums", r) : 0;
 }
 
@@ -223,7 +226,7 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 {
 	const struct catalog *catalog = &job->catalog;
 
-	return catalog->unit_count * sizeof(struct sum) * job->sum_ranks +
+	return catalog->unit_count * sizeof(struct sum) * job->gradients.sum_ranks +
 	       job->options.world_size *
 		       (catalog->unit_count * 2 * sizeof(uint32_t) +
 			catalog->tensor_count * sizeof(uint16_t) +
@@ -248,8 +251,8 @@ static struct budget_needs find_needs(const struct setup *setup)
 	struct budget_needs needs = {
 		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
 		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),
-		.held = gradient_held_bytes(job, job->held_count),
-		.windows = (ranks - job->windows) * WINDOW_BYTES,
+		.held = gradient_held_bytes(job, job->gradients.held_count),
+		.windows = (ranks - job->resources.windows) * WINDOW_BYTES,
 		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
 			 warm_metadata_bytes(job) +
 			 ranks * size_align(lease_bytes(job->catalog.unit_count, buffers.count), 4096),
@@ -277,19 +280,19 @@ static int plan_sums(struct setup *setup)
 	struct job *job = setup->job;
 	uint64_t offset = 0, bytes;
 
-	job->sum_ranks = count_sums(job);
+	job->gradients.sum_ranks = count_sums(job);
 	/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside.
 	 */
-	job->held_count =
+	job->gradients.held_count =
 		job->options.stage >= 2 && job->options.world_size > 1 ? job->options.world_size : 0;
-	job->sum_offsets = calloc(job->catalog.unit_count, sizeof(*job->sum_offsets));
-	if (!job->sum_offsets)
+	job->gradients.sum_offsets = calloc(job->catalog.unit_count, sizeof(*job->gradients.sum_offsets));
+	if (!job->gradients.sum_offsets)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
-		job->sum_offsets[i] = offset;
+		job->gradients.sum_offsets[i] = offset;
 		offset = size_sum(offset, sum_bytes(job, &job->catalog.units[i]));
 	}
-	if (!size_multiply(offset, job->sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
+	if (!size_multiply(offset, job->gradients.sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
 		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,
 			      "its gradients are larger than any memory");
 	setup->sums_bytes = size_align(bytes, 4096);
@@ -326,16 +329,16 @@ static int place_sums(struct setup *setup)
 	struct job *job = setup->job;
 	int r = 0;
 
-	job->has_nvme_sums = false;
+	job->location.has_nvme_sums = false;
 	if (should_spill(setup))
 		r = add_accumulator(setup);
-	job->sum_buffer_bytes = 0;
-	if (r < 0 || !job->has_nvme_sums)
+	job->gradients.sum_buffer_bytes = 0;
+	if (r < 0 || !job->location.has_nvme_sums)
 		return r;
 	setup->spill = spill_plan(job);
 	setup->sums_bytes = setup->spill.buffer_bytes;
 	spill_cut_sums(job);
-	job->sum_buffer_bytes = setup->spill.buffer_bytes;
+	job->gradients.sum_buffer_bytes = setup->spill.buffer_bytes;
 	return 0;
 }
 
@@ -346,18 +349,18 @@ static int plan_packs(struct setup *setup)
 
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
-	job->places = calloc(job->catalog.pack_count, sizeof(*job->places));
-	job->residences = calloc(job->catalog.pack_count, sizeof(*job->residences));
-	job->next_use = calloc(job->catalog.pack_count, sizeof(*job->next_use));
-	if (!job->places || !job->residences || !job->next_use)
+	job->location.places = calloc(job->catalog.pack_count, sizeof(*job->location.places));
+	job->residency.residences = calloc(job->catalog.pack_count, sizeof(*job->residency.residences));
+	job->residency.next_use = calloc(job->catalog.pack_count, sizeof(*job->residency.next_use));
+	if (!job->location.places || !job->residency.residences || !job->residency.next_use)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
-		job->residences[i] =
+		job->residency.residences[i] =
 			(struct residence){ .slot = SLOT_NONE, .version = job->step, .job = job };
-		queue_init(&job->residences[i].waiters);
-		queue_init(&job->residences[i].link);
-		queue_init(&job->residences[i].sweep_link);
-		queue_init(&job->residences[i].early_link);
+		queue_init(&job->residency.residences[i].waiters);
+		queue_init(&job->residency.residences[i].link);
+		queue_init(&job->residency.residences[i].sweep_link);
+		queue_init(&job->residency.residences[i].early_link);
 	}
 	return 0;
 }
@@ -365,7 +368,7 @@ static int plan_packs(struct setup *setup)
 /* On each path. */
 static uint64_t device_bytes(const struct job *job, const struct store_layout *layout)
 {
-	unsigned paths = job->paths.count;
+	unsigned paths = job->resources.paths.count;
 
 	return layout ? store_layout_device_bytes(layout, paths) / paths : 0;
 }
@@ -385,7 +388,7 @@ static int plan_budgets(struct setup *setup)
 	struct job *job = setup->job;
 	struct budget_needs needs = find_needs(setup);
 
-	if (job->has_nvme_sums)
+	if (job->location.has_nvme_sums)
 		add_buffers(setup, &needs);
 	setup->needs = needs;
 	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
@@ -410,7 +413,7 @@ static int plan_memory(struct setup *setup)
 /* Of a job that comes back: it has its other store. */
 static int plan_return(struct setup *setup)
 {
-	int r = setup->job->has_backup ? plan_host_store(setup) : 0;
+	int r = setup->job->location.has_backup ? plan_host_store(setup) : 0;
 
 	return r < 0 ? refuse_layout(setup, "its state", r) : plan_memory(setup);
 }
@@ -420,8 +423,8 @@ static int plan_placed(struct setup *setup, struct placement placement)
 	int r;
 
 	setup->placement = placement;
-	setup->job->has_nvme_parameters = placement.has_nvme_parameters;
-	setup->job->has_nvme_optimizer = placement.has_nvme_optimizer;
+	setup->job->location.has_nvme_parameters = placement.has_nvme_parameters;
+	setup->job->location.has_nvme_optimizer = placement.has_nvme_optimizer;
 	r = plan_stores(setup);
 	return r < 0 ? r : plan_memory(setup);
 }
@@ -432,9 +435,9 @@ static void forget_placed(struct setup *setup)
 	setup->host = store_layout_free(setup->host);
 	setup->sums = store_layout_free(setup->sums);
 	setup->spill = (struct spill_plan){ 0 };
-	free(setup->job->sum_offsets);
-	setup->job->sum_offsets = NULL;
-	slots_free(&setup->job->slots);
+	free(setup->job->gradients.sum_offsets);
+	setup->job->gradients.sum_offsets = NULL;
+	slots_free(&setup->job->residency.slots);
 	budget_give_back(setup->job);
 }
 
@@ -450,15 +453,16 @@ static void log_choice(const struct setup *setup, const struct placement_job *de
 		 "step moves "
 		 "%s to "
 		 "and from NVMe, less what is cached",
-		 job->name, (unsigned)job->uid, placement_name(job->has_nvme_parameters),
-		 placement_name(job->has_nvme_optimizer), placement_name(job->has_nvme_sums), traffic);
+		 job->name, (unsigned)job->uid, placement_name(job->location.has_nvme_parameters),
+		 placement_name(job->location.has_nvme_optimizer),
+		 placement_name(job->location.has_nvme_sums), traffic);
 }
 
 /* It does not fit, and will not when caches have shrunk. */
 static bool is_hopeless(const struct job *job, int r)
 {
-	return r == -ENOSPC ||
-	       (r == -ENOMEM && !shortage_can_be_covered(&job->shortage, job->shortage.bytes));
+	return r == -ENOSPC || (r == -ENOMEM && !shortage_can_be_covered(&job->resources.shortage,
+									 job->resources.shortage.bytes));
 }
 
 /* The best of all choices that fits; the last one's refusal is the job's, because it would take the least of
@@ -508,7 +512,7 @@ static uint64_t least_host_bytes(const struct setup *setup)
 	const struct job *job = setup->job;
 	uint64_t bytes = setup->host ? store_layout_whole_bytes(setup->host) : 0;
 
-	for (uint32_t i = 0; i < job->catalog.pack_count && !job->has_nvme_parameters; i++)
+	for (uint32_t i = 0; i < job->catalog.pack_count && !job->location.has_nvme_parameters; i++)
 		bytes = size_sum(bytes, job->catalog.packs[i].slot_bytes);
 	return job->node->path_count > 0 ? bytes : size_sum(bytes, all_sums_bytes(job));
 }
@@ -518,8 +522,8 @@ static int check_placed(struct setup *setup, struct placement placement)
 	struct job *job = setup->job;
 	int r;
 
-	job->has_nvme_parameters = placement.has_nvme_parameters;
-	job->has_nvme_optimizer = placement.has_nvme_optimizer;
+	job->location.has_nvme_parameters = placement.has_nvme_parameters;
+	job->location.has_nvme_optimizer = placement.has_nvme_optimizer;
 	r = plan_stores(setup);
 	if (r == 0)
 		r = budget_check_least(job, least_host_bytes(setup), setup->message, sizeof(setup->message));
@@ -566,7 +570,7 @@ static int restore(struct setup *setup, uint64_t layout)
 	if (layout != record_layout(job))
 		return refuse(setup->message, sizeof(setup->message), -EBADMSG,
 			      "its state is not laid out as this tierd would: start the one that stored it");
-	job->sum_ranks = count_sums(job);
+	job->gradients.sum_ranks = count_sums(job);
 	metadata = job_metadata_bytes(job) + store_layout_metadata_bytes(setup->nvme);
 	return budget_keep(job, metadata, setup->message, sizeof(setup->message));
 }
@@ -589,8 +593,8 @@ static int charge(struct job *job, struct store *store, bool is_fork, char *mess
 {
 	int r;
 
-	job->parameter_store = store;
-	job->optimizer_store = job->has_nvme_optimizer ? store : NULL;
+	job->location.parameter_store = store;
+	job->location.optimizer_store = job->location.has_nvme_optimizer ? store : NULL;
 	r = reserve_find(job, store, message, size);
 	if (r == 0)
 		r = family_charge(job, is_fork, message, size);
@@ -600,7 +604,7 @@ static int charge(struct job *job, struct store *store, bool is_fork, char *mess
 			refuse(message, size, r, "out of memory");
 	}
 	if (r < 0)
-		job->parameter_store = job->optimizer_store = NULL;
+		job->location.parameter_store = job->location.optimizer_store = NULL;
 	return r;
 }
 

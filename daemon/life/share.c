@@ -28,7 +28,7 @@ struct share {
 
 void share_overlook(const struct job *job, struct job_options *asked)
 {
-	if (!job->is_sharing_set)
+	if (!job->life.is_sharing_set)
 		return;
 	asked->sharing = job->options.sharing;
 	asked->share_group = job->options.share_group;
@@ -36,8 +36,8 @@ void share_overlook(const struct job *job, struct job_options *asked)
 
 struct sharing share_of(const struct job *job)
 {
-	return (struct sharing){ .is_known = !job->is_lost,
-				 .is_set = job->is_sharing_set,
+	return (struct sharing){ .is_known = !job->life.is_lost,
+				 .is_set = job->life.is_sharing_set,
 				 .sharing = job->options.sharing,
 				 .group = job->options.share_group };
 }
@@ -46,11 +46,11 @@ void share_restore(struct job *job, const struct sharing *sharing)
 {
 	if (!sharing->is_known ||
 	    (job->options.sharing == sharing->sharing && job->options.share_group == sharing->group &&
-	     job->is_sharing_set == sharing->is_set))
+	     job->life.is_sharing_set == sharing->is_set))
 		return;
 	job->options.sharing = sharing->sharing;
 	job->options.share_group = sharing->group;
-	job->is_sharing_set = sharing->is_set;
+	job->life.is_sharing_set = sharing->is_set;
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)
 		job_settle(job);
@@ -166,12 +166,12 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 	if (request->sharing != SHARING_NONE && !request->has_group && job->options.sharing == SHARING_NONE)
 		return refuse(message, size, -EINVAL, "job %s is shared with nobody: say with which group",
 			      job->name);
-	if (job->is_lost)
+	if (job->life.is_lost)
 		return refuse(message, size, -EIO, "the store of job %s cannot be opened: %s", job->name,
 			      job->reason);
-	if (job->is_rolling_back || job->former_shape.world_size > 0)
+	if (job->life.is_rolling_back || job->life.former_shape.world_size > 0)
 		return refuse(message, size, -EAGAIN, "job %s %s; try again", job->name,
-			      job->is_rolling_back ? "is being rolled back" : "gets another shape");
+			      job->life.is_rolling_back ? "is being rolled back" : "gets another shape");
 	return 0;
 }
 
@@ -181,13 +181,13 @@ static void set(struct job *job, const Tierd__Wire__JobShare *request)
 
 	job->options.sharing = request->sharing;
 	job->options.share_group = request->sharing == SHARING_NONE ? 0 : group;
-	job->is_sharing_set = true;
+	job->life.is_sharing_set = true;
 }
 
 /* Before the first commit nothing says anything else: it will be the first that does. */
 static bool has_record(const struct job *job)
 {
-	return job->durable && job->phase >= JOB_TRAINED && !job->is_dropped;
+	return job->durability.durable && job->phase >= JOB_TRAINED && !job->life.is_dropped;
 }
 
 void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *askers)

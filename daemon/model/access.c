@@ -30,8 +30,8 @@ static bool is_meant(const struct port *port, const struct who *who)
 /* Root is none by itself: it may be root of a container only, which has the same number. */
 bool access_is_administrator(const struct node *node, const struct port *port)
 {
-	for (unsigned i = 0; node->administrators && i < node->administrators->count; i++)
-		if (is_meant(port, &node->administrators->entries[i]))
+	for (unsigned i = 0; node->settings.administrators && i < node->settings.administrators->count; i++)
+		if (is_meant(port, &node->settings.administrators->entries[i]))
 			return true;
 	return false;
 }
@@ -47,8 +47,8 @@ static uint64_t find_word(const struct node *node, const struct port *port, size
 	uint64_t most = 0;
 
 	for (enum who_kind kind = WHO_USER; kind <= WHO_EVERYONE && most == 0; kind++)
-		for (unsigned i = 0; node->limits && i < node->limits->count; i++) {
-			const struct limit *limit = &node->limits->entries[i];
+		for (unsigned i = 0; node->settings.limits && i < node->settings.limits->count; i++) {
+			const struct limit *limit = &node->settings.limits->entries[i];
 			uint64_t word = *(const uint64_t *)((const char *)&limit->quota + offset);
 
 			if (limit->who.kind == kind && is_meant(port, &limit->who) && word > most)

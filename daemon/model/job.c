@@ -41,9 +41,9 @@ const char *job_status_name(const struct job *job)
 
 struct store *job_nvme_store(const struct job *job)
 {
-	return job->parameter_store	 ? job->parameter_store
-	       : job->has_nvme_optimizer ? job->optimizer_store
-					 : NULL;
+	return job->location.parameter_store	  ? job->location.parameter_store
+	       : job->location.has_nvme_optimizer ? job->location.optimizer_store
+						  : NULL;
 }
 
 struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
@@ -51,8 +51,8 @@ struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit
 {
 	uint64_t offset = state_offset(section, state, first);
 
-	return (struct store_piece){ .stream = job->streams.state[section][state],
-				     .offset = job->places[pack].state[section][state] + offset,
+	return (struct store_piece){ .stream = job->location.streams.state[section][state],
+				     .offset = job->location.places[pack].state[section][state] + offset,
 				     .length = state_bytes(section, state, first + count) - offset };
 }
 
@@ -64,7 +64,7 @@ bool job_is_idle(const struct job *job)
 struct tier_share job_share(const struct job *job)
 {
 	return (struct tier_share){ .user = job->uid,
-				    .user_share = job->io_share,
+				    .user_share = job->resources.io_share,
 				    .weight = job->options.io_weight };
 }
 
@@ -112,17 +112,17 @@ void job_watch_slots(struct job *job)
 		if (job->ranks[rank] && job->ranks[rank]->has_pages)
 			atomic_store_explicit(&job->ranks[rank]->leases->is_release_wanted, 1,
 					      memory_order_seq_cst);
-	if (!event_pending(job->slot_timer, EV_TIMEOUT, NULL))
-		event_add(job->slot_timer, &soon);
+	if (!event_pending(job->life.slot_timer, EV_TIMEOUT, NULL))
+		event_add(job->life.slot_timer, &soon);
 }
 
 /* Once, however often it is asked for, and before the loop waits again. */
 void job_settle(struct job *job)
 {
 	/* Something has come from outside. */
-	if (!job->node->is_in_turn)
-		job->turns_in_a_row = 0;
-	event_active(job->turn, EV_TIMEOUT, 0);
+	if (!job->node->life.is_in_turn)
+		job->life.turns_in_a_row = 0;
+	event_active(job->life.turn, EV_TIMEOUT, 0);
 }
 
 void job_settle_all(struct node *node)

@@ -196,101 +196,146 @@ struct job_callbacks {
 	bool (*is_quiet)(const struct job *job);
 };
 
-struct job {
-	struct queue link; /* of the node's */
-	struct node *node;
-	const struct job_callbacks *callbacks;
-	char name[WIRE_MAX_JOB_NAME + 1];
-	uid_t uid;
-	uint64_t number;	     /* of all jobs that this node has made */
-	char file[JOB_FILE_BYTES];   /* of its store: daemon/durability/stored.h */
-	struct presence_files files; /* its own, once it is durable */
-	struct job_options options;
-	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
-	struct catalog catalog;
-	struct unit_account account; /* of rank 0 */
-	enum job_phase phase;
-	bool is_dropped;	       /* freed as soon as nothing is in flight */
-	bool is_kept;		       /* then its store stays: the daemon ends, or it is replaced */
-	bool comes_back;	       /* after that, from its last durable step */
-	bool is_lost;		       /* its store is there, and cannot be opened: it goes with it */
-	bool is_leaving;	       /* its store, which others have, too */
-	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
-	struct store_request leaving;
-	struct loss loss;
-	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
-	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
-	bool is_rolling_back;	       /* and nobody may join it */
-	bool is_retention_missed;      /* a step was not kept by itself that was due, and none since */
-	uint64_t first_kept;	       /* no step before this one is kept by itself: retention_begin() */
-	uint32_t snapshots_asked;      /* options.snapshots may be more: what forks that are gone have left */
-	bool is_retention_set;	       /* by daemon/durability/retain.h: its ranks need not know */
-	bool is_sharing_set;	       /* by daemon/life/share.h */
-	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
-
-	/* Epoch. It is live from the ready of all ranks until somebody is lost. */
-	uint32_t epoch;
-	bool is_live;
-	uint64_t waits_told_ns; /* since when its ranks waited for others, as was told last:
-				   daemon/observe/waits.h */
-	char reason[512];	/* why the last epoch ended, or the job is broken */
-	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
-	struct member **ranks;
-	unsigned member_count;
-	struct queue lingering;	 /* members that have left, whose memory is still used */
-	bool is_read;		 /* by processes that live, though it ends */
-	bool has_begun;		 /* an epoch was live once */
-	struct queue readers;	 /* daemon/values/reader.h */
-	struct queue kept_steps; /* for readers: daemon/durability/kept.h */
-	unsigned scans;		 /* under way: daemon/scrub/scan.h */
-	struct scrub_state scrub;
-	struct damaged damaged;	  /* as scans have found */
-	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */
-	bool has_earlier_updates; /* units have had more than its steps, there */
-	uint32_t record_format;	  /* RECORD_FORMAT_…: what there is room for in its record */
-	struct queue takers;	  /* those whose source it is: daemon/values/source.h */
-
-	/* Memory and places. */
+/* Where its state is kept. */
+struct job_location {
 	bool has_nvme_parameters, has_nvme_optimizer, has_nvme_sums;
 	bool has_stored_parameters; /* they are written to NVMe, whether they live there or in host memory */
 	bool has_backup; /* the optimizer's state is in host memory, and written to NVMe before each commit */
-	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */
-	struct setup *setup;
-	struct memory directory_memory, arena, sums_memory;
-	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
-	struct directory_header *directory;
-	struct slots slots;
 	/* The first two are one and the same where they are on NVMe; NULL: none. */
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct job_streams streams;
 	struct pack_place *places;
+};
+
+/* What is counted of it. */
+struct job_telemetry {
+	struct unit_account account; /* of rank 0 */
+	uint64_t waits_told_ns;	     /* since when its ranks waited for others, as was told last:
+					daemon/observe/waits.h */
+	struct statistics_figures figures;
+	struct memory page;  /* its page, once somebody has asked for it */
+	struct trace *trace; /* NULL: nobody traces it */
+};
+
+/* What it has of the node's memory and disk. */
+struct job_resources {
+	uint64_t host_bytes, nvme_bytes;     /* of the budgets */
+	uint64_t host_budget, nvme_budget;   /* its own; 0: none */
+	uint64_t host_maximum, nvme_maximum; /* of all jobs of its owner; 0: none */
+	unsigned io_share;		     /* its owner's, of the devices */
+	uint64_t charged_bytes;		     /* of host_bytes: outside of the plan */
+	uint64_t kept_bytes;		     /* of its plan: what stays when it is released */
+	uint64_t cache_bytes;		     /* of host_bytes: tracts and warm state */
+	uint64_t warm_most_bytes;	     /* as it is planned: were all warm that can be */
+	struct shortage shortage;	     /* what its plan lacks */
+	uint32_t windows;		     /* of members, as many as were charged */
+	bool has_plan;			     /* all its ranks' windows are in it */
+	struct path_list paths;		     /* that its stores lie on, by their devices */
+	uint64_t path_bytes[NODE_MAX_PATHS];
+	uint64_t lent_path_bytes;  /* the same: for growth that is not there yet, or a fork */
+	uint64_t sums_path_bytes;  /* of path_bytes, on each of its paths: its spilled sums */
+	uint64_t draft_path_bytes; /* the same: its draft */
+};
+
+/* Its packs in host memory. */
+struct job_residency {
+	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */
+	struct memory directory_memory, arena;
+	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
+	struct directory_header *directory;
+	struct slots slots;
 	struct residence *residences;
 	struct queue slot_wishes; /* residences that wait for a slot */
-	const struct residency_listener *residency_listener;
+	const struct residency_listener *listener;
 	const struct cache_tenant *cache_tenant; /* daemon/residency/cache.h */
 	uint64_t clock;
-	char holders[384]; /* who keeps a gather from ever fitting, for its message */
-	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/life/idle.c */
-	uint32_t turns_in_a_row;		      /* that only other turns have asked for */
-	uint64_t idle_since_ns;			      /* has had no rank since; once it has a state */
-	uint64_t host_bytes, nvme_bytes;	      /* of the budgets */
-	uint64_t host_budget, nvme_budget;	      /* its own; 0: none */
-	uint64_t host_maximum, nvme_maximum;	      /* of all jobs of its owner; 0: none */
-	unsigned io_share;			      /* its owner's, of the devices */
-	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
-	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
-	uint64_t cache_bytes;			      /* of host_bytes: tracts and warm state */
-	uint64_t warm_most_bytes;		      /* as it is planned: were all warm that can be */
-	struct shortage shortage;		      /* what its plan lacks */
-	unsigned cache_moves;			      /* tracts, and shares of warm state, that come or go */
-	unsigned rescues;			      /* how often memory of others was waited for */
-	uint32_t windows;			      /* of members, as many as were charged */
-	bool has_plan;				      /* all its ranks' windows are in it */
-	struct path_list paths;			      /* that its stores lie on, by their devices */
-	uint64_t path_bytes[NODE_MAX_PATHS];
-	uint64_t lent_path_bytes;    /* the same: for growth that is not there yet, or a fork */
-	uint64_t sums_path_bytes;    /* of path_bytes, on each of its paths: its spilled sums */
-	uint64_t draft_path_bytes;   /* the same: its draft */
+	char holders[384];    /* who keeps a gather from ever fitting, for its message */
+	unsigned cache_moves; /* tracts, and shares of warm state, that come or go */
+	unsigned rescues;     /* how often memory of others was waited for */
+	uint32_t *next_use;   /* by pack */
+	bool has_next_uses;   /* nothing has moved since they were found */
+	uint64_t loading_bytes;
+};
+
+/* Its gradients, and their sums. */
+struct job_gradients {
+	struct memory sums_memory;
+	const struct gradient_listener *listener; /* daemon/gradients/gradient_listener.h */
+	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
+	 * spilled, of the pack's buffer. */
+	uint64_t *sum_offsets;
+	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
+	struct spill *spill;	   /* NULL in the same case */
+	struct sum *sums;
+	uint32_t sum_ranks; /* 1, or world_size in stages 0 and 1 */
+	struct reduction *reductions;
+	struct queue free_reductions, sums_waiting;
+	unsigned reductions_running; /* and copies and transfers of gradients */
+	/* Contributions that wait in sums: of the open step and the one after it, each at its number
+	 * modulo 2. */
+	uint64_t waiting_of_step[2];
+	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
+	struct queue free_held, all_held;
+	unsigned held_count; /* that are in the plan */
+	unsigned grown_held; /* beyond it */
+	struct norm_work *norm;
+};
+
+/* Its steps. */
+struct job_update {
+	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
+	const struct writing_listener *writing_listener;
+	const struct sweep_listener *sweep_listener;
+	unsigned closed_count;
+	struct step_rates open_rates;
+	bool has_open_rates;
+	double gradient_norm;
+	bool is_skipped;
+	float factor;		    /* of the reduced or decided step's gradients */
+	bool is_reduced;	    /* the open step waits for the owners of its parts, or for values */
+	enum writing_state writing; /* of the open or the decided step */
+	struct step_rates decided_rates;
+	struct optimizer_group *groups; /* of the last decided step; at first the options' */
+	struct optimizer_group *rooms;	/* for these, those of the options, and those of rates */
+	struct loss_scale loss_scale;
+	uint64_t decided_ns;
+	struct sweep *sweep; /* the running one */
+	struct warm *warm;   /* daemon/update/warm.h; NULL: none of its state ever was */
+	struct ahead
+		*ahead; /* daemon/update/ahead.h; NULL: nothing has been, or can be, read before its update */
+	struct early *
+		early; /* daemon/update/early.h; NULL: no update can be, or has been, begun before its step */
+	uint64_t early_updates; /* of units, that were applied with their steps */
+};
+
+/* Its store, and what is durable there. */
+struct job_durability {
+	char file[JOB_FILE_BYTES];     /* of its store: daemon/durability/stored.h */
+	struct presence_files files;   /* its own, once it is durable */
+	bool is_leaving;	       /* its store, which others have, too */
+	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
+	struct store_request leaving;
+	bool is_retention_missed; /* a step was not kept by itself that was due, and none since */
+	uint64_t first_kept;	  /* no step before this one is kept by itself: retention_begin() */
+	uint32_t snapshots_asked; /* options.snapshots may be more: what forks that are gone have left */
+	bool is_retention_set;	  /* by daemon/durability/retain.h: its ranks need not know */
+	struct queue kept_steps;  /* for readers: daemon/durability/kept.h */
+	bool has_earlier_updates; /* units have had more than its steps, there */
+	uint32_t record_format;	  /* RECORD_FORMAT_…: what there is room for in its record */
+	uint32_t setting; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
+			   */
+	bool is_durable;
+	struct blobs blobs;
+	struct durable *durable; /* NULL: its state ends with the daemon, or has not begun */
+	struct backup *backup;	 /* NULL: it needs none */
+	struct queue errands;	 /* of its store, beside commits: daemon/durability/errand.h */
+};
+
+/* Who reads and writes its values. */
+struct job_values {
+	struct queue readers;	     /* daemon/values/reader.h */
+	struct source *source;	     /* where its first values come from; NULL: from nobody, or it has them */
+	struct queue takers;	     /* those whose source it is: daemon/values/source.h */
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
 	bool is_drafted;	     /* units may be defined when tensors have been written */
@@ -304,77 +349,73 @@ struct job {
 	bool has_masters; /* some of that went to where masters are kept, beside sums that are too narrow */
 	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
 	uint32_t initialized_units, initialized_tensors;
-	bool is_filling_tensor; /* an initializer fills a frozen one: one at a time */
-
-	/* Gradients. */
-	const struct gradient_listener *gradient_listener; /* daemon/gradients/gradient_listener.h */
-	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
-	 * spilled, of the pack's buffer. */
-	uint64_t *sum_offsets;
-	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
-	struct spill *spill;	   /* NULL in the same case */
-	struct sum *sums;
-	struct gradient_buffers gradient_buffers; /* of each rank */
-	uint32_t sum_ranks;			  /* 1, or world_size in stages 0 and 1 */
-	struct reduction *reductions;
-	struct queue free_reductions, sums_waiting;
-	unsigned reductions_running; /* and copies and transfers of gradients */
-	/* Contributions that wait in sums: of the open step and the one after it, each at its number
-	 * modulo 2. */
-	uint64_t waiting_of_step[2];
-	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
-	struct queue free_held, all_held;
-	unsigned held_count; /* that are in the plan */
-	unsigned grown_held; /* beyond it */
-
-	/* The step. */
-	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
-	const struct writing_listener *writing_listener;
-	const struct sweep_listener *sweep_listener;
-	uint64_t step;	  /* applied */
-	uint64_t decided; /* step, or step + 1 while it is being applied */
-	unsigned closed_count;
-	struct step_rates open_rates;
-	bool has_open_rates;
-	struct norm_work *norm;
-	double gradient_norm;
-	bool is_skipped;
-	float factor;		    /* of the reduced or decided step's gradients */
-	bool is_reduced;	    /* the open step waits for the owners of its parts, or for values */
-	enum writing_state writing; /* of the open or the decided step */
-	int writing_error;	    /* it will come to nothing; */
-	uint32_t writing_culprit;   /* because of this rank */
-	unsigned shard_copies;	    /* under way, between their windows and the sums */
-	struct step_rates decided_rates;
-	struct optimizer_group *groups; /* of the last decided step; at first the options' */
-	struct optimizer_group *rooms;	/* for these, those of the options, and those of rates */
-	struct loss_scale loss_scale;
-	uint64_t decided_ns;
-	struct sweep *sweep; /* the running one */
-	struct warm *warm;   /* daemon/update/warm.h; NULL: none of its state ever was */
-	struct ahead
-		*ahead; /* daemon/update/ahead.h; NULL: nothing has been, or can be, read before its update */
-	struct early *
-		early; /* daemon/update/early.h; NULL: no update can be, or has been, begun before its step */
-	uint64_t early_updates; /* of units, that were applied with their steps */
-	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
-			      */
-	bool is_durable;
-	struct blobs blobs;
-	struct durable *durable;     /* NULL: its state ends with the daemon, or has not begun */
-	struct backup *backup;	     /* NULL: it needs none */
-	struct queue errands;	     /* of its store, beside commits: daemon/durability/errand.h */
+	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
+	int writing_error;	     /* it will come to nothing; */
+	uint32_t writing_culprit;    /* because of this rank */
+	unsigned shard_copies;	     /* under way, between their windows and the sums */
 	unsigned snapshot_copies;    /* that read a snapshot */
 	struct queue copies_waiting; /* for what is warm to be written */
+};
 
-	/* Prefetch. */
-	uint32_t *next_use; /* by pack */
-	bool has_next_uses; /* nothing has moved since they were found */
-	uint64_t loading_bytes;
+/* What looks for damage in its store. */
+struct job_scrub {
+	unsigned scans; /* under way: daemon/scrub/scan.h */
+	struct scrub_state state;
+	struct damaged damaged; /* as scans have found */
+};
 
-	struct statistics_figures figures;
-	struct memory statistics; /* its page, once somebody has asked for it */
-	struct trace *trace;	  /* NULL: nobody traces it */
+/* What becomes of it. */
+struct job_life {
+	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
+	bool is_dropped;	       /* freed as soon as nothing is in flight */
+	bool is_kept;		       /* then its store stays: the daemon ends, or it is replaced */
+	bool comes_back;	       /* after that, from its last durable step */
+	bool is_lost;		       /* its store is there, and cannot be opened: it goes with it */
+	struct loss loss;
+	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
+	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
+	bool is_rolling_back;	       /* and nobody may join it */
+	bool is_sharing_set;	       /* by daemon/life/share.h */
+	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
+	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
+	struct queue lingering; /* members that have left, whose memory is still used */
+	bool is_read;		/* by processes that live, though it ends */
+	bool has_begun;		/* an epoch was live once */
+	struct setup *setup;
+	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/life/idle.c */
+	uint32_t turns_in_a_row;		      /* that only other turns have asked for */
+	uint64_t idle_since_ns;			      /* has had no rank since; once it has a state */
+};
+
+struct job {
+	struct queue link; /* of the node's */
+	struct node *node;
+	const struct job_callbacks *callbacks;
+	char name[WIRE_MAX_JOB_NAME + 1];
+	uid_t uid;
+	uint64_t number; /* of all jobs that this node has made */
+	struct job_options options;
+	struct catalog catalog;
+	enum job_phase phase;
+	uint32_t epoch;
+	bool is_live;
+	char reason[512]; /* why the last epoch ended, or the job is broken */
+	struct member **ranks;
+	unsigned member_count;
+	struct gradient_buffers gradient_buffers; /* of each rank */
+	uint64_t step;				  /* applied */
+	uint64_t decided;			  /* step, or step + 1 while it is being applied */
+
+	struct job_location location;
+	struct job_telemetry telemetry;
+	struct job_resources resources;
+	struct job_residency residency;
+	struct job_gradients gradients;
+	struct job_update update;
+	struct job_durability durability;
+	struct job_values values;
+	struct job_scrub scrub;
+	struct job_life life;
 };
 
 /* ---- job.c, opening.c, unit_requests.c, ready.c, epoch.c: membership and epochs ---- */
@@ -596,7 +637,7 @@ void gradient_shrink_held(struct job *job);
 /* The sums' place has values that are written, not gradients. */
 static inline bool job_writes_sums(const struct job *job)
 {
-	return job->phase < JOB_TRAINED || job->is_reduced || job->writing == WRITING_PLACING;
+	return job->phase < JOB_TRAINED || job->update.is_reduced || job->update.writing == WRITING_PLACING;
 }
 
 /* ---- step.c ---- */

@@ -15,8 +15,8 @@ struct kind {
 
 static bool find_parameter(const struct job *job, uint32_t stream, struct kind *ret_kind)
 {
-	for (int section = 0; job->has_stored_parameters && section < UNIT_SECTIONS; section++) {
-		if (job->streams.parameter[section] != stream)
+	for (int section = 0; job->location.has_stored_parameters && section < UNIT_SECTIONS; section++) {
+		if (job->location.streams.parameter[section] != stream)
 			continue;
 		*ret_kind = (struct kind){ (enum unit_section)section, STATE_PARAMETER, 1,
 					   section_element_bytes((enum unit_section)section) };
@@ -29,13 +29,13 @@ static bool find_state(const struct job *job, uint32_t stream, struct kind *ret_
 {
 	unsigned states = state_count(&job->options);
 
-	if (!job->has_nvme_optimizer && !job->has_backup)
+	if (!job->location.has_nvme_optimizer && !job->location.has_backup)
 		return false;
 	for (unsigned i = 0; i < UNIT_TRAINABLE_SECTIONS * states; i++) {
 		enum unit_section section = (enum unit_section)(i / states);
 		unsigned state = i % states;
 
-		if (!state_exists(section, state) || job->streams.state[section][state] != stream)
+		if (!state_exists(section, state) || job->location.streams.state[section][state] != stream)
 			continue;
 		*ret_kind = (struct kind){ section, (int)state, state_grain(section, state),
 					   state_bytes(section, state, 1) };
@@ -46,7 +46,7 @@ static bool find_state(const struct job *job, uint32_t stream, struct kind *ret_
 
 static uint64_t place_of(const struct job *job, uint32_t pack, const struct kind *kind)
 {
-	const struct pack_place *place = &job->places[pack];
+	const struct pack_place *place = &job->location.places[pack];
 
 	return kind->state == STATE_PARAMETER ? place->parameter[kind->section]
 					      : place->state[kind->section][kind->state];

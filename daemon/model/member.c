@@ -83,7 +83,7 @@ static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 	if (member->has_left)
 		return;
 	/* First the wish, then the look: a release between the two rings again. */
-	if (!queue_is_empty(&member->job->slot_wishes))
+	if (!queue_is_empty(&member->job->residency.slot_wishes))
 		job_watch_slots(member->job);
 	residency_serve(member->job);
 	cache_go_on(member->job);
@@ -323,7 +323,7 @@ int member_set_phase(struct member *member, const char *phase, char *message, si
 	if (member->order && member->order != order && !is_training(member->order))
 		order_finish_pass(member->order);
 	member->order = order;
-	member->job->has_next_uses = false;
+	member->job->residency.has_next_uses = false;
 	return 0;
 }
 
@@ -350,7 +350,7 @@ bool member_owes_step(const struct member *member)
 
 const char *member_owed_call(const struct member *member)
 {
-	return member->job->writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
+	return member->job->update.writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
 }
 
 void member_finish_pass(struct member *member)
@@ -358,7 +358,7 @@ void member_finish_pass(struct member *member)
 	member_read_trace(member);
 	member->order->has_steps = true;
 	order_finish_pass(member->order);
-	member->job->has_next_uses = false;
+	member->job->residency.has_next_uses = false;
 }
 
 /* The page is the client's to scribble on: a head that runs away, or an entry of another number, only
@@ -386,6 +386,6 @@ bool member_read_trace(struct member *member)
 
 	member->trace_tail = tail;
 	if (has_news)
-		member->job->has_next_uses = false;
+		member->job->residency.has_next_uses = false;
 	return has_news;
 }

@@ -38,7 +38,7 @@ static void add_endurance(struct node *node, unsigned path, Tierd__Wire__Path *w
 {
 	struct endurance_account account;
 
-	endurance_read(node->endurance, path, &account);
+	endurance_read(node->observe.endurance, path, &account);
 	wire->written_today_bytes = account.today;
 	wire->written_ever_bytes = account.total;
 	wire->endurance_bytes = account.bytes;
@@ -54,7 +54,7 @@ static uint64_t user_spare_bytes(struct node *node, uid_t uid)
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		bytes += job->uid == uid ? job->cache_bytes + idle_spare_bytes(job) : 0;
+		bytes += job->uid == uid ? job->resources.cache_bytes + idle_spare_bytes(job) : 0;
 	}
 	return bytes;
 }
@@ -72,7 +72,7 @@ static void add_limits(struct node *node, const struct port *port, Tierd__Wire__
 	limits->nvme_maximum = quota.nvme_maximum;
 	limits->nvme_held = holders_user_bytes(node, HOLDERS_OF_NVME, port->uid);
 	limits->snapshots_default = access_snapshots_default(&quota);
-	limits->durability = node->durability;
+	limits->durability = node->settings.durability;
 }
 
 void report_node(struct pending *pending, struct node *node)
@@ -99,15 +99,15 @@ void report_node(struct pending *pending, struct node *node)
 	body.uptime_ms = (clock_now_ns() - node->started_ns) / 1000000;
 	QUEUE_FOREACH (link, &node->jobs)
 		body.jobs++;
-	body.clients = node->clients;
-	body.connections_per_user = node->connections_per_user;
+	body.clients = node->session.clients;
+	body.connections_per_user = node->settings.connections_per_user;
 	body.is_draining = node->is_draining;
 	QUEUE_FOREACH (link, &node->jobs)
 		body.ranks += queue_entry(link, struct job, link)->member_count;
-	body.host_budget_bytes = node->host_budget;
-	body.host_used_bytes = node->host_used;
+	body.host_budget_bytes = node->settings.host_budget;
+	body.host_used_bytes = node->memory.host_used;
 	QUEUE_FOREACH (link, &node->jobs)
-		body.host_cache_bytes += queue_entry(link, struct job, link)->cache_bytes;
+		body.host_cache_bytes += queue_entry(link, struct job, link)->resources.cache_bytes;
 	QUEUE_FOREACH (link, &node->jobs)
 		body.host_idle_bytes += idle_spare_bytes(queue_entry(link, struct job, link));
 	body.host_withheld_bytes = disposal_withheld_by_all(node);
@@ -122,7 +122,7 @@ void report_node(struct pending *pending, struct node *node)
 	body.has_huge_pages = node->staging.memory.is_huge;
 	body.store = (char *)(node->path_count > 0 ? "jobs are durable"
 						   : "state ends with the daemon: there is no NVMe path");
-	body.requests = node->requests;
+	body.requests = node->session.requests;
 	body.pinned_bytes = engine_pinned(node->engine);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
 	reply.node = &body;
@@ -152,8 +152,8 @@ static const char *activity(const struct job *job, const struct member *member)
 		return "waiting for a gradient buffer";
 	if (is_gathering(member))
 		return "waiting for a gather";
-	if (job->is_reduced && member_owes_step(member))
-		return job->writing == WRITING_OPEN ? "writing values" : "writing its shard";
+	if (job->update.is_reduced && member_owes_step(member))
+		return job->update.writing == WRITING_OPEN ? "writing values" : "writing its shard";
 	if (member->is_closed)
 		return "has closed its step";
 	return member->step ? "waiting for its step" : "training";
@@ -239,7 +239,8 @@ static const char *gradient_placement(const struct job *job)
 {
 	if (job->phase <= JOB_PLANNING && job->options.gradient_placement == PLACEMENT_DEFAULT)
 		return "auto";
-	return job->has_nvme_sums || job->options.gradient_placement == PLACEMENT_NVME ? "nvme" : "host";
+	return job->location.has_nvme_sums || job->options.gradient_placement == PLACEMENT_NVME ? "nvme"
+												: "host";
 }
 
 /* What tierd chooses is chosen when the job is planned. */
@@ -273,7 +274,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->name = job->name;
 	wire->uid = job->uid;
 	wire->status = (char *)job_status_name(job);
-	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->idle_since_ns) / 1000000 : 0;
+	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->life.idle_since_ns) / 1000000 : 0;
 	wire->is_released = job->phase == JOB_RELEASED;
 	wire->sharing = (char *)(job->options.sharing == SHARING_TRAIN	? "train"
 				 : job->options.sharing == SHARING_READ ? "read"
@@ -283,8 +284,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->stage = job->options.stage;
 	wire->epoch = job->epoch;
 	wire->step = job->step;
-	wire->is_durable = job->is_durable;
-	wire->damaged_blocks = damaged_blocks(&job->damaged);
+	wire->is_durable = job->durability.is_durable;
+	wire->damaged_blocks = damaged_blocks(&job->scrub.damaged);
 	wire->snapshots = snapshot_count(job);
 	wire->snapshot_maximum = job->options.snapshots;
 	wire->lost_snapshots = snapshot_count_lost(job);
@@ -296,28 +297,28 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;
 	wire->units = job->catalog.unit_count;
 	wire->parameters = job->catalog.parameters;
-	wire->host_bytes = job->host_bytes;
-	wire->cache_bytes = job->cache_bytes;
+	wire->host_bytes = job->resources.host_bytes;
+	wire->cache_bytes = job->resources.cache_bytes;
 	wire->warm_bytes = warm_bytes(job);
-	wire->warm_most_bytes = job->warm_most_bytes;
-	wire->host_budget = job->host_budget;
-	wire->nvme_budget = job->nvme_budget;
+	wire->warm_most_bytes = job->resources.warm_most_bytes;
+	wire->host_budget = job->resources.host_budget;
+	wire->nvme_budget = job->resources.nvme_budget;
 	wire->readers = readers_count(job);
 	wire->reader_bytes = readers_bytes(job);
-	wire->nvme_bytes = job->nvme_bytes;
+	wire->nvme_bytes = job->resources.nvme_bytes;
 	wire->is_parameter_placement_auto = job->options.parameter_placement == PLACEMENT_AUTO;
 	wire->is_optimizer_placement_auto = job->options.optimizer_placement == PLACEMENT_AUTO;
-	wire->parameter_placement =
-		(char *)placement_of(job, job->options.parameter_placement, job->has_nvme_parameters);
+	wire->parameter_placement = (char *)placement_of(job, job->options.parameter_placement,
+							 job->location.has_nvme_parameters);
 	wire->optimizer_placement =
-		(char *)placement_of(job, job->options.optimizer_placement, job->has_nvme_optimizer);
+		(char *)placement_of(job, job->options.optimizer_placement, job->location.has_nvme_optimizer);
 	wire->gradient_placement = (char *)gradient_placement(job);
-	wire->spill_bytes = job->spill ? job->sums_memory.length : 0;
+	wire->spill_bytes = job->gradients.spill ? job->gradients.sums_memory.length : 0;
 	wire->optimizer = (char *)job->options.optimizer->name;
 	wire->moments = (char *)moments_of(&job->options);
-	wire->loss_scale = job->loss_scale.value;
+	wire->loss_scale = job->update.loss_scale.value;
 	wire->io_weight = job->options.io_weight;
-	wire->io_share = job->io_share;
+	wire->io_share = job->resources.io_share;
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	if (job->phase == JOB_BROKEN) {
@@ -325,8 +326,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 		wire->reason = entry->reason;
 		wire->remedy = (char *)remedy_describe(job, entry->remedy);
 	}
-	if (job->is_lost)
-		fill_record(wire, &job->loss.record);
+	if (job->life.is_lost)
+		fill_record(wire, &job->life.loss.record);
 	fill_waits(entry, job);
 	return fill_members(entry, job);
 }
@@ -444,7 +445,8 @@ static const char *state_name(const struct job *job, const struct residence *res
 static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEntry *wire, uint64_t *shards)
 {
 	const struct unit *unit = &job->catalog.units[index];
-	const struct residence *residence = job->residences ? &job->residences[unit->pack] : NULL;
+	const struct residence *residence =
+		job->residency.residences ? &job->residency.residences[unit->pack] : NULL;
 
 	tierd__wire__unit_entry__init(wire);
 	wire->unit = index;
@@ -462,9 +464,9 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 	if (!residence)
 		return;
 	wire->state = (char *)state_name(job, residence);
-	wire->tiers = (char *)(!job->has_stored_parameters    ? "host"
-			       : residence->slot == SLOT_NONE ? "nvme"
-							      : "host+nvme");
+	wire->tiers = (char *)(!job->location.has_stored_parameters ? "host"
+			       : residence->slot == SLOT_NONE	    ? "nvme"
+								    : "host+nvme");
 	wire->leases = count_leases(job, index);
 	wire->version = residence->version;
 	wire->is_dirty = residence->is_dirty ||

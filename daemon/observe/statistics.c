@@ -43,7 +43,7 @@ void statistics_count_gathers(struct member *member)
 	uint64_t more = head - member->counted_gathers;
 
 	if (more <= now - member->counted_ns)
-		member->job->figures.gathers += more;
+		member->job->telemetry.figures.gathers += more;
 	member->counted_gathers = head;
 	member->counted_ns = now;
 }
@@ -59,7 +59,7 @@ static void count_job(struct job *job)
 static void add_jobs(struct statistics_figures *sum, const struct queue *jobs)
 {
 	QUEUE_FOREACH (link, jobs)
-		figures_add(sum, &queue_entry(link, struct job, link)->figures);
+		figures_add(sum, &queue_entry(link, struct job, link)->telemetry.figures);
 }
 
 /* ---- Bodies ---- */
@@ -91,12 +91,12 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		.started_ns = node->started_ns,
 		.incarnation = node->incarnation,
 		.pid = (uint64_t)getpid(),
-		.host_budget = node->host_budget,
-		.host_used = node->host_used,
+		.host_budget = node->settings.host_budget,
+		.host_used = node->memory.host_used,
 		.pinned = engine_pinned(node->engine),
-		.clients = node->clients,
-		.requests = node->requests,
-		.figures = node->past,
+		.clients = node->session.clients,
+		.requests = node->session.requests,
+		.figures = node->observe.past,
 		.path_count = node->path_count,
 		.host_withheld = disposal_withheld_by_all(node),
 	};
@@ -106,15 +106,15 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		uint64_t step;
 
 		body->jobs++;
-		body->host_cache += job->cache_bytes;
+		body->host_cache += job->resources.cache_bytes;
 		/* What is lost already is as lost as before. */
-		if (job->is_lost || durable_survives(job, &step))
+		if (job->life.is_lost || durable_survives(job, &step))
 			body->durable_jobs++;
 		else
 			body->fleeting_jobs++;
 	}
 	add_jobs(&body->figures, &node->jobs);
-	add_jobs(&body->figures, &node->dying);
+	add_jobs(&body->figures, &node->life.dying);
 	for (unsigned i = 0; i < node->path_count; i++)
 		fill_path(&body->paths[i], node, i);
 }
@@ -124,10 +124,10 @@ static void write_node(const struct node *node)
 	struct statistics_node body;
 
 	fill_node(&body, node);
-	if (node->published)
-		statistics_page_write(node->published, &body);
-	if (node->statistics.fd >= 0)
-		statistics_page_write(node->statistics.base, &body);
+	if (node->observe.published)
+		statistics_page_write(node->observe.published, &body);
+	if (node->observe.page.fd >= 0)
+		statistics_page_write(node->observe.page.base, &body);
 }
 
 static void write_job(const struct job *job)
@@ -142,15 +142,15 @@ static void write_job(const struct job *job)
 		.step = job->step,
 		.units = job->catalog.unit_count,
 		.parameters = job->catalog.parameters,
-		.host_bytes = job->host_bytes,
-		.cache_bytes = job->cache_bytes,
+		.host_bytes = job->resources.host_bytes,
+		.cache_bytes = job->resources.cache_bytes,
 		.host_budget = job->options.host_budget,
-		.nvme_bytes = job->nvme_bytes,
-		.figures = job->figures,
-		.early_updates = job->early_updates,
+		.nvme_bytes = job->resources.nvme_bytes,
+		.figures = job->telemetry.figures,
+		.early_updates = job->update.early_updates,
 		.warm_bytes = warm_bytes(job),
-		.warm_most_bytes = job->warm_most_bytes,
-		.is_lost = job->is_lost,
+		.warm_most_bytes = job->resources.warm_most_bytes,
+		.is_lost = job->life.is_lost,
 	};
 
 	body.has_durable_step = durable_survives(job, &body.durable_step);
@@ -158,8 +158,9 @@ static void write_job(const struct job *job)
 	body.durable_lag_ns = durable_lag_ns(job);
 	_Static_assert(sizeof(job->name) <= sizeof(body.name), "a job's name fits");
 	snprintf(body.name, sizeof(body.name), "%s", job->name);
-	snprintf(body.status, sizeof(body.status), "%s", job->is_dropped ? "dropped" : job_status_name(job));
-	statistics_page_write(job->statistics.base, &body);
+	snprintf(body.status, sizeof(body.status), "%s",
+		 job->life.is_dropped ? "dropped" : job_status_name(job));
+	statistics_page_write(job->telemetry.page.base, &body);
 }
 
 /* ---- Pages of clients ---- */
@@ -195,9 +196,9 @@ static void map_node(struct pending *pending, struct node *node)
 {
 	int r = 0;
 
-	if (node->statistics.fd < 0)
+	if (node->observe.page.fd < 0)
 		r = make_page("tierd-node", STATISTICS_OF_NODE, sizeof(struct statistics_node),
-			      &node->statistics);
+			      &node->observe.page);
 	if (r < 0) {
 		pending_error(pending, r, "no memory for a page of statistics: %s", strerror(-r));
 		return;
@@ -205,7 +206,7 @@ static void map_node(struct pending *pending, struct node *node)
 	QUEUE_FOREACH (link, &node->jobs)
 		count_job(queue_entry(link, struct job, link));
 	write_node(node);
-	reply_page(pending, &node->statistics);
+	reply_page(pending, &node->observe.page);
 }
 
 static int make_job_page(struct job *job, char *message, size_t size)
@@ -214,7 +215,7 @@ static int make_job_page(struct job *job, char *message, size_t size)
 
 	if (r < 0)
 		return r;
-	r = make_page("tierd-job", STATISTICS_OF_JOB, sizeof(struct statistics_job), &job->statistics);
+	r = make_page("tierd-job", STATISTICS_OF_JOB, sizeof(struct statistics_job), &job->telemetry.page);
 	if (r == 0)
 		return 0;
 	budget_uncharge(job, STATISTICS_PAGE_BYTES);
@@ -225,7 +226,7 @@ static int make_job_page(struct job *job, char *message, size_t size)
 static void map_job(struct pending *pending, struct job *job)
 {
 	char message[640];
-	int r = job->statistics.fd < 0 ? make_job_page(job, message, sizeof(message)) : 0;
+	int r = job->telemetry.page.fd < 0 ? make_job_page(job, message, sizeof(message)) : 0;
 
 	if (r < 0) {
 		pending_error(pending, r, "job %s: no memory for a page of statistics: %s", job->name,
@@ -234,7 +235,7 @@ static void map_job(struct pending *pending, struct job *job)
 	}
 	count_job(job);
 	write_job(job);
-	reply_page(pending, &job->statistics);
+	reply_page(pending, &job->telemetry.page);
 }
 
 void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *request)
@@ -264,7 +265,7 @@ static void write_all(const struct statistics *statistics)
 
 		count_job(job);
 		waits_check(job);
-		if (job->statistics.fd >= 0)
+		if (job->telemetry.page.fd >= 0)
 			write_job(job);
 	}
 	write_node(node);
@@ -310,7 +311,7 @@ static void publish(struct statistics *statistics, const char *socket, mode_t so
 	int r = statistics_file(socket, statistics->path);
 
 	if (r == 0)
-		r = map_file(statistics->path, socket_mode & 0640, &statistics->node->published);
+		r = map_file(statistics->path, socket_mode & 0640, &statistics->node->observe.published);
 	if (r < 0)
 		log_warning("%s cannot be made: %s; nobody sees the figures of a tierd that is stuck",
 			    statistics->path, strerror(-r));
@@ -340,9 +341,9 @@ struct statistics *statistics_free(struct statistics *statistics)
 		return NULL;
 	if (statistics->timer)
 		event_free(statistics->timer);
-	if (statistics->node->published) {
-		munmap(statistics->node->published, STATISTICS_PAGE_BYTES);
-		statistics->node->published = NULL;
+	if (statistics->node->observe.published) {
+		munmap(statistics->node->observe.published, STATISTICS_PAGE_BYTES);
+		statistics->node->observe.published = NULL;
 		unlink(statistics->path);
 	}
 	free(statistics);

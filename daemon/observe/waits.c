@@ -37,7 +37,9 @@ static uint64_t waits_since(const struct job *job, const struct member *member, 
 	case WAITS_PUSH:
 		return waits_for_buffer(member);
 	case WAITS_STEP:
-		return member->is_closed && member->step ? later(member->step->asked_ns, job->decided_ns) : 0;
+		return member->is_closed && member->step
+			       ? later(member->step->asked_ns, job->update.decided_ns)
+			       : 0;
 	case WAITS_SHARD:
 	case WAITS_WRITE:
 		return member->is_finished && member->step ? member->step->asked_ns : 0;
@@ -96,13 +98,13 @@ static bool is_waited_for(const struct job *job, const struct member *member, en
 
 static enum waits_cause find_cause(const struct job *job)
 {
-	if (job->phase == JOB_BROKEN || job->is_dropped)
+	if (job->phase == JOB_BROKEN || job->life.is_dropped)
 		return WAITS_NOTHING;
 	if (!job->is_live)
 		return WAITS_READY;
-	if (job->is_reduced)
-		return job->writing == WRITING_OPEN ? WAITS_WRITE : WAITS_SHARD;
-	if (job->closed_count > 0)
+	if (job->update.is_reduced)
+		return job->update.writing == WRITING_OPEN ? WAITS_WRITE : WAITS_SHARD;
+	if (job->update.closed_count > 0)
 		return WAITS_STEP;
 	return gradient_is_of_ranks(job) ? WAITS_NOTHING : WAITS_PUSH;
 }
@@ -199,7 +201,7 @@ static void name_lack(const struct job *job, enum waits_cause cause, char *text,
 		snprintf(text, size, "write values, and to call tierd_write_end");
 		break;
 	default:
-		if (job->writing == WRITING_ENTERED)
+		if (job->update.writing == WRITING_ENTERED)
 			snprintf(text, size, "call tierd_write_begin");
 		else
 			snprintf(text, size, "close step %llu", step);
@@ -224,9 +226,9 @@ void waits_check(struct job *job)
 	uint64_t now = clock_now_ns();
 
 	waits_find(job, &waits);
-	if (waits.cause == WAITS_NOTHING || waits.since_ns == job->waits_told_ns ||
+	if (waits.cause == WAITS_NOTHING || waits.since_ns == job->telemetry.waits_told_ns ||
 	    now < waits.since_ns + LONG_NS)
 		return;
-	job->waits_told_ns = waits.since_ns;
+	job->telemetry.waits_told_ns = waits.since_ns;
 	tell(job, &waits, now - waits.since_ns);
 }

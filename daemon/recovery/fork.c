@@ -151,7 +151,7 @@ static int begin(struct errand *errand, struct store *store)
 	if (r < 0)
 		return r;
 	request.serial = fork->file.number = ++job->node->jobs_created;
-	memcpy(fork->file.file, job->file, sizeof(fork->file.file));
+	memcpy(fork->file.file, job->durability.file, sizeof(fork->file.file));
 	fork->restore = restore_begin_fork(job, &fork->file, &fork->notice);
 	if (!fork->restore)
 		return -ENOMEM;
@@ -209,7 +209,7 @@ static void reply(struct pending *pending, const struct job *job)
 	Tierd__Wire__JobForkReply body = TIERD__WIRE__JOB_FORK_REPLY__INIT;
 
 	body.step = job->step;
-	body.nvme_bytes = job->nvme_bytes;
+	body.nvme_bytes = job->resources.nvme_bytes;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_FORK;
 	reply.job_fork = &body;
 	pending_reply(pending, &reply);

@@ -86,8 +86,8 @@ static int make_job(struct node *node, const struct record_source *source,
 	r = job_new(node, definition->uid, &quota, name_of(source, definition), &options, ret_job);
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	(*ret_job)->paths = *source->paths;
-	(*ret_job)->record_format = definition->format;
+	(*ret_job)->resources.paths = *source->paths;
+	(*ret_job)->durability.record_format = definition->format;
 	return 0;
 }
 
@@ -165,11 +165,12 @@ static int restore_rates(struct job *job, const Tierd__Record__JobProgress *prog
 {
 	struct loss_scale past = { progress->loss_scale, progress->loss_scale_steps };
 	uint32_t count;
-	int r = options_set_groups(&job->options, job->groups, &count, progress->groups, progress->n_groups,
-				   message, size);
+	int r = options_set_groups(&job->options, job->update.groups, &count, progress->groups,
+				   progress->n_groups, message, size);
 
 	return r < 0 ? r
-		     : loss_scale_restore(&job->loss_scale, &job->options.loss_scale, &past, message, size);
+		     : loss_scale_restore(&job->update.loss_scale, &job->options.loss_scale, &past, message,
+					  size);
 }
 
 static int restore_blobs(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
@@ -215,19 +216,19 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 {
 	int r = add_units(job, definition, message, size);
 
-	job->has_earlier_updates = definition->has_earlier_updates;
-	job->is_retention_set = definition->is_retention_set;
-	job->is_sharing_set = definition->is_sharing_set;
+	job->durability.has_earlier_updates = definition->has_earlier_updates;
+	job->durability.is_retention_set = definition->is_retention_set;
+	job->life.is_sharing_set = definition->is_sharing_set;
 	if (r == 0)
 		r = restore_progress(job, progress, message, size);
 	if (r < 0)
 		return r;
-	job->has_nvme_parameters = definition->parameter_placement == PLACEMENT_NVME;
-	job->has_nvme_optimizer = definition->optimizer_placement == PLACEMENT_NVME;
-	job->durability = definition->durability;
+	job->location.has_nvme_parameters = definition->parameter_placement == PLACEMENT_NVME;
+	job->location.has_nvme_optimizer = definition->optimizer_placement == PLACEMENT_NVME;
+	job->durability.setting = definition->durability;
 	/* Its tensors have values, and its ranks come back to them. */
-	job->has_values = job->has_begun = true;
-	job->idle_since_ns = clock_now_ns();
+	job->values.has_values = job->life.has_begun = true;
+	job->life.idle_since_ns = clock_now_ns();
 	return setup_restore(job, definition->layout, message, size);
 }
 

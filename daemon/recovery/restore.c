@@ -22,7 +22,7 @@ struct restore *restore_new(struct node *node, const struct stored_job *file)
 		return NULL;
 	restore->node = node;
 	restore->file = *file;
-	queue_push(&node->restores, &restore->link);
+	queue_push(&node->recovery.restores, &restore->link);
 	return restore;
 }
 
@@ -74,7 +74,7 @@ static void tell_restored(const struct job *job)
 	events_of_job(job, EVENT_RESTORED, &(struct log_fields){ .step = &job->step },
 		      "it is back at step %llu, its last durable one: %u units, %llu MiB on NVMe",
 		      (unsigned long long)job->step, job->catalog.unit_count,
-		      (unsigned long long)(job->nvme_bytes / MIB));
+		      (unsigned long long)(job->resources.nvme_bytes / MIB));
 	tell_lost(job);
 }
 
@@ -113,9 +113,9 @@ static int make_job(struct restore *restore)
 	if (r < 0)
 		return r;
 	job->number = restore->file.number;
-	memcpy(job->file, restore->file.file, sizeof(job->file));
-	job->scrub = restore->origin.scrub;
-	job->damaged = damaged_take(&restore->origin.damaged);
+	memcpy(job->durability.file, restore->file.file, sizeof(job->durability.file));
+	job->scrub.state = restore->origin.scrub;
+	job->scrub.damaged = damaged_take(&restore->origin.damaged);
 	r = setup_adopt(job, restore->store, restore->is_fork, restore->message, sizeof(restore->message));
 	if (r < 0) {
 		note_record(restore, job);
@@ -229,8 +229,8 @@ static void end_load(struct restore *restore, int r)
 {
 	struct job *job = restore->job;
 
-	job->blobs.is_loading = false;
-	if (job->is_dropped) {
+	job->durability.blobs.is_loading = false;
+	if (job->life.is_dropped) {
 		job_settle(job);
 		restore_give_up(restore, "it was dropped meanwhile");
 		return;
@@ -238,7 +238,7 @@ static void end_load(struct restore *restore, int r)
 	if (r < 0) {
 		explain(restore, r, "its blobs cannot be read");
 		/* It was there meanwhile, and may be looked at: it goes when nobody does. */
-		job->is_kept = true;
+		job->life.is_kept = true;
 		job_drop(job);
 	}
 	end(restore, r);
@@ -254,13 +254,13 @@ static void load_blobs(struct restore *restore)
 	struct job *job = restore->job;
 	int r = blobs_make_image(job);
 
-	job->blobs.is_loading = true;
+	job->durability.blobs.is_loading = true;
 	restore->transfer =
 		(struct store_transfer){ .direction = TIER_READ,
 					 .priority = TIER_DEMAND,
-					 .stream = job->streams.blobs,
-					 .length = size_align(job->blobs.used, STORE_EXTENT_BYTES),
-					 .buffer = job->blobs.image.base,
+					 .stream = job->location.streams.blobs,
+					 .length = size_align(job->durability.blobs.used, STORE_EXTENT_BYTES),
+					 .buffer = job->durability.blobs.image.base,
 					 .done = on_blobs };
 	if (r == 0)
 		r = store_submit(job_nvme_store(job), &restore->transfer);
@@ -299,7 +299,7 @@ static void make(struct restore *restore)
 	}
 	if (r == 0)
 		r = make_job(restore);
-	if (r == 0 && restore->job->blobs.used > 0)
+	if (r == 0 && restore->job->durability.blobs.used > 0)
 		load_blobs(restore);
 	else
 		end(restore, r);
@@ -308,7 +308,7 @@ static void make(struct restore *restore)
 /* Whoever waits for files is not waited for: that may take as long as others have them. */
 static struct restore *next_to_make(const struct node *node)
 {
-	QUEUE_FOREACH (link, &node->restores) {
+	QUEUE_FOREACH (link, &node->recovery.restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->state == RESTORE_SEEKING || restore->state == RESTORE_READING)
@@ -323,7 +323,7 @@ void restore_make_in_order(struct node *node)
 {
 	struct restore *restore;
 
-	while (!node->is_restoring && (restore = next_to_make(node)) != NULL)
+	while (!node->recovery.is_restoring && (restore = next_to_make(node)) != NULL)
 		make(restore);
 }
 
@@ -505,15 +505,15 @@ void restore_and_end(struct node *node, const struct stored_job *file)
 void restore_again(struct job *job)
 {
 	struct node *node = job->node;
-	struct origin origin = { .is_asked = job->loss.is_asked,
-				 .notice = job->notice,
-				 .scrub = job->scrub,
-				 .damaged = damaged_take(&job->damaged),
+	struct origin origin = { .is_asked = job->life.loss.is_asked,
+				 .notice = job->life.notice,
+				 .scrub = job->scrub.state,
+				 .damaged = damaged_take(&job->scrub.damaged),
 				 .sharing = share_of(job) };
 	struct stored_job file;
 
 	stored_name(job, &file);
-	job->is_kept = true;
+	job->life.is_kept = true;
 	job_free(job);
 	start(node, &file, &origin);
 }
@@ -527,7 +527,7 @@ struct restore *restore_begin_fork(const struct job *origin, const struct stored
 
 	if (!restore)
 		return NULL;
-	restore->paths = origin->paths;
+	restore->paths = origin->resources.paths;
 	restore->origin.notice = notice;
 	restore->origin.sharing = share_of(origin);
 	restore->is_fork = true;
@@ -550,10 +550,11 @@ void restore_cancel_fork(struct restore *restore)
 
 static const struct job *find_dying(const struct node *node, uid_t uid, const char *name)
 {
-	QUEUE_FOREACH (link, &node->dying) {
+	QUEUE_FOREACH (link, &node->life.dying) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if ((job->comes_back || job->replaced) && job->uid == uid && strcmp(job->name, name) == 0)
+		if ((job->life.comes_back || job->life.replaced) && job->uid == uid &&
+		    strcmp(job->name, name) == 0)
 			return job;
 	}
 	return NULL;
@@ -561,7 +562,7 @@ static const struct job *find_dying(const struct node *node, uid_t uid, const ch
 
 static const struct restore *find_restore(const struct node *node, uid_t uid, const char *name)
 {
-	QUEUE_FOREACH (link, &node->restores) {
+	QUEUE_FOREACH (link, &node->recovery.restores) {
 		const struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->file.uid == uid && strcmp(restore->file.name, name) == 0)
@@ -590,7 +591,7 @@ bool restore_comes_back(const struct node *node, uid_t uid, const char *name, ui
 
 bool restore_has_file(const struct node *node, const char *file)
 {
-	QUEUE_FOREACH (link, &node->restores)
+	QUEUE_FOREACH (link, &node->recovery.restores)
 		if (strcmp(queue_entry(link, struct restore, link)->file.file, file) == 0)
 			return true;
 	return false;

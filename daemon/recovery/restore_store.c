@@ -112,7 +112,7 @@ static void on_attached(struct errand *errand, int status)
 static void attach(struct restore *restore, struct job *host)
 {
 	restore->state = RESTORE_SEEKING;
-	restore->paths = host->paths;
+	restore->paths = host->resources.paths;
 	restore->errand.job = host;
 	restore->errand.begin = begin_attach;
 	restore->errand.done = on_attached;
@@ -157,12 +157,12 @@ static bool is_among(const struct queue *jobs, const struct restore *asker, cons
 
 static bool is_lost(const struct restore *asker, const char *name)
 {
-	return is_among(&asker->node->jobs, asker, name) || is_among(&asker->node->dying, asker, name);
+	return is_among(&asker->node->jobs, asker, name) || is_among(&asker->node->life.dying, asker, name);
 }
 
 static struct restore *find(const struct restore *asker, const char *name)
 {
-	QUEUE_FOREACH (link, &asker->node->restores) {
+	QUEUE_FOREACH (link, &asker->node->recovery.restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (is_of(restore, asker->file.file) && strcmp(restore->file.name, name) == 0 &&
@@ -407,7 +407,7 @@ static bool has_open(const struct queue *jobs, const char *file)
 
 static bool is_taken_care_of(const struct restore *restore)
 {
-	QUEUE_FOREACH (link, &restore->node->restores) {
+	QUEUE_FOREACH (link, &restore->node->recovery.restores) {
 		const struct restore *other = queue_entry(link, struct restore, link);
 
 		if (other != restore && is_of(other, restore->file.file) && other->state != RESTORE_WAITING)
@@ -431,7 +431,8 @@ void restore_seek(struct restore *restore)
 		restore_make_in_order(node);
 	else if (host)
 		attach(restore, host);
-	else if (!has_open(&node->jobs, restore->file.file) && !has_open(&node->dying, restore->file.file))
+	else if (!has_open(&node->jobs, restore->file.file) &&
+		 !has_open(&node->life.dying, restore->file.file))
 		open_files(restore);
 	else
 		/* Nobody waits for who waits. */
@@ -440,7 +441,7 @@ void restore_seek(struct restore *restore)
 
 static struct restore *next_waiting(const struct node *node, uint64_t round)
 {
-	QUEUE_FOREACH (link, &node->restores) {
+	QUEUE_FOREACH (link, &node->recovery.restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->state == RESTORE_WAITING && restore->round < round)
@@ -452,7 +453,7 @@ static struct restore *next_waiting(const struct node *node, uint64_t round)
 /* One that goes on may end others, and bring the caller here again. */
 void restore_go_on(struct node *node)
 {
-	uint64_t round = ++node->rounds;
+	uint64_t round = ++node->recovery.rounds;
 	struct restore *restore;
 
 	while ((restore = next_waiting(node, round)) != NULL) {

@@ -99,9 +99,9 @@ static void open_again(struct roll_back *roll_back)
 {
 	struct job *job = roll_back->errand.job;
 
-	job->notice = &roll_back->notice;
-	job->is_kept = job->comes_back = true;
-	if (!job->is_dropped)
+	job->life.notice = &roll_back->notice;
+	job->life.is_kept = job->life.comes_back = true;
+	if (!job->life.is_dropped)
 		job_drop(job);
 	drop_others(job);
 }
@@ -109,7 +109,7 @@ static void open_again(struct roll_back *roll_back)
 /* A commit that has failed is there or not, and its store is not written any more. */
 static bool is_in_doubt(const struct job *job, int status)
 {
-	return status != -ENOENT && status != -ESHUTDOWN && !job->is_dropped;
+	return status != -ENOENT && status != -ESHUTDOWN && !job->life.is_dropped;
 }
 
 static void doubt(struct roll_back *roll_back, int status)
@@ -129,7 +129,7 @@ static void fail(struct roll_back *roll_back, int status)
 {
 	struct job *job = roll_back->errand.job;
 
-	job->is_rolling_back = false;
+	job->life.is_rolling_back = false;
 	if (roll_back->asker.pending)
 		snapshot_fail(roll_back->asker.pending, job, roll_back->snapshot.name, status);
 	roll_back_free(roll_back);
@@ -155,7 +155,7 @@ static void on_rolled_back(struct errand *errand, int status)
 	struct job *job = errand->job;
 
 	/* Somebody has dropped it meanwhile. */
-	if (status == 0 && job->is_dropped && !job->is_kept)
+	if (status == 0 && job->life.is_dropped && !job->life.is_kept)
 		status = -ESHUTDOWN;
 	if (status < 0) {
 		if (is_in_doubt(job, status))
@@ -188,7 +188,7 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 	roll_back->errand.is_last = true;
 	roll_back->errand.begin = begin;
 	roll_back->errand.done = on_rolled_back;
-	job->is_rolling_back = true;
+	job->life.is_rolling_back = true;
 	/* Nobody is there while a snapshot is lost. */
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
 		 (unsigned long long)snapshot->step, (unsigned)roll_back->asker.uid);

@@ -21,7 +21,7 @@ static void mark_stuck(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = false;
-	QUEUE_FOREACH (wish, &job->slot_wishes) {
+	QUEUE_FOREACH (wish, &job->residency.slot_wishes) {
 		struct residence *residence = queue_entry(wish, struct residence, link);
 
 		QUEUE_FOREACH (link, &residence->waiters) {
@@ -51,8 +51,9 @@ static bool can_never_fit(struct job *job, uint32_t pack)
 	const struct slot_class *class = residency_class(job, pack);
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
-		if (job->slots.owners[slot] == SLOT_NONE ||
-		    (slots_has_pack(&job->slots, slot) && !stuck_holder(job, job->slots.owners[slot])))
+		if (job->residency.slots.owners[slot] == SLOT_NONE ||
+		    (slots_has_pack(&job->residency.slots, slot) &&
+		     !stuck_holder(job, job->residency.slots.owners[slot])))
 			return false;
 	return true;
 }
@@ -62,7 +63,7 @@ bool residency_awaits_release(struct job *job, const struct member *member)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = true;
-	QUEUE_FOREACH (wish, &job->slot_wishes) {
+	QUEUE_FOREACH (wish, &job->residency.slot_wishes) {
 		struct residence *residence = queue_entry(wish, struct residence, link);
 
 		QUEUE_FOREACH (link, &residence->waiters)
@@ -91,7 +92,7 @@ static void unmark_lucky(struct job *job)
 
 	while (has_changed) {
 		has_changed = false;
-		QUEUE_FOREACH (link, &job->slot_wishes) {
+		QUEUE_FOREACH (link, &job->residency.slot_wishes) {
 			struct residence *residence = queue_entry(link, struct residence, link);
 
 			if (!can_never_fit(job, residence_pack(residence)))
@@ -107,24 +108,25 @@ static void name_holders(struct job *job, uint32_t pack, char *text, size_t size
 
 	text[0] = '\0';
 	for (uint32_t slot = class->first; slot < class->first + class->count && used + 64 < size; slot++) {
-		struct member *holder =
-			slots_has_pack(&job->slots, slot) ? stuck_holder(job, job->slots.owners[slot]) : NULL;
+		struct member *holder = slots_has_pack(&job->residency.slots, slot)
+						? stuck_holder(job, job->residency.slots.owners[slot])
+						: NULL;
 
 		/* It may have let go since we looked: leases are the clients' to change. */
 		if (!holder)
 			continue;
 		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" by rank %u", used ? ", " : "",
-					 pack_name(job, job->slots.owners[slot]), holder->rank);
+					 pack_name(job, job->residency.slots.owners[slot]), holder->rank);
 	}
 }
 
 void residency_check_deadlock(struct job *job)
 {
-	if (queue_is_empty(&job->slot_wishes))
+	if (queue_is_empty(&job->residency.slot_wishes))
 		return;
 	mark_stuck(job);
 	unmark_lucky(job);
-	QUEUE_FOREACH (link, &job->slot_wishes) {
+	QUEUE_FOREACH (link, &job->residency.slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		struct waiter *waiter = stuck_waiter(residence);
 
@@ -132,7 +134,8 @@ void residency_check_deadlock(struct job *job)
 			continue;
 		if (cache_rescue(job))
 			return;
-		name_holders(job, residence_pack(residence), job->holders, sizeof(job->holders));
+		name_holders(job, residence_pack(residence), job->residency.holders,
+			     sizeof(job->residency.holders));
 		queue_remove(&waiter->link);
 		if (queue_is_empty(&residence->waiters))
 			residency_unwish(residence);

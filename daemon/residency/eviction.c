@@ -20,7 +20,7 @@ static struct member *unit_holder(struct job *job, uint32_t unit)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && member_has_lease(job->ranks[rank], unit))
 			return job->ranks[rank];
-	return unit_holder_among(&job->lingering, unit);
+	return unit_holder_among(&job->life.lingering, unit);
 }
 
 static struct member *pack_holder(struct job *job, uint32_t pack, bool only_trainable)
@@ -70,7 +70,7 @@ bool residency_begin_update(struct job *job, uint32_t pack)
 {
 	if (!pack_close(job, pack, DIRECTORY_UPDATING, true))
 		return false;
-	job->residences[pack].state = DIRECTORY_UPDATING;
+	job->residency.residences[pack].state = DIRECTORY_UPDATING;
 	return true;
 }
 
@@ -86,9 +86,9 @@ static bool is_evictable(const struct residence *residence)
 
 static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
 {
-	if (job->next_use[pack] != job->next_use[other])
-		return job->next_use[pack] > job->next_use[other];
-	return job->residences[pack].used < job->residences[other].used;
+	if (job->residency.next_use[pack] != job->residency.next_use[other])
+		return job->residency.next_use[pack] > job->residency.next_use[other];
+	return job->residency.residences[pack].used < job->residency.residences[other].used;
 }
 
 /* The evictable pack of the same class with the farthest next use; skips those up to distance. */
@@ -98,11 +98,12 @@ static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 	uint32_t victim = SLOT_NONE;
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
-		uint32_t owner = job->slots.owners[slot];
+		uint32_t owner = job->residency.slots.owners[slot];
 
-		if (!slots_has_pack(&job->slots, slot) || !is_evictable(&job->residences[owner]))
+		if (!slots_has_pack(&job->residency.slots, slot) ||
+		    !is_evictable(&job->residency.residences[owner]))
 			continue;
-		if (job->next_use[owner] <= distance ||
+		if (job->residency.next_use[owner] <= distance ||
 		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
 			continue;
 		if (pack_holder(job, owner, false))
@@ -114,10 +115,10 @@ static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 
 void residency_vacate(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	residency_set_state(job, pack, DIRECTORY_ABSENT);
-	slots_give(&job->slots, residence->slot);
+	slots_give(&job->residency.slots, residence->slot);
 	residence->slot = SLOT_NONE;
 }
 
@@ -127,7 +128,7 @@ void residency_vacate(struct job *job, uint32_t pack)
 
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 {
-	uint32_t slot = slots_take(&job->slots, pack);
+	uint32_t slot = slots_take(&job->residency.slots, pack);
 
 	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
 		if (tries == EVICTION_TRIES)
@@ -140,9 +141,9 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 			continue;
 		trace_evicted(job, victim);
 		residency_vacate(job, victim);
-		slot = slots_take(&job->slots, pack);
+		slot = slots_take(&job->residency.slots, pack);
 	}
-	job->residences[pack].slot = slot;
+	job->residency.residences[pack].slot = slot;
 	return true;
 }
 
@@ -153,12 +154,12 @@ bool residency_is_leased(struct job *job, uint32_t pack)
 
 bool residency_is_held(struct job *job, uint32_t pack)
 {
-	return !is_evictable(&job->residences[pack]) || residency_is_leased(job, pack);
+	return !is_evictable(&job->residency.residences[pack]) || residency_is_leased(job, pack);
 }
 
 bool residency_evict(struct job *job, uint32_t pack)
 {
-	if (!is_evictable(&job->residences[pack]) || residency_flush(job, pack) ||
+	if (!is_evictable(&job->residency.residences[pack]) || residency_flush(job, pack) ||
 	    !pack_close(job, pack, DIRECTORY_DRAINING, false))
 		return false;
 	trace_evicted(job, pack);

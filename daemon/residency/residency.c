@@ -16,34 +16,35 @@
 
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 {
-	return &directory_entries(job->directory)[unit];
+	return &directory_entries(job->residency.directory)[unit];
 }
 
 uint32_t residence_pack(const struct residence *residence)
 {
-	return (uint32_t)(residence - residence->job->residences);
+	return (uint32_t)(residence - residence->job->residency.residences);
 }
 
 char *residency_address(const struct job *job, uint32_t pack)
 {
-	uint64_t offset = job->slots.offsets[job->residences[pack].slot];
-	uint64_t cache = slots_cache_offset(&job->slots);
+	uint64_t offset = job->residency.slots.offsets[job->residency.residences[pack].slot];
+	uint64_t cache = slots_cache_offset(&job->residency.slots);
 
-	return offset < cache ? job->arena.base + offset : job->cache.base + (offset - cache);
+	return offset < cache ? job->residency.arena.base + offset
+			      : job->residency.cache.base + (offset - cache);
 }
 
 void residency_set_state(struct job *job, uint32_t pack, enum directory_state state)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	job->residences[pack].state = state;
+	job->residency.residences[pack].state = state;
 	for (uint32_t i = 0; i < units->unit_count; i++)
 		directory_set(residency_entry(job, units->first_unit + i), state);
 }
 
 const struct slot_class *residency_class(const struct job *job, uint32_t pack)
 {
-	return &job->slots.classes[job->slots.class_of_pack[pack]];
+	return &job->residency.slots.classes[job->residency.slots.class_of_pack[pack]];
 }
 
 void residency_mark_updating(struct job *job, uint32_t pack)
@@ -79,7 +80,7 @@ static void wake(struct residence *residence, int status)
 void residency_fail_awaited(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		QUEUE_FOREACH (link, &job->residences[pack].waiters) {
+		QUEUE_FOREACH (link, &job->residency.residences[pack].waiters) {
 			struct waiter *waiter = queue_entry(link, struct waiter, link);
 
 			if (waiter->version <= job->decided)
@@ -92,20 +93,20 @@ void residency_fail_awaited(struct job *job)
 static void publish_units(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	const struct residence *residence = &job->residences[pack];
+	const struct residence *residence = &job->residency.residences[pack];
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		directory_publish(residency_entry(job, u), job->slots.offsets[residence->slot],
+		directory_publish(residency_entry(job, u), job->residency.slots.offsets[residence->slot],
 				  residence->version);
 }
 
 void residency_publish(struct job *job, uint32_t pack, uint64_t version)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	residence->state = DIRECTORY_RESIDENT;
 	residence->version = version;
-	residence->used = ++job->clock;
+	residence->used = ++job->residency.clock;
 	publish_units(job, pack);
 	wake(residence, 0);
 }
@@ -115,7 +116,7 @@ static void request_load(struct job *job, uint32_t pack, enum tier_priority prio
 void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	residence->version = version;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
@@ -140,7 +141,7 @@ void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *w
 {
 	if (waiter->is_gather && waiter->blocked && !queue_is_empty(&waiter->link))
 		stall_begin(container_of(waiter, struct pending, waiter),
-			    cause_of(&job->residences[pack], waiter));
+			    cause_of(&job->residency.residences[pack], waiter));
 }
 
 static void move_stalls(struct residence *residence)
@@ -159,7 +160,7 @@ static void finish_load(struct job *job, struct residence *residence)
 {
 	uint32_t pack = residence_pack(residence);
 
-	job->loading_bytes -= job->catalog.packs[pack].slot_bytes;
+	job->residency.loading_bytes -= job->catalog.packs[pack].slot_bytes;
 	if (residence->status < 0) {
 		residency_vacate(job, pack);
 		wake(residence, residence->status);
@@ -176,7 +177,7 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 	struct job *job = residence->job;
 
 	part->is_loading = false;
-	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
+	trace_transferred(job, residence_pack(residence), job->location.parameter_store, transfer);
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
 		damage_tell_read(job, transfer, status,
@@ -188,7 +189,7 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 
 const struct store_transfer *residency_fault(const struct job *job, uint32_t pack)
 {
-	const struct residence *residence = &job->residences[pack];
+	const struct residence *residence = &job->residency.residences[pack];
 
 	for (int section = 0; residence->status < 0 && section < UNIT_SECTIONS; section++)
 		if (job->catalog.packs[pack].elements[section] > 0 &&
@@ -227,7 +228,7 @@ void job_break_write(struct job *job, uint32_t pack, const struct store_transfer
 static void prepare(struct job *job, uint32_t pack, int section, enum tier_direction direction,
 		    void (*done)(struct store_transfer *, int))
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 	uint64_t length = job->catalog.packs[pack].elements[section] *
 			  section_element_bytes((enum unit_section)section);
 
@@ -235,8 +236,8 @@ static void prepare(struct job *job, uint32_t pack, int section, enum tier_direc
 		.residence = residence,
 		.transfer = { .direction = direction,
 			      .priority = residence->priority,
-			      .stream = job->streams.parameter[section],
-			      .offset = job->places[pack].parameter[section],
+			      .stream = job->location.streams.parameter[section],
+			      .offset = job->location.places[pack].parameter[section],
 			      .length = size_align(length, STORE_PAGE_BYTES),
 			      .buffer = residency_address(job, pack) +
 					job->catalog.packs[pack].slot_offset[section],
@@ -248,21 +249,21 @@ static void prepare(struct job *job, uint32_t pack, int section, enum tier_direc
 static void start_load(struct job *job, uint32_t pack, enum tier_priority priority)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	residency_set_state(job, pack, DIRECTORY_LOADING);
 	move_stalls(residence);
 	residence->priority = priority;
 	residence->status = 0;
 	residence->transfers_left = 1;
-	job->loading_bytes += units->slot_bytes;
+	job->residency.loading_bytes += units->slot_bytes;
 	if (residence->is_blank)
 		catalog_clear_padding(&job->catalog, pack, residency_address(job, pack));
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
 		if (units->elements[section] == 0 || residence->is_blank)
 			continue;
 		prepare(job, pack, section, TIER_READ, on_section_loaded);
-		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
+		int r = store_submit(job->location.parameter_store, &residence->parts[section].transfer);
 
 		if (r < 0) {
 			residence->status = r;
@@ -279,13 +280,13 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 
 static void wish_for_slot(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->wants_slot)
 		return;
 	residence->wants_slot = true;
 	move_stalls(residence);
-	queue_push(&job->slot_wishes, &residence->link);
+	queue_push(&job->residency.slot_wishes, &residence->link);
 	job_watch_slots(job);
 	/* A release between looking and asking has not rung. */
 	job_settle(job);
@@ -293,7 +294,7 @@ static void wish_for_slot(struct job *job, uint32_t pack)
 
 static void request_load(struct job *job, uint32_t pack, enum tier_priority priority)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot)
 		return;
@@ -310,21 +311,22 @@ static void request_load(struct job *job, uint32_t pack, enum tier_priority prio
 /* What was being loaded ahead, or updated, is waited for now. */
 static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority priority)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->sweep == SWEEP_RUNNING)
-		job->residency_listener->raised(job, pack);
+		job->residency.listener->raised(job, pack);
 	if (residence->state != DIRECTORY_LOADING || residence->priority <= priority)
 		return;
 	residence->priority = priority;
 	for (int section = 0; section < UNIT_SECTIONS; section++)
 		if (residence->parts[section].is_loading)
-			store_raise(job->parameter_store, &residence->parts[section].transfer, priority);
+			store_raise(job->location.parameter_store, &residence->parts[section].transfer,
+				    priority);
 }
 
 bool residency_is_awaited(const struct job *job, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &job->residences[pack].waiters)
+	QUEUE_FOREACH (link, &job->residency.residences[pack].waiters)
 		if (queue_entry(link, struct waiter, link)->version <= job->decided)
 			return true;
 	return false;
@@ -332,14 +334,14 @@ bool residency_is_awaited(const struct job *job, uint32_t pack)
 
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->state == DIRECTORY_RESIDENT && residence->version >= waiter->version) {
-		residence->used = ++job->clock;
+		residence->used = ++job->residency.clock;
 		return true;
 	}
 	if (queue_is_empty(&residence->waiters))
-		job->residency_listener->awaited(job, pack);
+		job->residency.listener->awaited(job, pack);
 	queue_push(&residence->waiters, &waiter->link);
 	residency_note_stall(job, pack, waiter);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
@@ -365,12 +367,12 @@ void residency_forget(struct waiter *waiter)
 
 bool residency_prefetch(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot ||
 	    residence->sweep != SWEEP_NOTHING)
 		return true;
-	if (!residency_take_slot(job, pack, job->next_use[pack]))
+	if (!residency_take_slot(job, pack, job->residency.next_use[pack]))
 		return false;
 	start_load(job, pack, TIER_PREFETCH);
 	return true;
@@ -378,11 +380,11 @@ bool residency_prefetch(struct job *job, uint32_t pack)
 
 void residency_serve(struct job *job)
 {
-	if (queue_is_empty(&job->slot_wishes))
+	if (queue_is_empty(&job->residency.slot_wishes))
 		return;
 	prefetch_find_next_uses(job);
 	/* Nothing called from here serves wishes or takes them back, a load that fails at once included. */
-	QUEUE_FOREACH (link, &job->slot_wishes) {
+	QUEUE_FOREACH (link, &job->residency.slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		uint32_t pack = residence_pack(residence);
 
@@ -402,12 +404,12 @@ void residency_serve(struct job *job)
 
 void residency_pin(struct job *job, uint32_t pack)
 {
-	job->residences[pack].pins++;
+	job->residency.residences[pack].pins++;
 }
 
 void residency_unpin(struct job *job, uint32_t pack)
 {
-	job->residences[pack].pins--;
+	job->residency.residences[pack].pins--;
 	job_settle(job);
 }
 
@@ -417,7 +419,7 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 	struct residence *residence = part->residence;
 	struct job *job = residence->job;
 
-	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
+	trace_transferred(job, residence_pack(residence), job->location.parameter_store, transfer);
 	residence->writes--;
 	if (status < 0)
 		job_break_write(job, residence_pack(residence), transfer, status);
@@ -427,7 +429,7 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 bool residency_flush(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (!residence->is_dirty)
 		return false;
@@ -440,7 +442,7 @@ bool residency_flush(struct job *job, uint32_t pack)
 		if (units->elements[section] == 0)
 			continue;
 		prepare(job, pack, section, TIER_WRITE, on_section_flushed);
-		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
+		int r = store_submit(job->location.parameter_store, &residence->parts[section].transfer);
 
 		if (r < 0) {
 			job_break_write(job, pack, &residence->parts[section].transfer, r);
@@ -455,15 +457,15 @@ bool residency_flush(struct job *job, uint32_t pack)
 void residency_forget_all(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		job->residences[pack].state = DIRECTORY_ABSENT;
-		job->residences[pack].slot = SLOT_NONE;
+		job->residency.residences[pack].state = DIRECTORY_ABSENT;
+		job->residency.residences[pack].slot = SLOT_NONE;
 	}
 }
 
 bool residency_is_quiet(const struct job *job)
 {
-	for (uint32_t pack = 0; job->residences && pack < job->catalog.pack_count; pack++) {
-		const struct residence *residence = &job->residences[pack];
+	for (uint32_t pack = 0; job->residency.residences && pack < job->catalog.pack_count; pack++) {
+		const struct residence *residence = &job->residency.residences[pack];
 
 		if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
 			return false;

@@ -36,8 +36,8 @@ static const struct node_path *fullest_path(const struct job *job, uint64_t *ret
 	const struct node_path *found = NULL;
 
 	*ret_left = 0;
-	for (unsigned i = 0; i < job->paths.count; i++) {
-		const struct node_path *path = &job->node->paths[job->paths.paths[i]];
+	for (unsigned i = 0; i < job->resources.paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->resources.paths.paths[i]];
 		uint64_t left = node_path_left(path);
 
 		if (found && left >= *ret_left)
@@ -61,7 +61,7 @@ void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes,
 const char *budget_explain_replaced(const struct job *job, char *text, size_t size)
 {
 	text[0] = '\0';
-	if (job->replaced)
+	if (job->life.replaced)
 		snprintf(text, size,
 			 "; the job that it replaces stays there until this one has a state of its own: give "
 			 "that up first, if there is no room for both (tierctl drop %s destroys its state)",
@@ -87,15 +87,15 @@ static struct room host_room(const struct job *job)
 {
 	struct claim claim = room_claim(job);
 	struct room room = room_for(&claim);
-	uint64_t own = size_rest(job->host_budget, job->host_bytes);
+	uint64_t own = size_rest(job->resources.host_budget, job->resources.host_bytes);
 
-	return job->host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB } : room;
+	return job->resources.host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB } : room;
 }
 
 static void take_host(struct job *job, uint64_t bytes)
 {
-	job->host_bytes += bytes;
-	job->node->host_used += bytes;
+	job->resources.host_bytes += bytes;
+	job->node->memory.host_used += bytes;
 }
 
 /* The job's own budget is asked by the plan, which knows what else it needs and can say how much would do;
@@ -121,7 +121,7 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 			      room_describe(&claim, room, whose, sizeof(whose)),
 			      will_be_there ? "; caches shrink for it: try again" : "");
 	}
-	job->charged_bytes += bytes;
+	job->resources.charged_bytes += bytes;
 	take_host(job, bytes);
 	holders_make_room(&of_all, 0);
 	return 0;
@@ -129,9 +129,9 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 
 void budget_uncharge(struct job *job, uint64_t bytes)
 {
-	job->charged_bytes -= bytes;
-	job->host_bytes -= bytes;
-	job->node->host_used -= bytes;
+	job->resources.charged_bytes -= bytes;
+	job->resources.host_bytes -= bytes;
+	job->node->memory.host_used -= bytes;
 }
 
 int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size)
@@ -146,7 +146,7 @@ int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message,
 			      "its reader takes %s of host memory, and there are %s (%s)",
 			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
 			      room_describe(claim, room, whose, sizeof(whose)));
-	claim->node->host_used += bytes;
+	claim->node->memory.host_used += bytes;
 	holders_make_room(claim, 0);
 	return 0;
 }
@@ -170,11 +170,11 @@ static uint64_t movable_bytes(const struct job *job, const struct budget_needs *
 
 	if (job->node->path_count == 0)
 		return 0;
-	if (!job->has_nvme_parameters)
-		bytes = size_sum(bytes, job->slots.promised);
-	if (!job->has_nvme_optimizer)
+	if (!job->location.has_nvme_parameters)
+		bytes = size_sum(bytes, job->residency.slots.promised);
+	if (!job->location.has_nvme_optimizer)
 		bytes = size_sum(bytes, needs->state);
-	if (!job->has_nvme_sums)
+	if (!job->location.has_nvme_sums)
 		bytes = size_sum(bytes, needs->sums);
 	return bytes;
 }
@@ -221,20 +221,20 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	char remedies[400];
 	struct claim claim = room_claim(job);
 
-	uint64_t wanted = size_sum(sum_of(needs), job->slots.promised);
+	uint64_t wanted = size_sum(sum_of(needs), job->residency.slots.promised);
 	bool may_move = size_rest(wanted, movable_bytes(job, needs)) <= room.bytes;
 
 	print_remedies(job, may_move, wanted, remedies);
 	/* What it has already taken is a part of both. */
-	budget_print_needed(size_sum(wanted, job->charged_bytes), least);
-	budget_print(job->slots.promised, arena);
+	budget_print_needed(size_sum(wanted, job->resources.charged_bytes), least);
+	budget_print(job->residency.slots.promised, arena);
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(needs->gradients, needs->held), buffers);
 	budget_print(needs->state, state);
 	budget_print(size_sum(size_sum(needs->windows, size_sum(needs->pages, needs->metadata)),
-			      job->charged_bytes),
+			      job->resources.charged_bytes),
 		     rest);
-	budget_print(size_sum(room.bytes, job->charged_bytes), there);
+	budget_print(size_sum(room.bytes, job->resources.charged_bytes), there);
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
@@ -250,14 +250,15 @@ static uint64_t arena_bytes(const struct slots *slots)
 
 uint64_t budget_arena_bytes(const struct job *job)
 {
-	return size_align(job->slots.promised ? job->slots.promised : 4096, 4096);
+	return size_align(job->residency.slots.promised ? job->residency.slots.promised : 4096, 4096);
 }
 
 /* ---- Cache ---- */
 
 uint64_t budget_own_room(const struct job *job)
 {
-	return job->host_budget ? size_rest(job->host_budget, job->host_bytes) : UINT64_MAX;
+	return job->resources.host_budget ? size_rest(job->resources.host_budget, job->resources.host_bytes)
+					  : UINT64_MAX;
 }
 
 bool budget_take_cache(struct job *job, uint64_t bytes)
@@ -266,21 +267,21 @@ bool budget_take_cache(struct job *job, uint64_t bytes)
 
 	if (bytes > budget_own_room(job) || room_lacking(&claim, bytes) > 0)
 		return false;
-	job->cache_bytes += bytes;
+	job->resources.cache_bytes += bytes;
 	take_host(job, bytes);
 	return true;
 }
 
 void budget_give_cache(struct job *job, uint64_t bytes)
 {
-	job->cache_bytes -= bytes;
-	job->host_bytes -= bytes;
-	job->node->host_used -= bytes;
+	job->resources.cache_bytes -= bytes;
+	job->resources.host_bytes -= bytes;
+	job->node->memory.host_used -= bytes;
 }
 
 static void take_cache(struct job *job)
 {
-	struct slots *slots = &job->slots;
+	struct slots *slots = &job->residency.slots;
 
 	for (uint32_t i = 0; i < slots->tract_count && budget_take_cache(job, slots->tracts[i].bytes); i++)
 		slots->tracts[i].state = TRACT_COMING;
@@ -292,7 +293,7 @@ static void take_cache(struct job *job)
 static uint64_t plan_arena(const struct job *job, uint64_t budget)
 {
 	struct slots slots = { 0 };
-	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget, 0, &slots);
+	int r = slots_plan(&job->catalog, !job->location.has_nvme_parameters, budget, 0, &slots);
 	uint64_t bytes = arena_bytes(&slots);
 
 	slots_free(&slots);
@@ -305,7 +306,7 @@ static bool fits_host(const struct job *job, uint64_t bytes)
 
 	return bytes <= host_room(job).bytes ||
 	       (bytes <= budget_own_room(job) &&
-		shortage_can_be_covered(&job->shortage, size_rest(bytes, room_for(&claim).bytes)));
+		shortage_can_be_covered(&job->resources.shortage, size_rest(bytes, room_for(&claim).bytes)));
 }
 
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
@@ -338,10 +339,10 @@ uint64_t budget_spare_host(const struct job *job, const struct budget_needs *nee
 /* Of the arena, were the job alone. */
 static uint64_t arena_most(const struct job *job, uint64_t fixed)
 {
-	uint64_t most = job->node->host_budget;
+	uint64_t most = job->node->settings.host_budget;
 
-	if (job->host_maximum && job->host_maximum < most)
-		most = job->host_maximum;
+	if (job->resources.host_maximum && job->resources.host_maximum < most)
+		most = job->resources.host_maximum;
 	if (budget_own_room(job) < most)
 		most = budget_own_room(job);
 	return size_rest(most, fixed);
@@ -352,23 +353,23 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, char *me
 	struct room room = host_room(job);
 	struct claim claim = room_claim(job);
 	uint64_t fixed = sum_of(needs), least;
-	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, arena_most(job, fixed),
-			   size_rest(room.bytes, fixed), &job->slots);
+	int r = slots_plan(&job->catalog, !job->location.has_nvme_parameters, arena_most(job, fixed),
+			   size_rest(room.bytes, fixed), &job->residency.slots);
 
-	job->shortage.bytes = 0;
+	job->resources.shortage.bytes = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	least = size_sum(fixed, budget_arena_bytes(job));
 	if (least > room.bytes) {
 		if (least <= budget_own_room(job))
-			job->shortage.bytes = size_rest(least, room_for(&claim).bytes);
+			job->resources.shortage.bytes = size_rest(least, room_for(&claim).bytes);
 		return refuse_host(job, needs, room, message, size);
 	}
 	take_host(job, least);
 	take_cache(job);
-	job->has_plan = true;
-	if (job->kept_bytes == 0)
-		job->kept_bytes = needs->metadata;
+	job->resources.has_plan = true;
+	if (job->resources.kept_bytes == 0)
+		job->resources.kept_bytes = needs->metadata;
 	return 0;
 }
 
@@ -378,59 +379,59 @@ int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size)
 
 	if (r < 0)
 		return r;
-	job->charged_bytes -= metadata;
-	job->kept_bytes = metadata;
+	job->resources.charged_bytes -= metadata;
+	job->resources.kept_bytes = metadata;
 	return 0;
 }
 
 static void take_paths(struct job *job, uint64_t bytes)
 {
-	for (unsigned i = 0; i < job->paths.count; i++) {
-		unsigned path = job->paths.paths[i];
+	for (unsigned i = 0; i < job->resources.paths.count; i++) {
+		unsigned path = job->resources.paths.paths[i];
 
 		job->node->paths[path].used += bytes;
-		job->path_bytes[path] += bytes;
-		job->nvme_bytes += bytes;
+		job->resources.path_bytes[path] += bytes;
+		job->resources.nvme_bytes += bytes;
 	}
 }
 
 static void give_paths(struct job *job, uint64_t bytes)
 {
-	for (unsigned i = 0; i < job->paths.count; i++) {
-		unsigned path = job->paths.paths[i];
+	for (unsigned i = 0; i < job->resources.paths.count; i++) {
+		unsigned path = job->resources.paths.paths[i];
 
 		job->node->paths[path].used -= bytes;
-		job->path_bytes[path] -= bytes;
-		job->nvme_bytes -= bytes;
+		job->resources.path_bytes[path] -= bytes;
+		job->resources.nvme_bytes -= bytes;
 	}
 }
 
 void budget_release_host(struct job *job)
 {
-	uint64_t bytes = job->host_bytes - job->charged_bytes - job->kept_bytes;
+	uint64_t bytes = job->resources.host_bytes - job->resources.charged_bytes - job->resources.kept_bytes;
 
-	job->host_bytes -= bytes;
-	job->node->host_used -= bytes;
-	job->cache_bytes = 0;
-	job->has_plan = false;
-	give_paths(job, job->sums_path_bytes);
-	job->sums_path_bytes = 0;
+	job->resources.host_bytes -= bytes;
+	job->node->memory.host_used -= bytes;
+	job->resources.cache_bytes = 0;
+	job->resources.has_plan = false;
+	give_paths(job, job->resources.sums_path_bytes);
+	job->resources.sums_path_bytes = 0;
 	if (job->member_count > 0)
 		return;
-	budget_uncharge(job, job->windows * WINDOW_BYTES);
-	job->windows = 0;
+	budget_uncharge(job, job->resources.windows * WINDOW_BYTES);
+	job->resources.windows = 0;
 }
 
 /* ---- NVMe ---- */
 
 static const char *describe_nvme(const struct job *job)
 {
-	if (job->nvme_bytes > job->draft_path_bytes * job->paths.count)
+	if (job->resources.nvme_bytes > job->resources.draft_path_bytes * job->resources.paths.count)
 		return "its gradient sums, beside the state that it has";
-	if (job->is_durable && (job->has_backup || placement_is_chosen(job)))
+	if (job->durability.is_durable && (job->location.has_backup || placement_is_chosen(job)))
 		return "twice its state, but what is frozen once: updates go to free places; with durability "
 		       "none what is in host memory needs none";
-	return job->has_nvme_sums
+	return job->location.has_nvme_sums
 		       ? "twice its state, but what is frozen once: updates go to free places; and "
 			 "its gradient sums, once"
 		       : "twice its state, but what is frozen once: updates go to free places";
@@ -447,7 +448,8 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s%s",
 		      budget_print_needed(bytes, needed), path->path, what,
 		      budget_print(size_rest(path->capacity, path->used), there),
-		      job->paths.count > 1 ? "; state is striped evenly, so each path needs as much" : "",
+		      job->resources.paths.count > 1 ? "; state is striped evenly, so each path needs as much"
+						     : "",
 		      budget_explain_replaced(job, hint, sizeof(hint)), holders);
 }
 
@@ -455,10 +457,12 @@ static int check_own_nvme(const struct job *job, uint64_t bytes, const char *wha
 {
 	char needed[16], most[16];
 
-	if (job->nvme_budget == 0 || bytes <= size_rest(job->nvme_budget, job->nvme_bytes))
+	if (job->resources.nvme_budget == 0 ||
+	    bytes <= size_rest(job->resources.nvme_budget, job->resources.nvme_bytes))
 		return 0;
 	return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
-		      budget_print_needed(bytes, needed), what, budget_print(job->nvme_budget, most));
+		      budget_print_needed(bytes, needed), what,
+		      budget_print(job->resources.nvme_budget, most));
 }
 
 /* On all paths together. */
@@ -466,28 +470,28 @@ static int check_nvme(const struct job *job, uint64_t bytes, const char *what, c
 {
 	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[BUDGET_HINT];
 	struct claim claim = room_claim(job);
-	uint64_t left =
-		size_rest(job->nvme_maximum, holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
+	uint64_t left = size_rest(job->resources.nvme_maximum,
+				  holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
 
-	if (job->nvme_maximum == 0 || bytes <= left)
+	if (job->resources.nvme_maximum == 0 || bytes <= left)
 		return 0;
 	holders_describe(&claim, HOLDERS_OF_NVME, false, holders, sizeof(holders));
 	return refuse(message, size, -ENOSPC,
 		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s%s",
 		      budget_print_needed(bytes, needed), what, budget_print(left, there),
-		      budget_print(job->nvme_maximum, most), budget_explain_replaced(job, hint, sizeof(hint)),
-		      holders);
+		      budget_print(job->resources.nvme_maximum, most),
+		      budget_explain_replaced(job, hint, sizeof(hint)), holders);
 }
 
 /* As many of each path, whatever its own budget is. */
 static int try_paths(struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
-	int r = check_nvme(job, bytes * job->paths.count, what, message, size);
+	int r = check_nvme(job, bytes * job->resources.paths.count, what, message, size);
 
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; i < job->paths.count; i++) {
-		const struct node_path *path = &job->node->paths[job->paths.paths[i]];
+	for (unsigned i = 0; i < job->resources.paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->resources.paths.paths[i]];
 
 		if (bytes > size_rest(path->capacity, path->used))
 			return refuse_path(job, path, bytes, what, message, size);
@@ -499,12 +503,12 @@ static int try_paths(struct job *job, uint64_t bytes, const char *what, char *me
 int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size)
 {
 	uint64_t bytes = state + sums;
-	int r = check_own_nvme(job, bytes * job->paths.count, describe_nvme(job), message, size);
+	int r = check_own_nvme(job, bytes * job->resources.paths.count, describe_nvme(job), message, size);
 
 	if (r == 0)
 		r = try_paths(job, bytes, describe_nvme(job), message, size);
 	if (r == 0)
-		job->sums_path_bytes = sums;
+		job->resources.sums_path_bytes = sums;
 	return r;
 }
 
@@ -515,7 +519,8 @@ int budget_take_found(struct job *job, uint64_t bytes, char *message, size_t siz
 
 void budget_set_state(struct job *job, uint64_t bytes)
 {
-	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->sums_path_bytes - job->lent_path_bytes);
+	give_paths(job, job->resources.path_bytes[job->resources.paths.paths[0]] -
+				job->resources.sums_path_bytes - job->resources.lent_path_bytes);
 	take_paths(job, bytes);
 }
 
@@ -526,15 +531,15 @@ int budget_grow(struct job *job, const struct store_room *more, char *message, s
 
 	if (r < 0)
 		return r;
-	r = check_own_nvme(job, more->device_bytes * job->paths.count, what, message, size);
+	r = check_own_nvme(job, more->device_bytes * job->resources.paths.count, what, message, size);
 	if (r == 0)
 		r = try_paths(job, more->device_bytes, what, message, size);
 	if (r < 0) {
 		budget_uncharge(job, more->host_bytes);
 		return r;
 	}
-	job->charged_bytes -= more->host_bytes;
-	job->kept_bytes += more->host_bytes;
+	job->resources.charged_bytes -= more->host_bytes;
+	job->resources.kept_bytes += more->host_bytes;
 	return 0;
 }
 
@@ -543,50 +548,51 @@ int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size)
 	int r = try_paths(job, bytes, "what a fork may change, twice", message, size);
 
 	if (r == 0)
-		job->lent_path_bytes += bytes;
+		job->resources.lent_path_bytes += bytes;
 	return r;
 }
 
 void budget_take_back(struct job *job, uint64_t bytes)
 {
-	job->lent_path_bytes -= bytes;
+	job->resources.lent_path_bytes -= bytes;
 	give_paths(job, bytes);
 }
 
 int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	static const char what[] = "the values that it was given, until it is ready";
-	int r = check_own_nvme(job, bytes * job->paths.count, what, message, size);
+	int r = check_own_nvme(job, bytes * job->resources.paths.count, what, message, size);
 
 	if (r == 0)
 		r = try_paths(job, bytes, what, message, size);
 	if (r == 0)
-		job->draft_path_bytes += bytes;
+		job->resources.draft_path_bytes += bytes;
 	return r;
 }
 
 void budget_give_draft(struct job *job, uint64_t bytes)
 {
-	job->draft_path_bytes -= bytes;
+	job->resources.draft_path_bytes -= bytes;
 	give_paths(job, bytes);
 }
 
 void budget_shrink(struct job *job, const struct store_room *less)
 {
-	job->kept_bytes -= less->host_bytes;
-	job->host_bytes -= less->host_bytes;
-	job->node->host_used -= less->host_bytes;
+	job->resources.kept_bytes -= less->host_bytes;
+	job->resources.host_bytes -= less->host_bytes;
+	job->node->memory.host_used -= less->host_bytes;
 	give_paths(job, less->device_bytes);
 }
 
 void budget_give_back(struct job *job)
 {
-	job->node->host_used -= job->host_bytes - job->charged_bytes;
-	job->host_bytes = job->charged_bytes;
-	job->cache_bytes = 0;
-	job->kept_bytes = 0;
-	job->has_plan = false;
+	job->node->memory.host_used -= job->resources.host_bytes - job->resources.charged_bytes;
+	job->resources.host_bytes = job->resources.charged_bytes;
+	job->resources.cache_bytes = 0;
+	job->resources.kept_bytes = 0;
+	job->resources.has_plan = false;
 	/* Of each path it has the same. */
-	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->draft_path_bytes);
-	job->sums_path_bytes = job->lent_path_bytes = 0;
+	give_paths(job, job->resources.path_bytes[job->resources.paths.paths[0]] -
+				job->resources.draft_path_bytes);
+	job->resources.sums_path_bytes = job->resources.lent_path_bytes = 0;
 }

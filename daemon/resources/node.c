@@ -257,28 +257,29 @@ static int watch_all(struct node *node)
 {
 	int r;
 
-	node->events = calloc(1, sizeof(*node->events));
-	if (!node->events)
+	node->telemetry.events = calloc(1, sizeof(*node->telemetry.events));
+	if (!node->telemetry.events)
 		return -ENOMEM;
-	r = watch(node, engine_fd(node->engine), on_engine, &node->events->engine);
+	r = watch(node, engine_fd(node->engine), on_engine, &node->telemetry.events->engine);
 	if (r == 0)
-		r = watch(node, workers_fd(node->workers), on_workers, &node->events->workers);
+		r = watch(node, workers_fd(node->workers), on_workers, &node->telemetry.events->workers);
 	if (r == 0)
-		r = watch(node, workers_fd(node->slow_workers), on_slow_workers, &node->events->slow_workers);
+		r = watch(node, workers_fd(node->slow_workers), on_slow_workers,
+			  &node->telemetry.events->slow_workers);
 	return r;
 }
 
 static void unwatch_all(struct node *node)
 {
-	if (!node->events)
+	if (!node->telemetry.events)
 		return;
-	if (node->events->engine)
-		event_free(node->events->engine);
-	if (node->events->workers)
-		event_free(node->events->workers);
-	if (node->events->slow_workers)
-		event_free(node->events->slow_workers);
-	free(node->events);
+	if (node->telemetry.events->engine)
+		event_free(node->telemetry.events->engine);
+	if (node->telemetry.events->workers)
+		event_free(node->telemetry.events->workers);
+	if (node->telemetry.events->slow_workers)
+		event_free(node->telemetry.events->slow_workers);
+	free(node->telemetry.events);
 }
 
 /* ---- Life ---- */
@@ -351,7 +352,7 @@ unsigned node_staging_beside(uint64_t bytes)
 
 static int start_staging(struct node *node)
 {
-	unsigned count = node_staging_count(node->host_budget);
+	unsigned count = node_staging_count(node->settings.host_budget);
 	int r = staging_init(&node->staging, count, node->engine);
 
 	if (r < 0) {
@@ -360,7 +361,7 @@ static int start_staging(struct node *node)
 		return r;
 	}
 	node_note_pinning(node, node->staging.pinning);
-	node->host_used += staging_bytes(count);
+	node->memory.host_used += staging_bytes(count);
 	return 0;
 }
 
@@ -368,9 +369,9 @@ void node_note_pinning(struct node *node, int r)
 {
 	struct rlimit limit = { 0 };
 
-	if (r >= 0 || node->has_noted_pinning)
+	if (r >= 0 || node->memory.has_noted_pinning)
 		return;
-	node->has_noted_pinning = true;
+	node->memory.has_noted_pinning = true;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (r == -ENOMEM || r == -EPERM)
 		log_warning("memory cannot be pinned for the devices: RLIMIT_MEMLOCK allows %llu KiB (raise "
@@ -398,33 +399,35 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	}
 	node->parts = parts;
 	node->loop = loop;
-	node->host_budget = config->host_budget;
-	node->cache_patience_ms = 10000;
+	node->settings.host_budget = config->host_budget;
+	node->settings.cache_patience_ms = 10000;
 	node->started_ns = clock_now_ns();
 	node->fault = config->fault;
-	node->idle_release_ms = config->idle_release_ms;
-	node->durability = config->durability;
-	node->administrators = config->administrators;
-	node->limits = config->limits;
-	node->jobs_per_user = config->jobs_per_user ? config->jobs_per_user : LIMIT_JOBS_PER_USER;
-	node->units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
-	node->tensors_per_job = config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;
-	node->job_name_length = config->job_name_length ? config->job_name_length : WIRE_MAX_JOB_NAME;
-	node->name_length = config->name_length ? config->name_length : WIRE_MAX_NAME;
-	node->dimensions_per_tensor =
+	node->settings.idle_release_ms = config->idle_release_ms;
+	node->settings.durability = config->durability;
+	node->settings.administrators = config->administrators;
+	node->settings.limits = config->limits;
+	node->settings.jobs_per_user = config->jobs_per_user ? config->jobs_per_user : LIMIT_JOBS_PER_USER;
+	node->settings.units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
+	node->settings.tensors_per_job =
+		config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;
+	node->settings.job_name_length =
+		config->job_name_length ? config->job_name_length : WIRE_MAX_JOB_NAME;
+	node->settings.name_length = config->name_length ? config->name_length : WIRE_MAX_NAME;
+	node->settings.dimensions_per_tensor =
 		config->dimensions_per_tensor ? config->dimensions_per_tensor : WIRE_MAX_DIMENSIONS;
-	node->connections_per_user = config->connections_per_user;
+	node->settings.connections_per_user = config->connections_per_user;
 	node->staging.memory = (struct memory)MEMORY_INIT;
-	node->statistics = (struct memory)MEMORY_INIT;
+	node->observe.page = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
-	queue_init(&node->watches);
-	queue_init(&node->tracers);
-	queue_init(&node->dying);
-	queue_init(&node->withheld);
-	queue_init(&node->readers);
-	queue_init(&node->shortages);
-	queue_init(&node->restores);
-	queue_init(&node->verifies);
+	queue_init(&node->telemetry.watches);
+	queue_init(&node->telemetry.tracers);
+	queue_init(&node->life.dying);
+	queue_init(&node->memory.withheld);
+	queue_init(&node->values.readers);
+	queue_init(&node->memory.shortages);
+	queue_init(&node->recovery.restores);
+	queue_init(&node->scrub.verifies);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
@@ -466,7 +469,7 @@ struct path_list node_all_paths(const struct node *node)
 
 bool node_has_settled(const struct node *node, uid_t uid)
 {
-	return queue_is_empty(&node->dying) && disposal_has_settled(node, uid);
+	return queue_is_empty(&node->life.dying) && disposal_has_settled(node, uid);
 }
 
 static bool is_idle(const struct node *node)
@@ -482,19 +485,19 @@ static bool is_idle(const struct node *node)
 
 void node_check_idle(struct node *node)
 {
-	void (*on_idle)(void *) = node->on_idle;
+	void (*on_idle)(void *) = node->memory.on_idle;
 
 	if (!node->is_stopping || !on_idle || !is_idle(node))
 		return;
-	node->on_idle = NULL;
-	on_idle(node->idle_argument);
+	node->memory.on_idle = NULL;
+	on_idle(node->memory.idle_argument);
 }
 
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument)
 {
 	node->is_stopping = true;
-	node->on_idle = on_idle;
-	node->idle_argument = argument;
+	node->memory.on_idle = on_idle;
+	node->memory.idle_argument = argument;
 	QUEUE_FOREACH (link, &node->jobs)
 		node->parts->hasten(queue_entry(link, struct job, link));
 	node_check_idle(node);
@@ -502,8 +505,9 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 
 static bool has_ended(const struct node *node)
 {
-	return queue_is_empty(&node->jobs) && queue_is_empty(&node->dying) &&
-	       queue_is_empty(&node->readers) && queue_is_empty(&node->restores) && node->disposals == 0;
+	return queue_is_empty(&node->jobs) && queue_is_empty(&node->life.dying) &&
+	       queue_is_empty(&node->values.readers) && queue_is_empty(&node->recovery.restores) &&
+	       node->memory.disposals == 0;
 }
 
 /* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way
@@ -532,7 +536,7 @@ struct node *node_free(struct node *node)
 	if (node->engine)
 		staging_clear(&node->staging, node->engine);
 	engine_free(node->engine);
-	memory_free(&node->statistics);
+	memory_free(&node->observe.page);
 	for (unsigned i = 0; i < node->path_count; i++) {
 		fd_close(node->paths[i].directory_fd);
 		free(node->paths[i].path);

@@ -88,57 +88,109 @@ struct node_parts {
 	void (*end_job)(struct job *job);
 };
 
+/* As the configuration has it. */
+struct node_settings {
+	uint64_t host_budget;
+	uint64_t cache_patience_ms; /* how long caches are waited for */
+	uint64_t idle_release_ms;
+	uint32_t durability;
+	const struct who_list *administrators;
+	const struct limit_list *limits;
+	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
+	unsigned job_name_length, name_length, dimensions_per_tensor;
+};
+
+/* Its budget, and what is under way to give memory back. */
+struct node_memory {
+	uint64_t host_used;
+	struct queue shortages; /* that are waited for */
+	unsigned disposals;	/* under way */
+	struct queue withheld;	/* of disposals: daemon/resources/disposal.h */
+	void (*on_idle)(void *argument);
+	void *idle_argument;
+	bool has_noted_pinning;
+};
+
+/* Who watches. */
+struct node_telemetry {
+	struct node_events *events;
+	struct queue watches; /* of clients that watch */
+	struct queue tracers; /* of clients that trace a job */
+};
+
+/* Who reads values. */
+struct node_values {
+	struct queue readers; /* of all jobs, and those whose job is gone */
+};
+
+/* What comes back. */
+struct node_recovery {
+	struct queue restores; /* jobs that are coming back: daemon/recovery/restore.h */
+	bool is_restoring;     /* all that there is, before any of it becomes a job */
+	uint64_t rounds;       /* in which those that wait for files were looked at */
+};
+
+/* What looks for damage. */
+struct node_scrub {
+	struct scrub *state;
+	struct queue verifies; /* requests of clients: daemon/scrub/verify.h */
+};
+
+/* The list of jobs. */
+struct node_durability {
+	struct listing *listing;   /* NULL: it keeps no list of jobs */
+	struct presence *presence; /* of their files */
+};
+
+/* What users are shown. */
+struct node_observe {
+	struct endurance *endurance;
+	struct statistics_figures past; /* of jobs that are gone */
+	void *published; /* the mapping of its file: see daemon/observe/statistics.h; NULL: there is none */
+	struct memory page; /* the node's page, once somebody has asked for it */
+};
+
+/* Its clients. */
+struct node_session {
+	uint64_t requests;
+	unsigned clients;
+};
+
+/* Its jobs' turns. */
+struct node_life {
+	struct queue dying; /* dropped jobs that are not quiet yet */
+	bool is_in_turn;    /* of one of its jobs */
+	unsigned spins;	    /* told: jobs whose turns have got nothing done */
+};
+
 struct node {
 	const struct node_parts *parts;
 	struct event_base *loop; /* borrowed */
-	struct node_events *events;
 	struct engine *engine;
 	struct workers *workers;      /* optimizer, reduction, checksums */
 	struct workers *slow_workers; /* what can take long in the kernel */
 	struct collective *collective;
 	struct node_path paths[NODE_MAX_PATHS];
 	unsigned path_count, device_count;
-	uint64_t host_budget, host_used;
-	uint64_t cache_patience_ms; /* how long caches are waited for */
-	struct queue shortages;	    /* that are waited for */
 	struct queue jobs;
-	struct queue watches;  /* of clients that watch */
-	struct queue tracers;  /* of clients that trace a job */
-	struct queue dying;    /* dropped jobs that are not quiet yet */
-	struct queue readers;  /* of all jobs, and those whose job is gone */
-	struct queue restores; /* jobs that are coming back: daemon/recovery/restore.h */
-	bool is_restoring;     /* all that there is, before any of it becomes a job */
-	uint64_t rounds;       /* in which those that wait for files were looked at */
-	struct scrub *scrub;
-	struct endurance *endurance;
-	struct listing *listing;   /* NULL: it keeps no list of jobs */
-	struct presence *presence; /* of their files */
-	struct queue verifies;	   /* requests of clients: daemon/scrub/verify.h */
 	struct staging staging;
 	uint64_t jobs_created;
-	unsigned disposals;    /* under way */
-	struct queue withheld; /* of disposals: daemon/resources/disposal.h */
-	void (*on_idle)(void *argument);
-	void *idle_argument;
 	uint64_t incarnation;
 	uint64_t started_ns;
-	uint64_t requests;
-	unsigned clients;
 	bool is_stopping;
 	bool is_draining; /* only jobs that have ranks may be opened */
-	bool is_in_turn;  /* of one of its jobs */
-	unsigned spins;	  /* told: jobs whose turns have got nothing done */
-	uint64_t idle_release_ms;
-	uint32_t durability;
-	const struct who_list *administrators;
-	bool has_noted_pinning;
-	const struct limit_list *limits;
-	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
-	unsigned job_name_length, name_length, dimensions_per_tensor;
-	struct statistics_figures past; /* of jobs that are gone */
-	void *published; /* the mapping of its file: see daemon/observe/statistics.h; NULL: there is none */
-	struct memory statistics; /* the node's page, once somebody has asked for it */
 	const char *fault;
+
+	struct node_settings settings;
+	struct node_memory memory;
+	struct node_telemetry telemetry;
+	struct node_values values;
+	struct node_recovery recovery;
+	struct node_scrub scrub;
+	struct node_durability durability;
+	struct node_observe observe;
+	struct node_session session;
+	struct node_life life;
 };
 
 /* Creates the daemon's folder in each path (and removes the sums of gradients that a dead daemon

@@ -11,7 +11,8 @@ bool placement_is_chosen(const struct job *job)
 
 bool placement_may_release(const struct job *job)
 {
-	return job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer);
+	return job->durability.is_durable ||
+	       (job->location.has_nvme_parameters && job->location.has_nvme_optimizer);
 }
 
 static bool may_spill(const struct job *job)
@@ -26,7 +27,7 @@ struct placement_job placement_describe(const struct job *job)
 					     .optimizer = job->options.optimizer_placement,
 					     .stage = job->options.stage,
 					     .has_paths = job->node->path_count > 0,
-					     .is_durable = job->durability != DURABILITY_NONE,
+					     .is_durable = job->durability.setting != DURABILITY_NONE,
 					     .may_spill = may_spill(job) };
 
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)

@@ -11,13 +11,13 @@
 
 struct claim room_claim(const struct job *job)
 {
-	return (struct claim){ job->node, job->uid, job->host_maximum, job };
+	return (struct claim){ job->node, job->uid, job->resources.host_maximum, job };
 }
 
 struct room room_for(const struct claim *claim)
 {
 	const struct node *node = claim->node;
-	uint64_t left = size_rest(node->host_budget, node->host_used), of_user;
+	uint64_t left = size_rest(node->settings.host_budget, node->memory.host_used), of_user;
 
 	if (claim->host_maximum == 0)
 		return (struct room){ left, ROOM_OF_NODE };
@@ -27,7 +27,8 @@ struct room room_for(const struct claim *claim)
 
 static uint64_t reserve_of(const struct claim *claim, struct room room)
 {
-	uint64_t part = (room.bound == ROOM_OF_USER ? claim->host_maximum : claim->node->host_budget) / 16;
+	uint64_t part =
+		(room.bound == ROOM_OF_USER ? claim->host_maximum : claim->node->settings.host_budget) / 16;
 
 	return part < RESERVE_MOST ? part : RESERVE_MOST;
 }
@@ -53,6 +54,6 @@ const char *room_describe(const struct claim *claim, struct room room, char *tex
 			 budget_print(claim->host_maximum, maximum), holders);
 	else
 		snprintf(text, size, "what tierd has left of its own host_budget, %s%s",
-			 budget_print(claim->node->host_budget, budget), holders);
+			 budget_print(claim->node->settings.host_budget, budget), holders);
 	return text;
 }

@@ -47,14 +47,14 @@ static bool begin(struct shortage *shortage)
 	if (!shortage->patience)
 		return false;
 	shortage->since_ns = clock_now_ns();
-	queue_push(&node->shortages, &shortage->link);
+	queue_push(&node->memory.shortages, &shortage->link);
 	log_begin(shortage);
 	return event_add(shortage->patience, &interval) == 0;
 }
 
 static bool is_patient(const struct shortage *shortage)
 {
-	uint64_t patience_ns = shortage->claim.node->cache_patience_ms * 1000000;
+	uint64_t patience_ns = shortage->claim.node->settings.cache_patience_ms * 1000000;
 
 	return shortage->since_ns == 0 || clock_now_ns() - shortage->since_ns < patience_ns;
 }
@@ -88,6 +88,6 @@ void shortage_end(struct shortage *shortage)
 	event_free(shortage->patience);
 	shortage->patience = NULL;
 	queue_remove(&shortage->link);
-	if (queue_is_empty(&node->shortages))
+	if (queue_is_empty(&node->memory.shortages))
 		holders_keep_all(node);
 }

@@ -18,11 +18,12 @@ int scan_check(const struct job *job, char *message, size_t size)
 {
 	if (job->phase < JOB_TRAINED)
 		return refuse(message, size, -EBUSY, "job %s has no values yet", job->name);
-	if (!job->is_durable && !job->has_nvme_parameters && !job->has_nvme_optimizer)
+	if (!job->durability.is_durable && !job->location.has_nvme_parameters &&
+	    !job->location.has_nvme_optimizer)
 		return refuse(message, size, -EOPNOTSUPP, "job %s has nothing on NVMe", job->name);
 	if (!job_nvme_store(job))
 		return refuse(message, size, -EIO, "job %s cannot be read: %s", job->name, job->reason);
-	if (job->is_rolling_back)
+	if (job->life.is_rolling_back)
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
 	return 0;
 }
@@ -45,13 +46,13 @@ static void begin_place(struct scan *scan, bool is_in_group)
 static void found(struct scan *scan, const struct store_flaw *flaw)
 {
 	scan->damaged += !flaw->is_mended;
-	damaged_raise(&scan->job->damaged, place_of(scan), scan->damaged);
+	damaged_raise(&scan->job->scrub.damaged, place_of(scan), scan->damaged);
 	scan->found(scan, flaw);
 }
 
 static void end_place(struct scan *scan)
 {
-	damaged_set(&scan->job->damaged, place_of(scan), scan->damaged);
+	damaged_set(&scan->job->scrub.damaged, place_of(scan), scan->damaged);
 }
 
 /* ---- Extents ---- */
@@ -76,14 +77,14 @@ static void end(struct scan *scan, int status)
 {
 	struct job *job = scan->job;
 
-	job->scans--;
+	job->scrub.scans--;
 	job_settle(job);
 	scan->done(scan, status);
 }
 
 static bool is_over(const struct scan *scan)
 {
-	return scan->job->is_dropped || scan->job->is_rolling_back || scan->is_stopped;
+	return scan->job->life.is_dropped || scan->job->life.is_rolling_back || scan->is_stopped;
 }
 
 static void end_early(struct scan *scan)
@@ -254,7 +255,7 @@ int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
 	scan->transfer = (struct store_transfer){
 		.direction = TIER_READ, .priority = TIER_IDLE, .buffer = scan->buffer, .done = on_read
 	};
-	job->scans++;
+	job->scrub.scans++;
 	begin_next(scan);
 	return 0;
 }

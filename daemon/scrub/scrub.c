@@ -52,9 +52,10 @@ static double lag_of(struct scrub *scrub, struct job *job, uint64_t now_ns)
 {
 	uint64_t extents = extents_of(job);
 
-	if (job->scrub.pace.began_ns == 0)
-		job->scrub.pace.began_ns = now_ns;
-	return (double)scrub_pace_due(&job->scrub.pace, extents, scrub->period_ns, now_ns) / (double)extents;
+	if (job->scrub.state.pace.began_ns == 0)
+		job->scrub.state.pace.began_ns = now_ns;
+	return (double)scrub_pace_due(&job->scrub.state.pace, extents, scrub->period_ns, now_ns) /
+	       (double)extents;
 }
 
 static struct job *most_behind(struct scrub *scrub, uint64_t now_ns)
@@ -80,7 +81,7 @@ static uint64_t next_ns(const struct scrub *scrub, uint64_t now_ns)
 
 	QUEUE_FOREACH (link, &scrub->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
-		uint64_t its = can_be_read(job) ? scrub_pace_next_ns(&job->scrub.pace, extents_of(job),
+		uint64_t its = can_be_read(job) ? scrub_pace_next_ns(&job->scrub.state.pace, extents_of(job),
 								     scrub->period_ns, now_ns)
 						: UINT64_MAX;
 
@@ -93,8 +94,8 @@ static uint64_t next_ns(const struct scrub *scrub, uint64_t now_ns)
 static int start(struct scrub *scrub, struct job *job, uint64_t now_ns)
 {
 	uint64_t extents = extents_of(job);
-	uint64_t first = (scrub->node->incarnation % extents + job->scrub.pace.done) % extents;
-	uint64_t count = scrub_pace_due(&job->scrub.pace, extents, scrub->period_ns, now_ns);
+	uint64_t first = (scrub->node->incarnation % extents + job->scrub.state.pace.done) % extents;
+	uint64_t count = scrub_pace_due(&job->scrub.state.pace, extents, scrub->period_ns, now_ns);
 
 	count = count < EXTENTS_AT_ONCE ? count : EXTENTS_AT_ONCE;
 	count = count < extents - first ? count : extents - first;
@@ -123,13 +124,13 @@ static void look(struct scrub *scrub)
 
 static void end_pass(struct job *job)
 {
-	struct scrub_state *state = &job->scrub;
+	struct scrub_state *state = &job->scrub.state;
 
 	state->passes++;
 	state->ended_s = (uint64_t)time(NULL);
 	events_of_job(job, EVENT_SCRUBBED, NULL,
 		      "all that it has on NVMe was read, %llu extents; damaged: %u",
-		      (unsigned long long)extents_of(job), damaged_blocks(&job->damaged));
+		      (unsigned long long)extents_of(job), damaged_blocks(&job->scrub.damaged));
 }
 
 static void on_found(struct scan *scan, const struct store_flaw *flaw)
@@ -143,8 +144,8 @@ static void on_done(struct scan *scan, int status)
 	struct job *job = scan->job;
 
 	scrub->is_running = false;
-	if (status == 0 &&
-	    scrub_pace_advance(&job->scrub.pace, scan->end - scan->first, extents_of(job), clock_now_ns()))
+	if (status == 0 && scrub_pace_advance(&job->scrub.state.pace, scan->end - scan->first,
+					      extents_of(job), clock_now_ns()))
 		end_pass(job);
 	arm(scrub, 0);
 }
@@ -207,9 +208,9 @@ static void apply(struct job *job, uint32_t action)
 {
 	if (action == SCRUB_LOOK)
 		return;
-	job->scrub.pace.is_hurried = action == SCRUB_HURRY;
-	if (job->scrub.pace.began_ns == 0)
-		job->scrub.pace.began_ns = clock_now_ns();
+	job->scrub.state.pace.is_hurried = action == SCRUB_HURRY;
+	if (job->scrub.state.pace.began_ns == 0)
+		job->scrub.state.pace.began_ns = clock_now_ns();
 }
 
 static void fill(const struct job *job, Tierd__Wire__ScrubEntry *entry)
@@ -218,11 +219,11 @@ static void fill(const struct job *job, Tierd__Wire__ScrubEntry *entry)
 	entry->job = (char *)job->name;
 	entry->uid = job->uid;
 	entry->extents = extents_of(job);
-	entry->done = job->scrub.pace.done;
-	entry->is_hurried = job->scrub.pace.is_hurried;
-	entry->passes = job->scrub.passes;
-	entry->ended_s = job->scrub.ended_s;
-	entry->damaged_blocks = damaged_blocks(&job->damaged);
+	entry->done = job->scrub.state.pace.done;
+	entry->is_hurried = job->scrub.state.pace.is_hurried;
+	entry->passes = job->scrub.state.passes;
+	entry->ended_s = job->scrub.state.ended_s;
+	entry->damaged_blocks = damaged_blocks(&job->scrub.damaged);
 }
 
 static void reply(struct pending *pending, const struct scrub *scrub, Tierd__Wire__ScrubEntry **entries,
@@ -291,7 +292,7 @@ static void request_of_all(struct pending *pending, struct scrub *scrub, uint32_
 
 void scrub_request(struct pending *pending, const Tierd__Wire__Scrub *request)
 {
-	struct scrub *scrub = pending_node(pending)->scrub;
+	struct scrub *scrub = pending_node(pending)->scrub.state;
 
 	if (request->action > SCRUB_STOP)
 		pending_error(pending, -EINVAL, "%u is nothing that a scrub does", request->action);

@@ -68,8 +68,9 @@ static void describe(const struct daemon *daemon, char *text, size_t size)
 	snprintf(text, size,
 		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu MiB used, budget %llu MiB; "
 		 "NVMe paths: %u",
-		 daemon->config->socket, jobs, node->clients, (unsigned long long)(node->host_used / MIB),
-		 (unsigned long long)(node->host_budget / MIB), node->path_count);
+		 daemon->config->socket, jobs, node->session.clients,
+		 (unsigned long long)(node->memory.host_used / MIB),
+		 (unsigned long long)(node->settings.host_budget / MIB), node->path_count);
 }
 
 /* The loop itself says that it lives, so that one that hangs falls silent, and is killed. */
@@ -169,17 +170,17 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 		events_of_node(daemon->node, EVENT_RELOADED, NULL,
 			       "the configuration was read again; keys that have changed: %d", changes);
 	log_open((enum log_level)daemon->config->log_level);
-	daemon->node->jobs_per_user = daemon->config->jobs_per_user;
-	daemon->node->units_per_job = daemon->config->units_per_job;
-	daemon->node->tensors_per_job = daemon->config->tensors_per_job;
-	daemon->node->job_name_length = daemon->config->job_name_length;
-	daemon->node->name_length = daemon->config->name_length;
-	daemon->node->dimensions_per_tensor = daemon->config->dimensions_per_tensor;
-	daemon->node->connections_per_user = connections_of_user(daemon->config);
-	daemon->node->idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
-	daemon->node->durability = daemon->config->durability;
-	endurance_set(daemon->node->endurance, daemon->config->endurance);
-	scrub_set_period(daemon->node->scrub, scrub_period_ns(daemon->config->scrub_days));
+	daemon->node->settings.jobs_per_user = daemon->config->jobs_per_user;
+	daemon->node->settings.units_per_job = daemon->config->units_per_job;
+	daemon->node->settings.tensors_per_job = daemon->config->tensors_per_job;
+	daemon->node->settings.job_name_length = daemon->config->job_name_length;
+	daemon->node->settings.name_length = daemon->config->name_length;
+	daemon->node->settings.dimensions_per_tensor = daemon->config->dimensions_per_tensor;
+	daemon->node->settings.connections_per_user = connections_of_user(daemon->config);
+	daemon->node->settings.idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
+	daemon->node->settings.durability = daemon->config->durability;
+	endurance_set(daemon->node->observe.endurance, daemon->config->endurance);
+	scrub_set_period(daemon->node->scrub.state, scrub_period_ns(daemon->config->scrub_days));
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);
 	say_ready(daemon);

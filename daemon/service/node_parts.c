@@ -17,23 +17,23 @@ static const struct holder *const holders[] = {
 
 static int open_parts(struct node *node, const struct node_config *config)
 {
-	int r = listing_new(node, config->state_directory, &node->listing);
+	int r = listing_new(node, config->state_directory, &node->durability.listing);
 
 	if (r == 0)
-		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub);
+		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub.state);
 	if (r == 0)
-		r = endurance_new(node, config->state_directory, config->endurance, &node->endurance);
+		r = endurance_new(node, config->state_directory, config->endurance, &node->observe.endurance);
 	if (r == 0)
-		r = presence_new(node, &node->presence);
+		r = presence_new(node, &node->durability.presence);
 	return r;
 }
 
 static void close_parts(struct node *node)
 {
-	node->listing = listing_free(node->listing);
-	node->presence = presence_free(node->presence);
-	node->scrub = scrub_free(node->scrub);
-	node->endurance = endurance_free(node->endurance);
+	node->durability.listing = listing_free(node->durability.listing);
+	node->durability.presence = presence_free(node->durability.presence);
+	node->scrub.state = scrub_free(node->scrub.state);
+	node->observe.endurance = endurance_free(node->observe.endurance);
 }
 
 static bool is_behind(const struct job *job)
@@ -43,7 +43,7 @@ static bool is_behind(const struct job *job)
 
 static void end_job(struct job *job)
 {
-	job->is_kept = true;
+	job->life.is_kept = true;
 	job_drop(job);
 }
 

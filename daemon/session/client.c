@@ -51,7 +51,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	queue_init(&client->askers);
 	watch_init(&client->watch, port);
 	tracer_init(&client->tracer, port);
-	node->clients++;
+	node->session.clients++;
 	*ret_client = client;
 	return 0;
 }
@@ -69,7 +69,7 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 	bool has_room = client->pool.outstanding < client->maximum_requests || !request_may_wait(request);
 	struct pending *pending;
 
-	client->pool.node->requests++;
+	client->pool.node->session.requests++;
 	if (comes_too_late(client, request))
 		return;
 	pending = has_room ? pending_new(&client->pool, number) : NULL;
@@ -163,7 +163,7 @@ struct client *client_free(struct client *client)
 		member->client = NULL;
 		member_release(member);
 	}
-	client->pool.node->clients--;
+	client->pool.node->session.clients--;
 	free(client);
 	return NULL;
 }

@@ -77,15 +77,15 @@ static void complete(const struct job *job, uint32_t rank, struct unit_account *
 
 void account_define(struct job *job, struct member *member)
 {
-	complete(job, 0, &job->account);
+	complete(job, 0, &job->telemetry.account);
 	if (member)
 		complete(job, member->rank, &member->account);
 }
 
 void account_statistics(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply)
 {
-	const struct statistics_figures *figures = &job->figures;
-	const struct unit_account *account = member ? &member->account : &job->account;
+	const struct statistics_figures *figures = &job->telemetry.figures;
+	const struct unit_account *account = member ? &member->account : &job->telemetry.account;
 
 	account_define(job, member);
 	reply->logical_parameter_bytes = account->parameter_bytes;
@@ -94,9 +94,9 @@ void account_statistics(struct job *job, struct member *member, Tierd__Wire__Sta
 	reply->pushes = member ? member->pushes : 0;
 	reply->communicated_elements = member ? member->communicated_elements : 0;
 	reply->job_parameters = job->catalog.parameters;
-	reply->job_host_bytes = job->host_bytes;
-	reply->job_host_budget = job->host_budget;
-	reply->job_nvme_bytes = job->nvme_bytes;
+	reply->job_host_bytes = job->resources.host_bytes;
+	reply->job_host_budget = job->resources.host_budget;
+	reply->job_nvme_bytes = job->resources.nvme_bytes;
 	reply->job_gather_read_bytes = figures->bytes[STATISTICS_DEMAND][STATISTICS_READ] +
 				       figures->bytes[STATISTICS_PREFETCH][STATISTICS_READ];
 	reply->job_update_read_bytes = figures->bytes[STATISTICS_UPDATE][STATISTICS_READ];
@@ -111,7 +111,7 @@ void account_statistics(struct job *job, struct member *member, Tierd__Wire__Sta
 /* Stages 2 and 3 reduce every push to its owners at once: one reduce-scatter each. */
 void account_push(struct job *job, struct member *member, uint32_t unit)
 {
-	job->figures.pushes++;
+	job->telemetry.figures.pushes++;
 	if (job->options.stage >= 2)
 		member->communicated_elements += job->catalog.units[unit].trainable;
 }
@@ -128,8 +128,8 @@ void account_transfer(struct job *job, enum statistics_kind kind, struct store_t
 	unsigned direction = transfer->direction == TIER_READ ? STATISTICS_READ : STATISTICS_WRITTEN;
 
 	trace_submitted(job, traced[kind][direction], transfer);
-	job->figures.bytes[kind][direction] += transfer->length;
-	job->figures.transfers[kind][direction]++;
+	job->telemetry.figures.bytes[kind][direction] += transfer->length;
+	job->telemetry.figures.transfers[kind][direction]++;
 }
 
 /* What a step exchanges: stage 0 all-reduces gradients, stage 1 reduce-scatters them and all-gathers

@@ -124,7 +124,7 @@ static void tell(struct node *node, const struct job *job, const struct kind *ki
 	bool is_logged = may_log(kind->level, fields->user);
 	char text[TEXT_BYTES];
 
-	if (!is_logged && queue_is_empty(&node->watches))
+	if (!is_logged && queue_is_empty(&node->telemetry.watches))
 		return;
 	vsnprintf(text, sizeof(text), format, arguments);
 	fields->id = kind->id;

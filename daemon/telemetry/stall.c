@@ -15,7 +15,7 @@ static void count(struct pending *pending, uint64_t now)
 
 	trace_waited(pending->member->job, traced[waiter->cause], pending->member->rank,
 		     waiter->is_gather ? pending->unit : TRACE_NO_UNIT, waiter->stalled_ns, now);
-	pending->member->job->figures.stall_ns[waiter->cause] += now - waiter->stalled_ns;
+	pending->member->job->telemetry.figures.stall_ns[waiter->cause] += now - waiter->stalled_ns;
 	waiter->stalled_ns = now;
 }
 

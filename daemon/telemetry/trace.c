@@ -25,7 +25,7 @@ static bool has_room(struct pending *pending, const struct node *node)
 {
 	unsigned all = 0, own = 0;
 
-	QUEUE_FOREACH (link, &node->tracers) {
+	QUEUE_FOREACH (link, &node->telemetry.tracers) {
 		all++;
 		own += queue_entry(link, struct tracer, link)->port->uid == pending_port(pending)->uid;
 	}
@@ -40,7 +40,7 @@ static bool has_room(struct pending *pending, const struct node *node)
 
 static struct trace *trace_of(struct job *job)
 {
-	struct trace *trace = job->trace;
+	struct trace *trace = job->telemetry.trace;
 
 	if (trace)
 		return trace;
@@ -48,7 +48,7 @@ static struct trace *trace_of(struct job *job)
 	if (!trace)
 		return NULL;
 	trace->job = job;
-	job->trace = trace;
+	job->telemetry.trace = trace;
 	return trace;
 }
 
@@ -72,7 +72,7 @@ void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__W
 	tracer->next = trace->count;
 	tracer->began_ns = clock_now_ns();
 	trace->tracers++;
-	queue_push(&job->node->tracers, &tracer->link);
+	queue_push(&job->node->telemetry.tracers, &tracer->link);
 	body.began_ns = tracer->began_ns;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_TRACE;
 	reply.trace = &body;
@@ -89,13 +89,13 @@ void tracer_end(struct tracer *tracer)
 	if (--trace->tracers > 0)
 		return;
 	if (trace->job)
-		trace->job->trace = NULL;
+		trace->job->telemetry.trace = NULL;
 	free(trace);
 }
 
 void tracers_end_denied(struct job *job, const char *reason)
 {
-	QUEUE_FOREACH (link, &job->node->tracers) {
+	QUEUE_FOREACH (link, &job->node->telemetry.tracers) {
 		struct tracer *tracer = queue_entry(link, struct tracer, link);
 
 		if (tracer->trace->job != job || access_may_see(job, tracer->port))
@@ -107,7 +107,7 @@ void tracers_end_denied(struct job *job, const char *reason)
 
 void trace_leave_job(struct job *job)
 {
-	struct trace *trace = TAKE_PTR(job->trace);
+	struct trace *trace = TAKE_PTR(job->telemetry.trace);
 
 	if (trace)
 		trace->job = NULL;
@@ -178,7 +178,7 @@ void tracer_read(struct tracer *tracer, struct pending *pending)
 
 void trace_add(struct job *job, const struct trace_event *event)
 {
-	struct trace *trace = job->trace;
+	struct trace *trace = job->telemetry.trace;
 
 	trace->events[trace->count++ % TRACE_EVENTS] = *event;
 }

@@ -60,18 +60,18 @@ void trace_add_work(struct job *job, enum wire_trace kind, uint32_t unit, uint64
 
 static inline bool trace_is_on(const struct job *job)
 {
-	return job->trace != NULL;
+	return job->telemetry.trace != NULL;
 }
 
 /* When something begins that is to be told of; 0: nothing is. */
 static inline uint64_t trace_now(const struct job *job)
 {
-	return job->trace ? clock_now_ns() : 0;
+	return job->telemetry.trace ? clock_now_ns() : 0;
 }
 
 static inline void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step)
 {
-	if (job->trace && began_ns > 0)
+	if (job->telemetry.trace && began_ns > 0)
 		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
 						      .ended_ns = clock_now_ns(),
 						      .kind = kind,
@@ -90,7 +90,7 @@ static inline void trace_submitted(const struct job *job, enum wire_trace kind,
 static inline void trace_transferred(struct job *job, uint32_t pack, const struct store *store,
 				     const struct store_transfer *transfer)
 {
-	if (job->trace && transfer->note.began_ns > 0)
+	if (job->telemetry.trace && transfer->note.began_ns > 0)
 		trace_add_transfer(job, pack, store, transfer);
 }
 
@@ -98,7 +98,7 @@ static inline void trace_transferred(struct job *job, uint32_t pack, const struc
 static inline void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
 				const struct work *work)
 {
-	if (job->trace && work->is_timed)
+	if (job->telemetry.trace && work->is_timed)
 		trace_add_work(job, kind, unit, elements, work);
 }
 
@@ -130,7 +130,7 @@ static inline void trace_closed(struct job *job, uint32_t rank, uint64_t step)
 static inline void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit,
 				uint64_t began_ns, uint64_t ended_ns)
 {
-	if (job->trace)
+	if (job->telemetry.trace)
 		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
 						      .ended_ns = ended_ns,
 						      .kind = kind,

@@ -54,7 +54,7 @@ struct ahead {
 
 static bool is_possible(const struct job *job)
 {
-	return job->has_nvme_optimizer && !job->options.optimizer->is_by_owner &&
+	return job->location.has_nvme_optimizer && !job->options.optimizer->is_by_owner &&
 	       job->node->staging.count > STAGING_LEAST;
 }
 
@@ -72,7 +72,8 @@ static void raise_chunk(struct ahead_chunk *chunk, enum tier_priority priority)
 {
 	for (unsigned i = 0; i < STATES_MAXIMUM; i++)
 		if (chunk->parts[i].is_moving)
-			store_raise(chunk->ahead->job->optimizer_store, &chunk->parts[i].transfer, priority);
+			store_raise(chunk->ahead->job->location.optimizer_store, &chunk->parts[i].transfer,
+				    priority);
 }
 
 static bool is_before(struct place one, struct place other)
@@ -122,7 +123,7 @@ static struct ahead *ahead_new(struct job *job)
 
 void ahead_clear(struct job *job)
 {
-	struct ahead *ahead = TAKE_PTR(job->ahead);
+	struct ahead *ahead = TAKE_PTR(job->update.ahead);
 
 	if (!ahead)
 		return;
@@ -135,7 +136,7 @@ void ahead_clear(struct job *job)
 
 static bool is_live(const struct job *job)
 {
-	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped;
+	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped;
 }
 
 /* Before the decision updates come as the backward does, which ends with what the forward began with. */
@@ -167,7 +168,7 @@ static void on_read(struct store_transfer *transfer, int status)
 
 	part->is_moving = false;
 	chunk->moving--;
-	trace_transferred(job, chunk->pack, job->optimizer_store, transfer);
+	trace_transferred(job, chunk->pack, job->location.optimizer_store, transfer);
 	if (status < 0 && !chunk->is_void && is_live(job))
 		damage_tell_read(job, transfer, status,
 				 "it was read ahead of its update, which reads it again");
@@ -189,7 +190,7 @@ static void submit(struct ahead_chunk *chunk, struct ahead_part *part, const str
 						  .length = size_align(kept->length, STORE_PAGE_BYTES),
 						  .buffer = data,
 						  .done = on_read };
-	part->is_moving = store_submit(job->optimizer_store, &part->transfer) == 0;
+	part->is_moving = store_submit(job->location.optimizer_store, &part->transfer) == 0;
 	if (!part->is_moving) {
 		chunk->is_void = true;
 		job_settle(job);
@@ -222,9 +223,9 @@ static void begin_chunk(struct ahead_chunk *chunk, uint64_t count)
 static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
 				      uint64_t first)
 {
-	if (!job->ahead)
+	if (!job->update.ahead)
 		return NULL;
-	QUEUE_FOREACH (link, &job->ahead->begun) {
+	QUEUE_FOREACH (link, &job->update.ahead->begun) {
 		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
 
 		if (chunk->pack == pack && chunk->place.section == section && chunk->place.first == first &&
@@ -242,7 +243,7 @@ static bool is_wanted(const struct ahead *ahead, uint32_t pack)
 	const struct catalog *catalog = &ahead->job->catalog;
 	const struct pack *units = &catalog->packs[pack];
 
-	if (ahead->job->residences[pack].early != EARLY_NOTHING)
+	if (ahead->job->residency.residences[pack].early != EARLY_NOTHING)
 		return false;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (catalog->units[u].updates > 0 && catalog->units[u].last_update >= ahead->step)
@@ -296,18 +297,18 @@ void ahead_begin(struct job *job)
 	struct ahead *ahead;
 
 	/* Of one that is skipped: what is read already is right for the next one, too. */
-	if (!is_possible(job) || job->is_skipped)
+	if (!is_possible(job) || job->update.is_skipped)
 		return;
-	if (!job->ahead)
-		job->ahead = ahead_new(job);
-	ahead = job->ahead;
+	if (!job->update.ahead)
+		job->update.ahead = ahead_new(job);
+	ahead = job->update.ahead;
 	if (!ahead)
 		return;
 	QUEUE_FOREACH (link, &ahead->begun)
 		queue_entry(link, struct ahead_chunk, link)->is_void = true;
 	ahead->step = job->step;
-	ahead->is_backward = job->early_updates > ahead->early_updates;
-	ahead->early_updates = job->early_updates;
+	ahead->is_backward = job->update.early_updates > ahead->early_updates;
+	ahead->early_updates = job->update.early_updates;
 	ahead->next = (struct place){ 0 };
 	prefetch_pass_order(job, true, ahead->order);
 	job_settle(job);
@@ -331,7 +332,7 @@ static void give_back_void(struct ahead *ahead)
 /* Between two sweeps, and while nothing can be updated. */
 static bool is_time(const struct job *job)
 {
-	return is_live(job) && !job->sweep && job->decided == job->step && !early_has_work(job);
+	return is_live(job) && !job->update.sweep && job->decided == job->step && !early_has_work(job);
 }
 
 static bool read_next(struct ahead *ahead)
@@ -354,7 +355,7 @@ static bool read_next(struct ahead *ahead)
 
 void ahead_go_on(struct job *job)
 {
-	struct ahead *ahead = job->ahead;
+	struct ahead *ahead = job->update.ahead;
 
 	if (!ahead)
 		return;
@@ -365,15 +366,15 @@ void ahead_go_on(struct job *job)
 
 bool ahead_is_reading(const struct job *job)
 {
-	for (unsigned i = 0; job->ahead && i < job->ahead->chunk_count; i++)
-		if (job->ahead->chunks[i].moving > 0)
+	for (unsigned i = 0; job->update.ahead && i < job->update.ahead->chunk_count; i++)
+		if (job->update.ahead->chunks[i].moving > 0)
 			return true;
 	return false;
 }
 
 bool ahead_is_busy(const struct job *job)
 {
-	return job->ahead && !queue_is_empty(&job->ahead->begun);
+	return job->update.ahead && !queue_is_empty(&job->update.ahead->begun);
 }
 
 /* ---- For updates ---- */
@@ -405,9 +406,9 @@ void ahead_forget(struct job *job, uint32_t pack, enum unit_section section, uin
 
 uint32_t ahead_find(const struct job *job, bool (*is_sought)(const struct job *job, uint32_t pack))
 {
-	if (!job->ahead)
+	if (!job->update.ahead)
 		return SLOT_NONE;
-	QUEUE_FOREACH (link, &job->ahead->begun) {
+	QUEUE_FOREACH (link, &job->update.ahead->begun) {
 		const struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
 
 		if (!chunk->is_void && is_sought(job, chunk->pack))

@@ -32,7 +32,7 @@ static void retire(struct chunk *chunk)
 {
 	struct sweep *sweep = chunk->sweep;
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residences[chunk->pack];
+	struct residence *residence = &job->residency.residences[chunk->pack];
 	struct staging_buffer *buffer = TAKE_PTR(chunk->buffer);
 
 	residence->unwritten--;
@@ -44,7 +44,7 @@ static void retire(struct chunk *chunk)
 	check_pack(chunk);
 	if (residence->unwritten == 0) {
 		early_end_adoption(job, chunk->pack);
-		job->sweep_listener->written(job);
+		job->update.sweep_listener->written(job);
 	}
 	if (buffer)
 		staging_give(&job->node->staging, buffer);
@@ -58,7 +58,7 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	struct location location;
 
 	chunk->status = status;
-	if (sweep->has_failed || sweep->job->phase == JOB_BROKEN || sweep->job->is_dropped)
+	if (sweep->has_failed || sweep->job->phase == JOB_BROKEN || sweep->job->life.is_dropped)
 		return;
 	if (sweep->is_early && early_is_ending(sweep->job) && part->transfer.direction == TIER_READ) {
 		damage_tell_read(sweep->job, &part->transfer, status,
@@ -81,7 +81,8 @@ static void on_transferred(struct store_transfer *transfer, int status);
 /* Whoever gathers the pack waits for its writes, too. */
 static bool is_published_when_written(const struct chunk *chunk)
 {
-	return chunk->sweep->is_early || chunk->sweep->job->residences[chunk->pack].slot == SLOT_NONE;
+	return chunk->sweep->is_early ||
+	       chunk->sweep->job->residency.residences[chunk->pack].slot == SLOT_NONE;
 }
 
 enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack)
@@ -134,7 +135,7 @@ static void end_computing(struct chunk *chunk)
 {
 	struct job *job = chunk->sweep->job;
 
-	job->residences[chunk->pack].uncomputed--;
+	job->residency.residences[chunk->pack].uncomputed--;
 	if (chunk->resident)
 		residency_unpin(job, chunk->pack);
 }
@@ -232,7 +233,8 @@ static void set_part(struct chunk *chunk, unsigned index, struct store *store, b
 /* Else a backup does, of what is in host memory. */
 bool sweep_writes_parameters(const struct job *job)
 {
-	return job->has_nvme_parameters || (job->has_stored_parameters && !job->has_backup);
+	return job->location.has_nvme_parameters ||
+	       (job->location.has_stored_parameters && !job->location.has_backup);
 }
 
 /* What is adopted was written; it is read for those who keep what it was before. */
@@ -245,13 +247,13 @@ static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
-	const struct residence *residence = &job->residences[chunk->pack];
+	const struct residence *residence = &job->residency.residences[chunk->pack];
 	uint64_t bytes = section_element_bytes(chunk->section);
 	void *address = chunk->buffer ? chunk->buffer->data : NULL, *slot = NULL;
 	bool is_stored = sweep_writes_parameters(job), is_absent = sweep->was_absent;
 	const struct store_piece piece = {
-		.stream = job->streams.parameter[chunk->section],
-		.offset = job->places[chunk->pack].parameter[chunk->section] + chunk->first * bytes,
+		.stream = job->location.streams.parameter[chunk->section],
+		.offset = job->location.places[chunk->pack].parameter[chunk->section] + chunk->first * bytes,
 		.length = chunk->count * bytes,
 	};
 
@@ -265,10 +267,11 @@ static void set_parameter(struct chunk *chunk)
 		is_absent = !chunk->resident;
 	else if (slot)
 		address = slot;
-	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored, &piece, address);
+	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->location.parameter_store : NULL, is_stored, &piece,
+		 address);
 	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && is_absent && is_read(chunk);
 	chunk->parts[CHUNK_PARAMETER].is_written =
-		is_stored && !chunk->is_adopted && (!chunk->is_deferred || job->has_nvme_parameters);
+		is_stored && !chunk->is_adopted && (!chunk->is_deferred || job->location.has_nvme_parameters);
 }
 
 /* Fresh slots are zeros, which a store has without being told. */
@@ -282,11 +285,12 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 	const struct store_piece kept =
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
-	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
-	part->is_read = job->has_nvme_optimizer && !chunk->is_filled &&
+	set_part(chunk, CHUNK_STATE + state, job->location.optimizer_store, job->location.has_nvme_optimizer,
+		 &kept, buffer);
+	part->is_read = job->location.has_nvme_optimizer && !chunk->is_filled &&
 			(state == STATE_MASTER || has_slots) &&
-			(is_read(chunk) || (is_initializing && job->has_masters));
-	part->is_written = job->has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
+			(is_read(chunk) || (is_initializing && job->values.has_masters));
+	part->is_written = job->location.has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
 			   (state == STATE_MASTER || has_slots);
 }
 
@@ -333,7 +337,7 @@ uint64_t chunk_elements(const struct job_options *options, enum unit_section sec
 void chunk_start(struct sweep *sweep, struct chunk *chunk)
 {
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residences[sweep->pack];
+	struct residence *residence = &job->residency.residences[sweep->pack];
 	uint64_t left = job->catalog.packs[sweep->pack].elements[sweep->section] - sweep->first;
 	uint64_t most = chunk_elements(&job->options, sweep->section);
 

@@ -70,7 +70,7 @@ struct sweep *sweep_destroy(struct sweep *sweep)
 
 void sweep_enter(struct sweep *sweep, uint32_t pack)
 {
-	struct residence *residence = &sweep->job->residences[pack];
+	struct residence *residence = &sweep->job->residency.residences[pack];
 
 	assert(residence->uncomputed == 0);
 	residence->is_issued = false;
@@ -83,7 +83,7 @@ void sweep_enter(struct sweep *sweep, uint32_t pack)
 static bool has_nothing_to_do(const struct sweep *sweep)
 {
 	return sweep->is_adopting && !sweep->is_saving &&
-	       (sweep->job->residences[sweep->pack].slot == SLOT_NONE || !early_keeps(sweep->job));
+	       (sweep->job->residency.residences[sweep->pack].slot == SLOT_NONE || !early_keeps(sweep->job));
 }
 
 /* Moves to the section's next chunk, or the next section. False: the pack has no more. */
@@ -109,8 +109,9 @@ static bool needs_staging(const struct sweep *sweep, bool is_warm)
 
 	if (sweep->is_adopting)
 		return sweep->is_saving;
-	return (job->has_nvme_optimizer && !is_warm) || sweep->is_early ||
-	       (job->has_stored_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
+	return (job->location.has_nvme_optimizer && !is_warm) || sweep->is_early ||
+	       (job->location.has_stored_parameters &&
+		job->residency.residences[sweep->pack].slot == SLOT_NONE);
 }
 
 /* What is adopted has been updated, and the first sweep writes no zeros, of which a store has enough. */
@@ -118,8 +119,8 @@ static void take_warm(struct sweep *sweep, struct chunk *chunk)
 {
 	struct job *job = sweep->job;
 	/* What is early is in the store when it is published; parameters without a slot would be nowhere. */
-	bool may_defer = !sweep->is_early &&
-			 (job->has_nvme_parameters || job->residences[sweep->pack].slot != SLOT_NONE);
+	bool may_defer = !sweep->is_early && (job->location.has_nvme_parameters ||
+					      job->residency.residences[sweep->pack].slot != SLOT_NONE);
 
 	chunk->warm = NULL;
 	chunk->is_filled = false;
@@ -192,7 +193,7 @@ enum sweep_issue sweep_issue(struct sweep *sweep)
 
 	if (!find_chunk(sweep)) {
 		sweep->pack = SLOT_NONE;
-		sweep->job->residences[pack].is_issued = true;
+		sweep->job->residency.residences[pack].is_issued = true;
 		return SWEEP_HAS_LEFT;
 	}
 	chunk = take_chunk(sweep);

@@ -51,16 +51,16 @@ static bool is_possible(const struct job *job)
 {
 	const struct job_options *options = &job->options;
 
-	return job->has_nvme_optimizer && job->durable && job->sum_ranks == 1 &&
-	       (early_keeps(job) || job->has_nvme_parameters) && !options->optimizer->is_by_owner;
+	return job->location.has_nvme_optimizer && job->durability.durable && job->gradients.sum_ranks == 1 &&
+	       (early_keeps(job) || job->location.has_nvme_parameters) && !options->optimizer->is_by_owner;
 }
 
 /* The open step is neither decided nor about to be, and the state is as the last commit has it. */
 static bool is_time(const struct job *job)
 {
-	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped && !job->norm && !job->sweep &&
-	       job->decided == job->step && job->commit_listener->is_quiet(job) &&
-	       !job->commit_listener->is_behind(job);
+	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped && !job->gradients.norm &&
+	       !job->update.sweep && job->decided == job->step &&
+	       job->update.commit_listener->is_quiet(job) && !job->update.commit_listener->is_behind(job);
 }
 
 /* NULL: not all ranks have announced the open step, or not the same; or it moves tensors to other groups,
@@ -103,7 +103,7 @@ static void look_at_pack(struct early *early, uint32_t pack)
 {
 	const struct catalog *catalog = &early->job->catalog;
 	const struct pack *units = &catalog->packs[pack];
-	struct residence *residence = &early->job->residences[pack];
+	struct residence *residence = &early->job->residency.residences[pack];
 
 	if (residence->early != EARLY_NOTHING || !queue_is_empty(&residence->early_link) ||
 	    pack_is_frozen(units) || (sweep_has_frozen(units) && !early_keeps(early->job)))
@@ -118,7 +118,7 @@ static void look_at_pack(struct early *early, uint32_t pack)
 
 void early_note_sum(struct job *job, uint32_t unit)
 {
-	struct early *early = job->early;
+	struct early *early = job->update.early;
 
 	if (early && !early->is_decided && !early->is_void && unit_is_complete(early, unit))
 		look_at_pack(early, job->catalog.units[unit].pack);
@@ -128,8 +128,8 @@ void early_note_sum(struct job *job, uint32_t unit)
 
 const double *early_norm(const struct job *job, uint32_t unit)
 {
-	return job->residences[job->catalog.units[unit].pack].early > EARLY_MEASURING
-		       ? norm_sums_of(&job->early->measured, unit)
+	return job->residency.residences[job->catalog.units[unit].pack].early > EARLY_MEASURING
+		       ? norm_sums_of(&job->update.early->measured, unit)
 		       : NULL;
 }
 
@@ -161,13 +161,13 @@ static void on_measured(struct work *work)
 {
 	struct early *early = container_of(work, struct early, measuring);
 	uint32_t pack = early->measured_pack;
-	struct residence *residence = &early->job->residences[pack];
+	struct residence *residence = &early->job->residency.residences[pack];
 
 	early->measured_pack = SLOT_NONE;
 	job_settle(early->job);
 	if (early->is_void)
 		return;
-	if (early->is_decided || early->job->norm || !is_finite(early, pack)) {
+	if (early->is_decided || early->job->gradients.norm || !is_finite(early, pack)) {
 		spill_unpin(early->job, pack);
 		residence->early = EARLY_NOTHING;
 		early->packs--;
@@ -179,7 +179,7 @@ static void on_measured(struct work *work)
 
 static bool is_complete(const struct job *job, uint32_t pack)
 {
-	return !queue_is_empty(&job->residences[pack].early_link);
+	return !queue_is_empty(&job->residency.residences[pack].early_link);
 }
 
 /* What has been read ahead first, so that its buffers are free again. */
@@ -189,7 +189,7 @@ static struct residence *next_complete(const struct early *early)
 	struct queue *link = queue_first(&early->complete);
 
 	if (link && pack != SLOT_NONE)
-		return &early->job->residences[pack];
+		return &early->job->residency.residences[pack];
 	return link ? queue_entry(link, struct residence, early_link) : NULL;
 }
 
@@ -222,7 +222,7 @@ static void begin_next_pack(struct early *early)
 
 bool early_keeps(const struct job *job)
 {
-	return !job->spill;
+	return !job->gradients.spill;
 }
 
 static void consume_sums(struct job *job, uint32_t pack)
@@ -233,9 +233,9 @@ static void consume_sums(struct job *job, uint32_t pack)
 
 void early_check_pack(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
-	if (job->early->is_void)
+	if (job->update.early->is_void)
 		return;
 	if (residence->early == EARLY_RUNNING && residence->is_issued && residence->uncomputed == 0) {
 		residence->early = EARLY_WRITING;
@@ -280,7 +280,7 @@ static unsigned most_chunks(const struct job *job)
 
 uint64_t early_metadata_bytes(const struct job *job)
 {
-	return job->has_nvme_optimizer
+	return job->location.has_nvme_optimizer
 		       ? sizeof(struct early) + job->options.group_count * sizeof(struct optimizer_group) +
 				 norm_sums_bytes(job) + sweep_bytes(most_chunks(job))
 		       : 0;
@@ -314,7 +314,7 @@ static void begin(struct job *job, const struct step_rates *rates, uint32_t micr
 	early->sweep->is_early = true;
 	early->sweep->rates = &early->rates;
 	early->sweep->factor = (float)rates_scale(rates);
-	job->early = early;
+	job->update.early = early;
 	for (uint32_t pack = job->catalog.pack_count; pack > 0; pack--)
 		look_at_pack(early, pack - 1);
 }
@@ -326,7 +326,7 @@ static void for_each_stream(const struct job *job, uint32_t pack,
 			    int (*call)(struct store *store, uint32_t stream, uint64_t offset,
 					uint64_t length))
 {
-	const struct pack_place *place = &job->places[pack];
+	const struct pack_place *place = &job->location.places[pack];
 	int r = 0;
 
 	for (unsigned i = 0; i < UNIT_TRAINABLE_SECTIONS; i++) {
@@ -336,14 +336,14 @@ static void for_each_stream(const struct job *job, uint32_t pack,
 		if (elements == 0)
 			continue;
 		if (sweep_writes_parameters(job))
-			r |= call(job->parameter_store, job->streams.parameter[section],
+			r |= call(job->location.parameter_store, job->location.streams.parameter[section],
 				  place->parameter[section],
 				  size_align(elements * section_element_bytes(section), STORE_PAGE_BYTES));
 		for (unsigned state = 0; state < state_count(&job->options); state++) {
 			const struct store_piece kept = job_find_kept(job, pack, section, state, 0, elements);
 
 			if (kept.length > 0)
-				r |= call(job->optimizer_store, kept.stream, kept.offset,
+				r |= call(job->location.optimizer_store, kept.stream, kept.offset,
 					  size_align(kept.length, STORE_PAGE_BYTES));
 		}
 	}
@@ -354,16 +354,16 @@ static void for_each_stream(const struct job *job, uint32_t pack,
 static void undo(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	enum early_state state = job->residences[pack].early;
+	enum early_state state = job->residency.residences[pack].early;
 
 	if (state == EARLY_NOTHING)
 		return;
 	if (state < EARLY_WRITING)
 		spill_unpin(job, pack);
-	job->residences[pack].writes -= state == EARLY_ADOPTED;
+	job->residency.residences[pack].writes -= state == EARLY_ADOPTED;
 	for_each_stream(job, pack, store_abandon);
 	warm_forget_pack(job, pack);
-	job->residences[pack].early = EARLY_NOTHING;
+	job->residency.residences[pack].early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		gradient_reset_unit(job, u);
 }
@@ -372,7 +372,7 @@ static void finish_withdrawal(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		undo(job, pack);
-	job->early = early_free(job->early);
+	job->update.early = early_free(job->update.early);
 	gradient_try_all(job);
 	gradient_unblock(job, false);
 	step_advance(job);
@@ -383,7 +383,7 @@ static void finish_withdrawal(struct job *job)
 /* False: what was withdrawn is still on its way. */
 static bool settle(struct job *job)
 {
-	const struct early *early = job->early;
+	const struct early *early = job->update.early;
 
 	if (!early)
 		return true;
@@ -392,7 +392,7 @@ static bool settle(struct job *job)
 	if (early->is_void)
 		finish_withdrawal(job);
 	else if (early->is_decided && early->packs == 0)
-		job->early = early_free(job->early);
+		job->update.early = early_free(job->update.early);
 	return true;
 }
 
@@ -403,20 +403,20 @@ void early_go_on(struct job *job)
 
 	if (!settle(job))
 		return;
-	if (!job->early && is_possible(job) && is_time(job) &&
+	if (!job->update.early && is_possible(job) && is_time(job) &&
 	    (rates = find_announced(job, &micro_batches)) != NULL && rates->clip_norm == 0 &&
 	    !rates->is_dropped)
 		begin(job, rates, micro_batches);
-	if (!job->early)
+	if (!job->update.early)
 		return;
-	issue(job->early);
-	if (job->early->measured_pack == SLOT_NONE && job->early->sweep->pack == SLOT_NONE)
-		begin_next_pack(job->early);
+	issue(job->update.early);
+	if (job->update.early->measured_pack == SLOT_NONE && job->update.early->sweep->pack == SLOT_NONE)
+		begin_next_pack(job->update.early);
 }
 
 bool early_has_work(const struct job *job)
 {
-	const struct early *early = job->early;
+	const struct early *early = job->update.early;
 
 	return early && (early->measured_pack != SLOT_NONE || early->sweep->pack != SLOT_NONE ||
 			 !queue_is_empty(&early->complete));
@@ -424,7 +424,7 @@ bool early_has_work(const struct job *job)
 
 void early_withdraw(struct job *job)
 {
-	struct early *early = job->early;
+	struct early *early = job->update.early;
 
 	if (!early || early->is_void)
 		return;
@@ -437,18 +437,18 @@ void early_withdraw(struct job *job)
 
 void early_give_up(struct job *job)
 {
-	if (job->early && !job->early->is_decided)
+	if (job->update.early && !job->update.early->is_decided)
 		early_withdraw(job);
 }
 
 bool early_is_ending(const struct job *job)
 {
-	return job->early && job->early->is_void;
+	return job->update.early && job->update.early->is_void;
 }
 
 bool early_is_busy(const struct job *job)
 {
-	return job->early && (job->early->packs > 0 || job->early->is_void);
+	return job->update.early && (job->update.early->packs > 0 || job->update.early->is_void);
 }
 
 bool early_is_under_way(const struct job *job)
@@ -456,22 +456,22 @@ bool early_is_under_way(const struct job *job)
 	if (!early_is_busy(job))
 		return false;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residences[pack].early != EARLY_NOTHING &&
-		    job->residences[pack].early != EARLY_READY)
+		if (job->residency.residences[pack].early != EARLY_NOTHING &&
+		    job->residency.residences[pack].early != EARLY_READY)
 			return true;
-	return job->early->is_void;
+	return job->update.early->is_void;
 }
 
 void early_clear(struct job *job)
 {
-	job->early = early_free(job->early);
+	job->update.early = early_free(job->update.early);
 }
 
 /* ---- The decision ---- */
 
 void early_decide(struct job *job)
 {
-	struct early *early = job->early;
+	struct early *early = job->update.early;
 
 	if (!early || early->is_void)
 		return;
@@ -479,14 +479,14 @@ void early_decide(struct job *job)
 	while (queue_pop(&early->complete))
 		;
 	if (early->packs == 0)
-		job->early = early_free(early);
+		job->update.early = early_free(early);
 	else
 		chunks_hasten(early->sweep);
 }
 
 bool early_is_decided(const struct job *job)
 {
-	return job->early && job->early->is_decided;
+	return job->update.early && job->update.early->is_decided;
 }
 
 /* As after any update a pack in a slot can be used when it is computed, another one when it is written. */
@@ -498,15 +498,15 @@ static bool can_be_adopted(const struct job *job, const struct residence *reside
 
 bool early_lets(struct job *job, uint32_t pack)
 {
-	const struct residence *residence = &job->residences[pack];
+	const struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->early == EARLY_NOTHING)
 		return true;
 	/* No commit begins as long as the sweep runs. */
-	if (can_be_adopted(job, residence) && job->commit_listener->is_quiet(job))
+	if (can_be_adopted(job, residence) && job->update.commit_listener->is_quiet(job))
 		return true;
 	if (residency_is_awaited(job, pack))
-		chunks_raise(job->early->sweep, pack);
+		chunks_raise(job->update.early->sweep, pack);
 	return false;
 }
 
@@ -515,16 +515,16 @@ static void publish(struct job *job, uint32_t pack)
 	const struct pack *units = &job->catalog.packs[pack];
 
 	for_each_stream(job, pack, store_publish);
-	job->residences[pack].early = EARLY_NOTHING;
+	job->residency.residences[pack].early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		job->early_updates += unit_is_trainable(&job->catalog.units[u]);
-	job->early->packs--;
+		job->update.early_updates += unit_is_trainable(&job->catalog.units[u]);
+	job->update.early->packs--;
 	job_settle(job);
 }
 
 bool early_publish(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->early == EARLY_NOTHING)
 		return false;
@@ -541,9 +541,9 @@ bool early_publish(struct job *job, uint32_t pack)
 
 void early_end_adoption(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
-	if (residence->early != EARLY_ADOPTED || job->early->is_void)
+	if (residence->early != EARLY_ADOPTED || job->update.early->is_void)
 		return;
 	publish(job, pack);
 	residence->writes--;

@@ -16,8 +16,8 @@ static void announce(const struct job *job, const struct member *member)
 	Tierd__Wire__StepReduced reduced = TIERD__WIRE__STEP_REDUCED__INIT;
 
 	reduced.step = gradient_open_step(job);
-	reduced.gradient_norm = job->gradient_norm;
-	reduced.loss_scale = job->decided_rates.loss_scale;
+	reduced.gradient_norm = job->update.gradient_norm;
+	reduced.loss_scale = job->update.decided_rates.loss_scale;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
 	reply.step_reduced = &reduced;
 	port_reply(pending_port(member->step), member->step->number, &reply);
@@ -33,7 +33,7 @@ void reduced_begin(struct job *job)
 {
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
 		forget_written(&job->catalog.units[unit]);
-	job->is_reduced = true;
+	job->update.is_reduced = true;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		announce(job, job->ranks[rank]);
 }
@@ -46,11 +46,11 @@ static bool check_time(struct pending *pending)
 	const struct job *job = member->job;
 	const char *why = NULL;
 
-	if (!member->is_closed || job->writing != WRITING_NOTHING)
+	if (!member->is_closed || job->update.writing != WRITING_NOTHING)
 		why = "it has closed none, or one that was skipped";
 	else if (member->is_finished)
 		why = "it has finished this one already";
-	else if (!job->is_reduced)
+	else if (!job->update.is_reduced)
 		why = "this one is not reduced yet; wait for TIERD_REDUCED";
 	if (why)
 		pending_error(
@@ -86,14 +86,15 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 void reduced_advance(struct job *job)
 {
-	if (!job->is_reduced || job->shard_copies > 0 || job->commit_listener->holds(job))
+	if (!job->update.is_reduced || job->values.shard_copies > 0 ||
+	    job->update.commit_listener->holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
 			return;
-	job->is_reduced = false;
-	if (job->writing == WRITING_OPEN)
-		job->writing_listener->decide(job);
+	job->update.is_reduced = false;
+	if (job->update.writing == WRITING_OPEN)
+		job->update.writing_listener->decide(job);
 	else
 		step_decide(job, NULL);
 }

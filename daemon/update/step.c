@@ -83,9 +83,9 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	if (member->announced.is_made && !rates->is_dropped)
 		r = rates_compare(rates, &member->announced.rates, "in tierd_step_begin", message,
 				  sizeof(message));
-	if (r == 0 && job->has_open_rates)
-		r = rates_compare(rates, &job->open_rates, "at the ranks that have closed this step", message,
-				  sizeof(message));
+	if (r == 0 && job->update.has_open_rates)
+		r = rates_compare(rates, &job->update.open_rates, "at the ranks that have closed this step",
+				  message, sizeof(message));
 	if (r == 0)
 		r = groups_compare(member, message, sizeof(message));
 	if (r < 0)
@@ -112,7 +112,7 @@ static bool check_kind(struct pending *pending)
 	const struct job *job = member->job;
 	static const char *const calls[] = { "tierd_step", "tierd_write_begin" };
 
-	if (job->closed_count == 0 || pending->is_writing == (job->writing == WRITING_ENTERED))
+	if (job->update.closed_count == 0 || pending->is_writing == (job->update.writing == WRITING_ENTERED))
 		return true;
 	pending_error(pending, -EINVAL,
 		      "job %s, rank %u: it calls %s, and the ranks that wait for it have called %s; all of "
@@ -128,7 +128,7 @@ static bool check_part(struct pending *pending, struct step_rates *rates)
 	if (!has_no_leases(pending) || !check_kind(pending))
 		return false;
 	if (pending->is_writing)
-		return member->job->writing_listener->check_enter(pending);
+		return member->job->update.writing_listener->check_enter(pending);
 	rates_complete(member->job, rates);
 	rates_complete(member->job, &member->announced.rates);
 	return check_rates(pending, rates);
@@ -140,16 +140,16 @@ static void note_part(struct pending *pending, const struct step_rates *rates)
 	struct job *job = member->job;
 
 	if (pending->is_writing) {
-		job->writing = WRITING_ENTERED;
+		job->update.writing = WRITING_ENTERED;
 	} else {
-		rates_copy(&job->open_rates, rates);
-		job->has_open_rates = true;
+		rates_copy(&job->update.open_rates, rates);
+		job->update.has_open_rates = true;
 		member_finish_pass(member);
 	}
 	member->step = pending;
 	member->is_closed = true;
 	member->is_finished = !pending->is_writing && !job->options.optimizer->is_by_owner;
-	job->closed_count++;
+	job->update.closed_count++;
 	trace_closed(job, member->rank, gradient_open_step(job));
 }
 
@@ -159,8 +159,8 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
-	if (job->departed[0]) {
-		job_abort(job, -ESTALE, "%s", job->departed);
+	if (job->life.departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->life.departed);
 		return true;
 	}
 	if (!check_part(pending, rates))
@@ -239,7 +239,7 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 void step_fail_refused(struct member *member)
 {
 	gather_fail_refused(member);
-	member->job->sweep_listener->refused(member);
+	member->job->update.sweep_listener->refused(member);
 }
 
 void step_close(struct pending *pending, const Tierd__Wire__Step *step)
@@ -279,11 +279,11 @@ static void reopen(struct member *member)
 
 void step_fail(struct job *job, int r, const char *message)
 {
-	job->closed_count = 0;
-	job->has_open_rates = false;
+	job->update.closed_count = 0;
+	job->update.has_open_rates = false;
 	early_give_up(job);
 	gradient_drop_open(job);
-	job->commit_listener->failed(job);
+	job->update.commit_listener->failed(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 		struct pending *pending = member ? TAKE_PTR(member->step) : NULL;
@@ -304,9 +304,9 @@ void step_fail(struct job *job, int r, const char *message)
 void step_begin_decided(struct job *job)
 {
 	job->decided++;
-	job->decided_ns = clock_now_ns();
-	job->closed_count = 0;
-	job->has_open_rates = false;
+	job->update.decided_ns = clock_now_ns();
+	job->update.closed_count = 0;
+	job->update.has_open_rates = false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			reopen(job->ranks[rank]);
@@ -314,8 +314,8 @@ void step_begin_decided(struct job *job)
 
 static void skip(struct job *job)
 {
-	job->is_skipped = true;
-	job->figures.skipped_steps++;
+	job->update.is_skipped = true;
+	job->telemetry.figures.skipped_steps++;
 	early_give_up(job);
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
 		if (!gradient_is_in_use(job, unit))
@@ -327,9 +327,9 @@ static void skip(struct job *job)
 
 static float factor_of(const struct job *job)
 {
-	double scale = rates_scale(&job->decided_rates);
-	double clip_norm = (double)job->decided_rates.clip_norm;
-	double norm = job->gradient_norm, clip = 1.0;
+	double scale = rates_scale(&job->update.decided_rates);
+	double clip_norm = (double)job->update.decided_rates.clip_norm;
+	double norm = job->update.gradient_norm, clip = 1.0;
 
 	if (clip_norm > 0 && norm > clip_norm)
 		clip = clip_norm / (norm + 1e-6);
@@ -338,7 +338,7 @@ static float factor_of(const struct job *job)
 
 static void apply(struct job *job)
 {
-	job->is_skipped = false;
+	job->update.is_skipped = false;
 	int r = sweep_start(job, false);
 
 	if (r < 0)
@@ -352,19 +352,20 @@ static void tell_skipped(const struct job *job, const char *unit)
 		job, EVENT_SKIPPED, &(struct log_fields){ .unit = unit, .step = &job->decided },
 		"step %llu is skipped: the gradients of unit \"%s\" are not finite; nothing is updated, "
 		"and the loss scale is %g now",
-		(unsigned long long)job->decided, unit, (double)job->loss_scale.value);
+		(unsigned long long)job->decided, unit, (double)job->update.loss_scale.value);
 }
 
 static void count(struct job *job)
 {
-	memcpy(job->groups, job->decided_rates.groups, job->options.group_count * sizeof(*job->groups));
+	memcpy(job->update.groups, job->update.decided_rates.groups,
+	       job->options.group_count * sizeof(*job->update.groups));
 	groups_decide(job);
 	step_begin_decided(job);
 }
 
 void step_decide(struct job *job, const char *broken)
 {
-	loss_scale_move(&job->loss_scale, &job->options.loss_scale, broken);
+	loss_scale_move(&job->update.loss_scale, &job->options.loss_scale, broken);
 	count(job);
 	if (broken) {
 		tell_skipped(job, broken);
@@ -378,9 +379,9 @@ void step_decide(struct job *job, const char *broken)
 /* Gradients that nobody wants are neither folded nor measured: the loss scale learns nothing of them. */
 static void drop(struct job *job)
 {
-	job->gradient_norm = 0;
-	rates_copy(&job->decided_rates, &job->open_rates);
-	job->factor = 0;
+	job->update.gradient_norm = 0;
+	rates_copy(&job->update.decided_rates, &job->update.open_rates);
+	job->update.factor = 0;
 	count(job);
 	events_of_job(job, EVENT_SKIPPED, &(struct log_fields){ .step = &job->decided },
 		      "step %llu is skipped: its ranks drop its gradients; nothing is updated",
@@ -391,7 +392,7 @@ static void drop(struct job *job)
 
 static void decide(struct job *job, const struct norm_work *norm)
 {
-	const struct step_rates *rates = &job->open_rates;
+	const struct step_rates *rates = &job->update.open_rates;
 	double sum = norm_work_sum(norm);
 	const char *broken = isfinite(sum) ? NULL : norm_work_nonfinite(norm);
 	char message[256];
@@ -402,9 +403,9 @@ static void decide(struct job *job, const struct norm_work *norm)
 		step_fail(job, -EDOM, message);
 		return;
 	}
-	job->gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
-	rates_copy(&job->decided_rates, rates);
-	job->factor = broken ? 0 : factor_of(job);
+	job->update.gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
+	rates_copy(&job->update.decided_rates, rates);
+	job->update.factor = broken ? 0 : factor_of(job);
 	if (!broken && job->options.optimizer->is_by_owner)
 		reduced_begin(job);
 	else
@@ -437,13 +438,13 @@ static void measure(struct job *job)
 void step_advance(struct job *job)
 {
 	reduced_advance(job);
-	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
-	    job->sweep || early_is_ending(job) || job->decided > job->step ||
-	    job->commit_listener->holds(job) || !gradient_is_complete(job))
+	if (!job->is_live || job->update.closed_count < job->options.world_size || job->gradients.norm ||
+	    job->update.is_reduced || job->update.sweep || early_is_ending(job) || job->decided > job->step ||
+	    job->update.commit_listener->holds(job) || !gradient_is_complete(job))
 		return;
-	if (job->writing == WRITING_ENTERED)
-		job->writing_listener->open(job);
-	else if (job->open_rates.is_dropped)
+	if (job->update.writing == WRITING_ENTERED)
+		job->update.writing_listener->open(job);
+	else if (job->update.open_rates.is_dropped)
 		drop(job);
 	else if (!gradient_fold(job))
 		measure(job);
@@ -459,40 +460,40 @@ static void reply_applied(struct job *job, struct member *member)
 	Tierd__Wire__StepReply step = TIERD__WIRE__STEP_REPLY__INIT;
 
 	step.step = job->step;
-	step.gradient_norm = job->gradient_norm;
-	step.is_skipped = job->is_skipped;
-	step.loss_scale = job->decided_rates.loss_scale;
-	step.next_loss_scale = job->loss_scale.value;
+	step.gradient_norm = job->update.gradient_norm;
+	step.is_skipped = job->update.is_skipped;
+	step.loss_scale = job->update.decided_rates.loss_scale;
+	step.next_loss_scale = job->update.loss_scale.value;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
 	reply.step = &step;
 	port_reply(pending_port(pending), pending->number, &reply);
-	job->commit_listener->answered(member, pending);
+	job->update.commit_listener->answered(member, pending);
 	member_step_over(member);
 }
 
 static void tell_applied(struct job *job)
 {
 	account_step(job);
-	if (!job->is_skipped)
+	if (!job->update.is_skipped)
 		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
-			      (unsigned long long)job->step, job->gradient_norm);
+			      (unsigned long long)job->step, job->update.gradient_norm);
 }
 
 void step_applied(struct job *job)
 {
 	job->step = job->decided;
-	job->commit_listener->applied(job);
-	job->figures.steps++;
-	trace_span(job, TRACE_STEP, job->decided_ns, job->step);
-	job->figures.step_ns += clock_now_ns() - job->decided_ns;
-	if (job->writing == WRITING_SWEEPING)
-		job->writing_listener->end(job);
+	job->update.commit_listener->applied(job);
+	job->telemetry.figures.steps++;
+	trace_span(job, TRACE_STEP, job->update.decided_ns, job->step);
+	job->telemetry.figures.step_ns += clock_now_ns() - job->update.decided_ns;
+	if (job->update.writing == WRITING_SWEEPING)
+		job->update.writing_listener->end(job);
 	else
 		tell_applied(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
-	job->commit_listener->may_begin(job);
+	job->update.commit_listener->may_begin(job);
 	ahead_begin(job);
 	close_next_parts(job);
 	gradient_unblock(job, false);
@@ -504,10 +505,10 @@ void step_applied(struct job *job)
 
 void step_abort(struct job *job)
 {
-	job->has_open_rates = false;
-	job->is_reduced = false;
-	job->writing_listener->abort(job);
+	job->update.has_open_rates = false;
+	job->update.is_reduced = false;
+	job->update.writing_listener->abort(job);
 	early_give_up(job);
-	if (job->norm)
-		norm_work_give_up(job->norm);
+	if (job->gradients.norm)
+		norm_work_give_up(job->gradients.norm);
 }

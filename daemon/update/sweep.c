@@ -70,7 +70,8 @@ static void end_watches(struct sweep *sweep)
 
 static void finish_sweep(struct job *job)
 {
-	bool has_failed = job->sweep->has_failed, was_initializing = job->sweep->is_initializing;
+	bool has_failed = job->update.sweep->has_failed,
+	     was_initializing = job->update.sweep->is_initializing;
 
 	sweep_free(job);
 	if (has_failed) {
@@ -83,7 +84,7 @@ static void finish_sweep(struct job *job)
 		return;
 	}
 	job->phase = JOB_TRAINED;
-	job->sweep_listener->initialized(job);
+	job->update.sweep_listener->initialized(job);
 	events_of_job(
 		job, EVENT_INITIALIZED, NULL,
 		"%llu parameter%s in %u unit%s, %u rank%s, stage %u; %llu MiB of host memory, %llu MiB on "
@@ -91,21 +92,22 @@ static void finish_sweep(struct job *job)
 		(unsigned long long)job->catalog.parameters, PLURAL(job->catalog.parameters),
 		job->catalog.unit_count, PLURAL(job->catalog.unit_count), job->options.world_size,
 		PLURAL(job->options.world_size), job->options.stage,
-		(unsigned long long)(job->host_bytes / MIB), (unsigned long long)(job->nvme_bytes / MIB),
-		job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
-				   : "in host memory");
+		(unsigned long long)(job->resources.host_bytes / MIB),
+		(unsigned long long)(job->resources.nvme_bytes / MIB),
+		job->location.has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
+					    : "in host memory");
 	job_settle(job);
 }
 
 /* The pack's bytes are all new. */
 static void finish_pack(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	residence->sweep = SWEEP_NOTHING;
 	if (early_publish(job, pack) && residence->slot != SLOT_NONE && !early_keeps(job))
 		residency_vacate(job, pack);
-	end_save(job->sweep, pack);
+	end_save(job->update.sweep, pack);
 	if (residence->slot != SLOT_NONE)
 		residency_publish(job, pack, job->decided);
 	else
@@ -129,7 +131,7 @@ static void count_updates(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	if (job->residences[pack].early == EARLY_NOTHING)
+	if (job->residency.residences[pack].early == EARLY_NOTHING)
 		spill_unpin(job, pack);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
 		count_update(job, &job->catalog.units[u]);
@@ -141,7 +143,7 @@ static void count_updates(struct job *job, uint32_t pack)
 void sweep_check_pack(struct sweep *sweep, uint32_t pack)
 {
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->sweep != SWEEP_RUNNING || !residence->is_issued || residence->uncomputed > 0 ||
 	    sweep->has_failed)
@@ -177,10 +179,10 @@ static void throw_out(struct job *job, uint32_t pack, struct member *holder)
 static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
 {
 	struct job *job = argument;
-	uint32_t pack = job->sweep->leased_pack;
+	uint32_t pack = job->update.sweep->leased_pack;
 
-	if (clock_now_ns() - job->decided_ns >= LEASE_PATIENCE_NS &&
-	    job->residences[pack].sweep == SWEEP_WAITING)
+	if (clock_now_ns() - job->update.decided_ns >= LEASE_PATIENCE_NS &&
+	    job->residency.residences[pack].sweep == SWEEP_WAITING)
 		for (struct member *holder = residency_update_holder(job, pack); holder;
 		     holder = residency_update_holder(job, pack))
 			throw_out(job, pack, holder);
@@ -208,19 +210,20 @@ bool sweep_has_frozen(const struct pack *pack)
 /* Where there is room the pack stays in host memory after it: the next pass wants it. */
 static void try_slot(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (sweep_has_frozen(&job->catalog.packs[pack]))
 		return;
 	prefetch_find_next_uses(job);
-	if (residency_take_slot(job, pack, queue_is_empty(&residence->waiters) ? job->next_use[pack] : 0))
+	if (residency_take_slot(job, pack,
+				queue_is_empty(&residence->waiters) ? job->residency.next_use[pack] : 0))
 		residency_mark_updating(job, pack);
 }
 
 /* Of a pack that was updated early all is done but what is seen: its slot, and what its store shows. */
 static void begin_adoption(struct sweep *sweep)
 {
-	const struct residence *residence = &sweep->job->residences[sweep->pack];
+	const struct residence *residence = &sweep->job->residency.residences[sweep->pack];
 
 	sweep->is_adopting = residence->early != EARLY_NOTHING;
 	sweep->is_saving = sweep->is_adopting && is_saved(sweep, sweep->pack);
@@ -230,14 +233,14 @@ static void begin_adoption(struct sweep *sweep)
 static bool begin_pack(struct sweep *sweep, uint32_t pack)
 {
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->pins > 0)
-		job->sweep_listener->came_to(job, pack);
+		job->update.sweep_listener->came_to(job, pack);
 	/* Its sums may be read ahead while it waits; an early update has consumed them. */
 	bool is_early = residence->early != EARLY_NOTHING, has_sums = is_early || spill_want(job, pack);
 
-	if (!early_lets(job, pack) || !job->commit_listener->lets_update(job, pack) || !has_sums ||
+	if (!early_lets(job, pack) || !job->update.commit_listener->lets_update(job, pack) || !has_sums ||
 	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
 		return false;
 	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
@@ -275,7 +278,7 @@ static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tri
 
 static bool is_waiting(const struct job *job, uint32_t pack)
 {
-	return job->residences[pack].sweep == SWEEP_WAITING;
+	return job->residency.residences[pack].sweep == SWEEP_WAITING;
 }
 
 /* What has been read ahead holds buffers that all others need. */
@@ -296,19 +299,19 @@ static bool begin_next_pack(struct sweep *sweep)
 
 static void raise_pack(struct job *job, uint32_t pack)
 {
-	chunks_raise(job->sweep, pack);
+	chunks_raise(job->update.sweep, pack);
 	/* What it has asked for ahead of it is raised by the sweep. */
 	job_settle(job);
 }
 
 static void hasten_pack(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residences[pack];
+	struct residence *residence = &job->residency.residences[pack];
 
-	if (!job->sweep || residence->sweep != SWEEP_WAITING)
+	if (!job->update.sweep || residence->sweep != SWEEP_WAITING)
 		return;
 	queue_remove(&residence->sweep_link);
-	queue_push(&job->sweep->wanted, &residence->sweep_link);
+	queue_push(&job->update.sweep->wanted, &residence->sweep_link);
 }
 
 /* One thing at a time, until something has to be waited for. */
@@ -333,7 +336,7 @@ static bool has_come_through(const struct sweep *sweep)
 
 void sweep_go_on(struct job *job)
 {
-	struct sweep *sweep = job->sweep;
+	struct sweep *sweep = job->update.sweep;
 
 	if (!sweep)
 		return;
@@ -349,8 +352,8 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	if (is_initializing || job->writing == WRITING_SWEEPING)
-		return is_initializing || job->residences[pack].is_written;
+	if (is_initializing || job->update.writing == WRITING_SWEEPING)
+		return is_initializing || job->residency.residences[pack].is_written;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (gradient_has_content(job, u))
 			return true;
@@ -367,16 +370,16 @@ static void add_pack(struct sweep *sweep, struct residence *residence)
 
 static int make_sweep(struct job *job, bool is_initializing)
 {
-	int r = sweep_new(job, job->node->staging.count, &job->sweep);
+	int r = sweep_new(job, job->node->staging.count, &job->update.sweep);
 
 	if (r < 0)
 		return r;
-	job->sweep->is_initializing = is_initializing;
-	job->sweep->is_writing = job->writing == WRITING_SWEEPING;
-	job->sweep->rates = &job->decided_rates;
-	job->sweep->factor = job->factor;
-	job->sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
-	return job->sweep->lease_timer ? 0 : -ENOMEM;
+	job->update.sweep->is_initializing = is_initializing;
+	job->update.sweep->is_writing = job->update.writing == WRITING_SWEEPING;
+	job->update.sweep->rates = &job->update.decided_rates;
+	job->update.sweep->factor = job->update.factor;
+	job->update.sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
+	return job->update.sweep->lease_timer ? 0 : -ENOMEM;
 }
 
 int sweep_start(struct job *job, bool is_initializing)
@@ -389,13 +392,13 @@ int sweep_start(struct job *job, bool is_initializing)
 		return r;
 	}
 	early_decide(job);
-	job->sweep_listener->began(job, &job->sweep->watches);
+	job->update.sweep_listener->began(job, &job->update.sweep->watches);
 	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
-			add_pack(job->sweep, &job->residences[order[i]]);
+			add_pack(job->update.sweep, &job->residency.residences[order[i]]);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residences[pack].sweep == SWEEP_NOTHING)
+		if (job->residency.residences[pack].sweep == SWEEP_NOTHING)
 			residency_set_version(job, pack, job->decided);
 	job_settle(job);
 	return 0;
@@ -403,7 +406,7 @@ int sweep_start(struct job *job, bool is_initializing)
 
 void sweep_free(struct job *job)
 {
-	struct sweep *sweep = TAKE_PTR(job->sweep);
+	struct sweep *sweep = TAKE_PTR(job->update.sweep);
 
 	if (!sweep)
 		return;
@@ -419,10 +422,10 @@ void sweep_free(struct job *job)
 void sweep_cancel(struct job *job)
 {
 	early_withdraw(job);
-	job->writing_listener->cancel(job);
-	if (!job->sweep)
+	job->update.writing_listener->cancel(job);
+	if (!job->update.sweep)
 		return;
-	job->sweep->has_failed = true;
+	job->update.sweep->has_failed = true;
 	job_settle(job);
 }
 

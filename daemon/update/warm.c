@@ -44,7 +44,7 @@ static struct warm *warm_new(struct job *job)
 
 void warm_free(struct job *job)
 {
-	struct warm *warm = TAKE_PTR(job->warm);
+	struct warm *warm = TAKE_PTR(job->update.warm);
 
 	for (unsigned i = 0; warm && i < SHARES_MOST; i++) {
 		assert(warm->shares[i].users == 0);
@@ -85,7 +85,7 @@ char *warm_state(const struct job *job, const struct warm_stretch *stretch, uint
 		if (state_exists(section, before))
 			offset += size_align(state_bytes(section, before, count), STORE_PAGE_BYTES);
 	offset += state_offset(section, state, first % STRETCH_ELEMENTS);
-	return job->warm->shares[stretch->share].memory.base + offset;
+	return job->update.warm->shares[stretch->share].memory.base + offset;
 }
 
 static uint8_t chunk_bit(const struct job *job, enum unit_section section, uint64_t first)
@@ -101,8 +101,9 @@ static void begin_stretch(const struct job *job, struct warm_stretch *stretch, u
 			  bool may_defer)
 {
 	stretch->unwritten = (uint8_t)chunks;
-	stretch->is_deferred = may_defer && job->durable && job->commit_listener->seconds(job) > 0 &&
-			       job->warm->shares[stretch->share].state == SHARE_HERE;
+	stretch->is_deferred = may_defer && job->durability.durable &&
+			       job->update.commit_listener->seconds(job) > 0 &&
+			       job->update.warm->shares[stretch->share].state == SHARE_HERE;
 }
 
 /* What nobody has written is nowhere else. */
@@ -114,13 +115,14 @@ static bool is_here(const struct warm *warm, const struct warm_stretch *stretch)
 
 bool warm_has(const struct job *job, uint32_t pack, enum unit_section section, uint64_t first)
 {
-	return job->warm && is_here(job->warm, find_stretch(job->warm, pack, section, first));
+	return job->update.warm &&
+	       is_here(job->update.warm, find_stretch(job->update.warm, pack, section, first));
 }
 
 struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
 			       bool may_defer, bool *ret_is_filled)
 {
-	struct warm *warm = job->warm;
+	struct warm *warm = job->update.warm;
 	struct warm_stretch *stretch = warm ? find_stretch(warm, pack, section, first) : NULL;
 
 	if (!stretch || stretch->share == SLOT_NONE)
@@ -147,7 +149,7 @@ void warm_give(struct job *job, struct warm_stretch *stretch, enum unit_section 
 {
 	if (is_filled)
 		stretch->filled |= chunk_bit(job, section, first);
-	job->warm->shares[stretch->share].users--;
+	job->update.warm->shares[stretch->share].users--;
 }
 
 void warm_note_written(struct job *job, struct warm_stretch *stretch)
@@ -161,13 +163,13 @@ void warm_mark(struct job *job, struct warm_stretch *stretch, bool is_dirty)
 	int more = (int)is_dirty - (int)stretch->is_dirty;
 
 	stretch->is_dirty = is_dirty;
-	job->warm->shares[stretch->share].dirty += (uint32_t)more;
-	job->warm->dirty += (uint32_t)more;
+	job->update.warm->shares[stretch->share].dirty += (uint32_t)more;
+	job->update.warm->dirty += (uint32_t)more;
 }
 
 void warm_forget_pack(struct job *job, uint32_t pack)
 {
-	const struct warm *warm = job->warm;
+	const struct warm *warm = job->update.warm;
 
 	for (uint32_t i = warm ? warm->first_stretch[pack] : 0; warm && i < warm->first_stretch[pack + 1];
 	     i++)
@@ -202,7 +204,7 @@ static void on_fetched(struct work *work)
 		budget_give_cache(job, share->bytes);
 	}
 	node_note_pinning(job->node, share->pinning);
-	job->cache_moves--;
+	job->residency.cache_moves--;
 	job_settle(job);
 }
 
@@ -221,13 +223,13 @@ static void start_move(struct share *share, enum share_state state, void (*run)(
 
 	share->state = state;
 	share->work = (struct work){ .run = run, .done = done, .urgency = WORK_NORMAL };
-	job->cache_moves++;
+	job->residency.cache_moves++;
 	workers_submit(job->node->slow_workers, &share->work);
 }
 
 void warm_fetch(struct job *job)
 {
-	start_move(next_away(job->warm), SHARE_COMING, run_fetch, on_fetched);
+	start_move(next_away(job->update.warm), SHARE_COMING, run_fetch, on_fetched);
 }
 
 /* ---- Shares that go ---- */
@@ -248,7 +250,7 @@ static void on_discarded(struct work *work)
 
 	share->state = SHARE_AWAY;
 	budget_give_cache(job, share->bytes);
-	job->cache_moves--;
+	job->residency.cache_moves--;
 	/* The job too: if it was dropped, it waited for this. */
 	job_settle(job);
 	job_settle_all(job->node);
@@ -263,7 +265,7 @@ static void forget_share(const struct warm *warm, uint32_t share)
 
 void warm_go_on(struct job *job)
 {
-	struct warm *warm = job->warm;
+	struct warm *warm = job->update.warm;
 
 	for (unsigned i = 0; warm && i < SHARES_MOST; i++) {
 		struct share *share = &warm->shares[i];
@@ -283,9 +285,9 @@ static struct share *last_here(const struct job *job)
 {
 	unsigned last = SHARES_MOST - 1;
 
-	while (job->warm->shares[last].state != SHARE_HERE)
+	while (job->update.warm->shares[last].state != SHARE_HERE)
 		last--;
-	return &job->warm->shares[last];
+	return &job->update.warm->shares[last];
 }
 
 void warm_close(struct job *job)
@@ -295,9 +297,9 @@ void warm_close(struct job *job)
 
 void warm_keep_all(struct job *job)
 {
-	for (unsigned i = 0; job->warm && i < SHARES_MOST; i++)
-		if (job->warm->shares[i].state == SHARE_DRAINING)
-			job->warm->shares[i].state = SHARE_HERE;
+	for (unsigned i = 0; job->update.warm && i < SHARES_MOST; i++)
+		if (job->update.warm->shares[i].state == SHARE_DRAINING)
+			job->update.warm->shares[i].state = SHARE_HERE;
 }
 
 /* ---- Bytes ---- */
@@ -306,9 +308,9 @@ static uint64_t bytes_in(const struct job *job, enum share_state first, enum sha
 {
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; job->warm && i < SHARES_MOST; i++)
-		if (job->warm->shares[i].state >= first && job->warm->shares[i].state <= last)
-			bytes += job->warm->shares[i].bytes;
+	for (unsigned i = 0; job->update.warm && i < SHARES_MOST; i++)
+		if (job->update.warm->shares[i].state >= first && job->update.warm->shares[i].state <= last)
+			bytes += job->update.warm->shares[i].bytes;
 	return bytes;
 }
 
@@ -336,11 +338,11 @@ uint64_t warm_bytes_next(struct job *job)
 {
 	const struct share *share;
 
-	if (!job->warm && job->has_nvme_optimizer && job->phase == JOB_TRAINED)
-		job->warm = warm_new(job);
-	if (!job->warm || job->warm->is_refused)
+	if (!job->update.warm && job->location.has_nvme_optimizer && job->phase == JOB_TRAINED)
+		job->update.warm = warm_new(job);
+	if (!job->update.warm || job->update.warm->is_refused)
 		return 0;
-	share = next_away(job->warm);
+	share = next_away(job->update.warm);
 	return share ? share->bytes : 0;
 }
 

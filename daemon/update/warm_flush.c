@@ -22,12 +22,12 @@ void flush_init(struct warm *warm)
 
 bool warm_has_dirty(const struct job *job)
 {
-	return job->warm && job->warm->dirty > 0;
+	return job->update.warm && job->update.warm->dirty > 0;
 }
 
 bool warm_is_dirty(const struct job *job, uint32_t pack)
 {
-	const struct warm *warm = job->warm;
+	const struct warm *warm = job->update.warm;
 
 	if (!warm_has_dirty(job))
 		return false;
@@ -41,7 +41,7 @@ bool warm_is_dirty(const struct job *job, uint32_t pack)
 
 static void resume(struct job *job)
 {
-	job->sweep_listener->flushed(job);
+	job->update.sweep_listener->flushed(job);
 	job_settle(job);
 }
 
@@ -64,7 +64,7 @@ static void end_part(struct save *save)
 	warm->shares[save->stretch->share].users--;
 	warm->flush.running--;
 	queue_push(&warm->flush.free, &save->link);
-	job->residences[save->pack].writes--;
+	job->residency.residences[save->pack].writes--;
 	resume(job);
 }
 
@@ -110,13 +110,13 @@ static void write_parameters(struct save *save, const struct walk *walk)
 	enum unit_section section = (enum unit_section)walk->section;
 	uint64_t bytes = section_element_bytes(section);
 	const struct store_piece piece = {
-		.stream = job->streams.parameter[section],
-		.offset = job->places[walk->pack].parameter[section] + walk->first * bytes,
+		.stream = job->location.streams.parameter[section],
+		.offset = job->location.places[walk->pack].parameter[section] + walk->first * bytes,
 		.length = walk->count * bytes,
 	};
 
-	if (!job->has_nvme_parameters)
-		write_part(save, CHUNK_PARAMETER, job->parameter_store, &piece,
+	if (!job->location.has_nvme_parameters)
+		write_part(save, CHUNK_PARAMETER, job->location.parameter_store, &piece,
 			   residency_address(job, walk->pack) +
 				   job->catalog.packs[walk->pack].slot_offset[section] + walk->first * bytes);
 }
@@ -132,7 +132,7 @@ static void write_states(struct save *save, const struct walk *walk)
 		const struct store_piece kept =
 			job_find_kept(job, walk->pack, section, state, walk->first, walk->count);
 
-		write_part(save, CHUNK_STATE + state, job->optimizer_store, &kept,
+		write_part(save, CHUNK_STATE + state, job->location.optimizer_store, &kept,
 			   warm_state(job, save->stretch, walk->pack, section, walk->first, state));
 	}
 }
@@ -148,7 +148,7 @@ static void start(struct save *save, const struct walk *walk)
 	save->stretch->is_writing = true;
 	warm->shares[save->stretch->share].users++;
 	warm->flush.running++;
-	warm->job->residences[walk->pack].writes++;
+	warm->job->residency.residences[walk->pack].writes++;
 	write_parameters(save, walk);
 	write_states(save, walk);
 	end_part(save);
@@ -164,15 +164,15 @@ static void begin_walk(struct warm *warm)
 
 void warm_flush(struct job *job)
 {
-	job->warm->flush.is_whole = true;
-	begin_walk(job->warm);
+	job->update.warm->flush.is_whole = true;
+	begin_walk(job->update.warm);
 	job_settle(job);
 }
 
 void warm_flush_all(struct job *job, void (*done)(struct job *job, int status))
 {
-	job->warm->flush.done = done;
-	job->warm->flush.status = 0;
+	job->update.warm->flush.done = done;
+	job->update.warm->flush.status = 0;
 	warm_flush(job);
 }
 
@@ -180,7 +180,7 @@ static bool is_wanted(const struct warm *warm)
 {
 	const struct walk *walk = &warm->flush.walk;
 	const struct warm_stretch *stretch = &warm->stretches[walk->index];
-	const struct residence *residence = &warm->job->residences[walk->pack];
+	const struct residence *residence = &warm->job->residency.residences[walk->pack];
 
 	/* A sweep that is at the pack may have taken it. */
 	return stretch->is_dirty && !stretch->is_writing && residence->sweep != SWEEP_RUNNING &&
@@ -190,7 +190,7 @@ static bool is_wanted(const struct warm *warm)
 
 static bool is_cancelled(const struct warm *warm)
 {
-	return warm->job->phase == JOB_BROKEN || warm->job->is_dropped;
+	return warm->job->phase == JOB_BROKEN || warm->job->life.is_dropped;
 }
 
 static void walk_over(struct warm *warm)
@@ -216,7 +216,7 @@ void flush_draining(struct warm *warm)
 
 void warm_flush_go_on(struct job *job)
 {
-	struct warm *warm = job->warm;
+	struct warm *warm = job->update.warm;
 	void (*done)(struct job * job, int status);
 
 	if (!warm || (!warm->flush.is_walking && warm->flush.running == 0 && !warm->flush.is_whole))

@@ -55,12 +55,12 @@ struct warm_size warm_measure(const struct job *job)
 
 uint64_t warm_bytes_most(const struct job *job)
 {
-	return job->has_nvme_optimizer ? warm_measure(job).bytes : 0;
+	return job->location.has_nvme_optimizer ? warm_measure(job).bytes : 0;
 }
 
 uint64_t warm_metadata_bytes(const struct job *job)
 {
-	if (!job->has_nvme_optimizer)
+	if (!job->location.has_nvme_optimizer)
 		return 0;
 	return sizeof(struct warm) + (job->catalog.pack_count + 1) * sizeof(uint32_t) +
 	       warm_measure(job).stretches * sizeof(struct warm_stretch);
@@ -71,10 +71,10 @@ uint64_t warm_metadata_bytes(const struct job *job)
 /* Of all that the job may ever have, whoever else there is. */
 static uint64_t share_target(const struct job *job, uint64_t bytes)
 {
-	uint64_t most = job->node->host_budget;
+	uint64_t most = job->node->settings.host_budget;
 
-	if (job->host_budget && job->host_budget < most)
-		most = job->host_budget;
+	if (job->resources.host_budget && job->resources.host_budget < most)
+		most = job->resources.host_budget;
 	if (bytes < most)
 		most = bytes;
 	return most / SHARES_USUAL > SHARE_LEAST ? most / SHARES_USUAL : SHARE_LEAST;

@@ -35,7 +35,7 @@ void copy_values(const struct copy_range *range, const void *parameter, const vo
 
 enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version)
 {
-	const struct residence *residence = &job->residences[range->pack];
+	const struct residence *residence = &job->residency.residences[range->pack];
 
 	if (!section_is_trainable(range->section))
 		return residence->sweep == SWEEP_NOTHING ? COPY_POSSIBLE : COPY_LATER;
@@ -49,7 +49,7 @@ enum copy_outlook copy_look(const struct job *job, const struct copy_range *rang
 static void hold(struct copy *copy)
 {
 	if (copy->snapshot)
-		copy->job->snapshot_copies++;
+		copy->job->values.snapshot_copies++;
 	else
 		residency_pin(copy->job, copy->range.pack);
 }
@@ -60,7 +60,7 @@ static void release(struct copy *copy)
 		residency_unpin(copy->job, copy->range.pack);
 		return;
 	}
-	copy->job->snapshot_copies--;
+	copy->job->values.snapshot_copies--;
 	job_settle(copy->job);
 }
 
@@ -108,7 +108,8 @@ static bool needs_kept(const struct copy *copy)
 
 static bool is_in_slot(const struct copy *copy)
 {
-	return !copy->snapshot && copy->job->residences[copy->range.pack].state == DIRECTORY_RESIDENT;
+	return !copy->snapshot &&
+	       copy->job->residency.residences[copy->range.pack].state == DIRECTORY_RESIDENT;
 }
 
 static void on_read(struct store_transfer *transfer, int status)
@@ -133,7 +134,7 @@ static bool reads_kept(const struct copy *copy)
 {
 	const struct job *job = copy->job;
 
-	return copy->snapshot || job->has_nvme_optimizer || job->phase != JOB_TRAINED;
+	return copy->snapshot || job->location.has_nvme_optimizer || job->phase != JOB_TRAINED;
 }
 
 unsigned copy_streams(const struct copy *copy)
@@ -185,12 +186,12 @@ static uint64_t find_parameter(struct copy *copy)
 		return 0;
 	}
 	const struct store_piece piece = {
-		.stream = job->streams.parameter[range->section],
-		.offset = job->places[range->pack].parameter[range->section] + range->first * bytes,
+		.stream = job->location.streams.parameter[range->section],
+		.offset = job->location.places[range->pack].parameter[range->section] + range->first * bytes,
 		.length = range->count * bytes,
 	};
 
-	copy->parameter.store = copy->snapshot ? copy->snapshot : job->parameter_store;
+	copy->parameter.store = copy->snapshot ? copy->snapshot : job->location.parameter_store;
 	return read_source(copy, &copy->parameter, &piece, copy->buffer);
 }
 
@@ -208,7 +209,7 @@ static void find_kept(struct copy *copy, uint64_t used)
 	if (reads_kept(copy))
 		read_source(copy, &copy->kept, &piece, copy->buffer + used);
 	else
-		copy->kept.data = store_address(job->optimizer_store, piece.stream, piece.offset);
+		copy->kept.data = store_address(job->location.optimizer_store, piece.stream, piece.offset);
 }
 
 /* ---- Start ---- */
@@ -240,7 +241,7 @@ int copy_start(struct copy *copy)
 	if (!has_to_wait(copy))
 		return read_sources(copy);
 	queue_init(&copy->link);
-	queue_push(&copy->job->copies_waiting, &copy->link);
+	queue_push(&copy->job->values.copies_waiting, &copy->link);
 	warm_flush(copy->job);
 	return 0;
 }
@@ -249,8 +250,8 @@ static void resume(struct copy *copy)
 {
 	int r;
 
-	if (has_to_wait(copy) && copy->job->phase != JOB_BROKEN && !copy->job->is_dropped) {
-		queue_push(&copy->job->copies_waiting, &copy->link);
+	if (has_to_wait(copy) && copy->job->phase != JOB_BROKEN && !copy->job->life.is_dropped) {
+		queue_push(&copy->job->values.copies_waiting, &copy->link);
 		return;
 	}
 	if (has_to_wait(copy)) {
@@ -267,8 +268,8 @@ void copies_resume(struct job *job)
 	struct queue waiting;
 
 	queue_init(&waiting);
-	for (struct queue *link = queue_pop(&job->copies_waiting); link;
-	     link = queue_pop(&job->copies_waiting))
+	for (struct queue *link = queue_pop(&job->values.copies_waiting); link;
+	     link = queue_pop(&job->values.copies_waiting))
 		queue_push(&waiting, link);
 	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting))
 		resume(queue_entry(link, struct copy, link));

@@ -159,7 +159,7 @@ static int new (struct job *job, char *message, size_t size)
 	}
 	draft->job = job;
 	queue_init(&draft->writes);
-	job->draft = draft;
+	job->values.draft = draft;
 	return 0;
 }
 
@@ -167,7 +167,7 @@ void draft_write(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 	char message[640];
-	int r = job->draft ? 0 : new (job, message, sizeof(message));
+	int r = job->values.draft ? 0 : new (job, message, sizeof(message));
 
 	if (r < 0) {
 		pending_error(TAKE_PTR(operation->pending), r, "job %s: %s", job->name, message);
@@ -176,7 +176,7 @@ void draft_write(struct tensor_operation *operation)
 		return;
 	}
 	operation->stage = WAITING_FOR_TURN;
-	queue_push(&job->draft->writes, &operation->link);
+	queue_push(&job->values.draft->writes, &operation->link);
 	job_settle(job);
 }
 
@@ -193,7 +193,7 @@ static void forget_written(struct catalog *catalog)
 static void fail(struct job *job, int status)
 {
 	job_break(job, status, NULL, "the values that it was given cannot be written where they belong: %s",
-		  job->draft->message[0] ? job->draft->message : store_error(status));
+		  job->values.draft->message[0] ? job->values.draft->message : store_error(status));
 }
 
 static void on_sealed(struct draft *draft, int status)
@@ -243,8 +243,8 @@ static void read_on(struct draft *draft)
 
 static void on_written(struct job *job, int status)
 {
-	job->draft->operation = NULL;
-	job->draft->is_busy = false;
+	job->values.draft->operation = NULL;
+	job->values.draft->is_busy = false;
 	/* Who wrote it in too many pieces has been told. */
 	if (status < 0 && status != -E2BIG)
 		fail(job, status);
@@ -310,26 +310,26 @@ static bool write_on(struct draft *draft)
 
 bool draft_go_on(struct job *job, draft_check *check)
 {
-	struct draft *draft = job->draft;
+	struct draft *draft = job->values.draft;
 
 	if (!draft)
 		return false;
 	if (draft->is_busy)
 		return true;
-	return job->phase == JOB_FORMING || job->writing == WRITING_OPEN ? take_next(draft, check)
-									 : write_on(draft);
+	return job->phase == JOB_FORMING || job->update.writing == WRITING_OPEN ? take_next(draft, check)
+										: write_on(draft);
 }
 
 /* ---- The end ---- */
 
 bool draft_is_quiet(const struct job *job)
 {
-	return !job->draft || !job->draft->is_busy;
+	return !job->values.draft || !job->values.draft->is_busy;
 }
 
 void draft_cancel(struct job *job)
 {
-	struct draft *draft = job->draft;
+	struct draft *draft = job->values.draft;
 
 	if (!draft || !draft->has_begun || !draft->operation || draft->operation->stage == IN_FLIGHT)
 		return;
@@ -346,7 +346,7 @@ void draft_give_up(struct job *job)
 
 void draft_free(struct job *job)
 {
-	struct draft *draft = TAKE_PTR(job->draft);
+	struct draft *draft = TAKE_PTR(job->values.draft);
 
 	if (!draft)
 		return;

@@ -15,7 +15,7 @@
 
 static bool is_in_memory(const struct draft *draft)
 {
-	return draft->job->paths.count == 0;
+	return draft->job->resources.paths.count == 0;
 }
 
 /* ---- More of it ---- */
@@ -56,8 +56,8 @@ static int new_tier(const struct job *job, struct node_path *path, uint64_t byte
 static int grow_files(struct draft *draft)
 {
 	const struct job *job = draft->job;
-	uint64_t bytes = job->draft_path_bytes;
-	uint64_t blocks = bytes / DRAFT_BLOCK_BYTES * job->paths.count;
+	uint64_t bytes = job->resources.draft_path_bytes;
+	uint64_t blocks = bytes / DRAFT_BLOCK_BYTES * job->resources.paths.count;
 	uint64_t *checksums = realloc(draft->checksums, blocks * sizeof(*checksums));
 	int r = 0;
 
@@ -65,8 +65,8 @@ static int grow_files(struct draft *draft)
 		return refuse(draft->message, sizeof(draft->message), -ENOMEM, "out of memory");
 	draft->checksums = checksums;
 
-	for (unsigned i = 0; i < job->paths.count && r == 0; i++) {
-		struct node_path *path = &job->node->paths[job->paths.paths[i]];
+	for (unsigned i = 0; i < job->resources.paths.count && r == 0; i++) {
+		struct node_path *path = &job->node->paths[job->resources.paths.paths[i]];
 		char needed[16], there[16];
 
 		r = draft->tiers[i] ? tier_grow(draft->tiers[i], bytes)
@@ -121,9 +121,9 @@ static void on_grown(struct work *work)
 	if (draft->status < 0)
 		give_back(draft);
 	else
-		draft->capacity += is_in_memory(draft)
-					   ? 1
-					   : DRAFT_GROWTH_BYTES / DRAFT_BLOCK_BYTES * draft->job->paths.count;
+		draft->capacity += is_in_memory(draft) ? 1
+						       : DRAFT_GROWTH_BYTES / DRAFT_BLOCK_BYTES *
+								 draft->job->resources.paths.count;
 	draft->done(draft, draft->status);
 }
 
@@ -186,7 +186,7 @@ static void on_moved(struct tier_io *io, int status)
 
 static void submit(struct draft *draft)
 {
-	unsigned paths = draft->job->paths.count;
+	unsigned paths = draft->job->resources.paths.count;
 	int r;
 
 	draft->io =
@@ -260,5 +260,5 @@ void draft_give_room(struct draft *draft)
 	free(draft->checksums);
 	memcpy(made.draft, draft->tiers, sizeof(made.draft));
 	disposal_start(draft->job->node, &made);
-	budget_give_draft(draft->job, draft->job->draft_path_bytes);
+	budget_give_draft(draft->job, draft->job->resources.draft_path_bytes);
 }

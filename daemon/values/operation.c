@@ -45,11 +45,11 @@ void operation_free(struct tensor_operation *operation)
 	queue_remove(&operation->link);
 	residency_forget(&operation->waiter);
 	if (operation->kind == OPERATION_INITIALIZE)
-		job->is_filling_tensor = false;
+		job->values.is_filling_tensor = false;
 	if (operation->stage == WAITING_FOR_SUMS)
 		spill_forget(job, operation_pack(operation));
 	if (operation->is_of_shard)
-		job->shard_copies--;
+		job->values.shard_copies--;
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
 	if (operation->buffer)
@@ -59,7 +59,7 @@ void operation_free(struct tensor_operation *operation)
 		member->busy--;
 	}
 	if (operation->has_turn)
-		job->is_writing_state = false;
+		job->values.is_writing_state = false;
 	if (operation->has_pin)
 		residency_unpin(job, operation_pack(operation));
 	if (operation->has_sums)
@@ -95,7 +95,7 @@ static void write_behind(const struct tensor_operation *operation)
 	struct job *job = operation->job;
 	uint32_t pack = operation_pack(operation);
 
-	if (operation->tensor->is_frozen && job->phase == JOB_FILLING && job->has_nvme_parameters &&
+	if (operation->tensor->is_frozen && job->phase == JOB_FILLING && job->location.has_nvme_parameters &&
 	    tensor_is_written(operation->tensor) && pack_is_filled(job, &job->catalog.packs[pack]))
 		residency_flush(job, pack);
 }
@@ -108,7 +108,7 @@ static int conclude(const struct tensor_operation *operation)
 	int status = operation->status;
 
 	/* The step has been dropped. */
-	if (operation->is_of_shard && !job->is_reduced)
+	if (operation->is_of_shard && !job->update.is_reduced)
 		status = -ESTALE;
 	else if (operation->is_of_shard && status < 0 && operation->member && kind != OPERATION_COMPARE)
 		writing_note_failure(job, operation->member, status);
@@ -162,12 +162,12 @@ static void answer(struct tensor_operation *operation)
 	void (*done)(struct job * job, int status) = operation->done;
 	bool is_of_shard = operation->is_of_shard;
 	const char *name = operation->tensor->name;
-	char holders[sizeof(job->holders)], damage[DAMAGE_TEXT] = "";
+	char holders[sizeof(job->residency.holders)], damage[DAMAGE_TEXT] = "";
 	int status;
 
 	if (operation->transfer.status < 0)
 		damage_explain(job, name, &operation->transfer, operation->status, damage);
-	memcpy(holders, job->holders, sizeof(holders));
+	memcpy(holders, job->residency.holders, sizeof(holders));
 	status = conclude(operation);
 	operation_free(operation);
 	if (done)
@@ -211,8 +211,8 @@ static void on_worked(struct work *work)
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
 	if ((operation->kind == OPERATION_WRITE || operation->kind == OPERATION_INITIALIZE) &&
-	    operation->tensor->is_frozen && operation->job->has_stored_parameters)
-		operation->job->residences[operation_pack(operation)].is_dirty = true;
+	    operation->tensor->is_frozen && operation->job->location.has_stored_parameters)
+		operation->job->residency.residences[operation_pack(operation)].is_dirty = true;
 	finish(operation);
 }
 
@@ -261,7 +261,7 @@ static void read_state(struct tensor_operation *operation, struct staging_buffer
 	const struct store_piece kept = operation_kept(operation);
 	struct store_piece blocks;
 
-	store_find_blocks(job->optimizer_store, kept.stream, kept.offset, kept.length, &blocks);
+	store_find_blocks(job->location.optimizer_store, kept.stream, kept.offset, kept.length, &blocks);
 	assert(blocks.length <= STAGING_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
@@ -273,7 +273,7 @@ static void read_state(struct tensor_operation *operation, struct staging_buffer
 						       .length = blocks.length,
 						       .buffer = buffer->data,
 						       .done = on_state_read };
-	operation->status = store_submit(job->optimizer_store, &operation->transfer);
+	operation->status = store_submit(job->location.optimizer_store, &operation->transfer);
 	if (operation->status < 0)
 		finish(operation);
 }
@@ -288,13 +288,13 @@ static void await_flush(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
-	if (job->phase == JOB_BROKEN || job->is_dropped) {
+	if (job->phase == JOB_BROKEN || job->life.is_dropped) {
 		operation->status = -EIO;
 		finish(operation);
 		return;
 	}
 	operation->stage = WAITING_FOR_WRITES;
-	queue_push(&job->tensor_waiting, &operation->link);
+	queue_push(&job->values.tensor_waiting, &operation->link);
 	warm_flush(job);
 }
 
@@ -303,9 +303,9 @@ static void go_on(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
-	if (job->residences[operation_pack(operation)].unwritten > 0) {
+	if (job->residency.residences[operation_pack(operation)].unwritten > 0) {
 		operation->stage = WAITING_FOR_WRITES;
-		queue_push(&job->tensor_waiting, &operation->link);
+		queue_push(&job->values.tensor_waiting, &operation->link);
 		return;
 	}
 	if (operation->state == READ_UPDATES)
@@ -318,10 +318,10 @@ static void go_on(struct tensor_operation *operation)
 		await_flush(operation);
 		return;
 	}
-	if (!job->has_nvme_optimizer) {
+	if (!job->location.has_nvme_optimizer) {
 		const struct store_piece kept = operation_kept(operation);
 
-		operation->source = store_address(job->optimizer_store, kept.stream, kept.offset);
+		operation->source = store_address(job->location.optimizer_store, kept.stream, kept.offset);
 		operation_start_work(operation);
 		return;
 	}
@@ -345,7 +345,8 @@ static bool is_split(const struct tensor_operation *operation)
 	       sums_are_as_parameters(job, &job->catalog.units[operation->unit],
 				      operation_section(operation)) &&
 	       kind != MASTER_ITSELF &&
-	       (kind == MASTER_BESIDE || operation->is_master || operation->values || job->has_masters);
+	       (kind == MASTER_BESIDE || operation->is_master || operation->values ||
+		job->values.has_masters);
 }
 
 void operation_take_sums(struct tensor_operation *operation)
@@ -354,7 +355,7 @@ void operation_take_sums(struct tensor_operation *operation)
 
 	if (!spill_want(job, operation_pack(operation))) {
 		operation->stage = WAITING_FOR_SUMS;
-		queue_push(&job->tensor_waiting, &operation->link);
+		queue_push(&job->values.tensor_waiting, &operation->link);
 		return;
 	}
 	spill_pin(job, operation_pack(operation), operation->kind == OPERATION_WRITE);
@@ -370,7 +371,7 @@ void operation_start_write(struct tensor_operation *operation)
 {
 	if (operation_uses_sums(operation))
 		operation_take_sums(operation);
-	else if (operation->job->has_nvme_parameters)
+	else if (operation->job->location.has_nvme_parameters)
 		operation_want_pack(operation, 0);
 	else
 		operation_start_work(operation);
@@ -381,8 +382,8 @@ void operation_resume(struct job *job)
 	struct queue waiting;
 
 	queue_init(&waiting);
-	for (struct queue *link = queue_pop(&job->tensor_waiting); link;
-	     link = queue_pop(&job->tensor_waiting))
+	for (struct queue *link = queue_pop(&job->values.tensor_waiting); link;
+	     link = queue_pop(&job->values.tensor_waiting))
 		queue_push(&waiting, link);
 	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting)) {
 		struct tensor_operation *operation = queue_entry(link, struct tensor_operation, link);

@@ -122,7 +122,7 @@ void operation_split(const struct tensor_operation *operation, void *master)
 static void read_gradients(const struct tensor_operation *operation)
 {
 	float *window = (float *)(operation->member->window.base + operation->window_at);
-	const float *sums = sums_address(operation), factor = operation->job->factor;
+	const float *sums = sums_address(operation), factor = operation->job->update.factor;
 
 	for (uint64_t i = 0; i < operation->count; i++)
 		window[i] = sums[i] * factor;

@@ -28,7 +28,7 @@ int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t s
 void reader_uncharge(struct reader *reader, uint64_t bytes)
 {
 	reader->bytes -= bytes;
-	reader->node->host_used -= bytes;
+	reader->node->memory.host_used -= bytes;
 }
 
 /* ---- Life ---- */
@@ -124,13 +124,13 @@ static int look_at_job(const struct job *job, char *message, size_t size)
 {
 	int r = 0;
 
-	if (!job || job->is_dropped)
+	if (!job || job->life.is_dropped)
 		r = -ENOENT;
 	else if (job->phase == JOB_BROKEN)
 		r = -EIO;
 	else if (job->phase < JOB_TRAINED)
 		r = -EBUSY;
-	else if (job->is_rolling_back)
+	else if (job->life.is_rolling_back)
 		r = -EAGAIN;
 	if (r == -EAGAIN)
 		snprintf(message, size, "it is being rolled back; try again");
@@ -204,8 +204,8 @@ static struct reader *reader_new(struct job *job, struct port *port)
 	snprintf(reader->job_name, sizeof(reader->job_name), "%s", job->name);
 	queue_init(&reader->client_link);
 	queue_init(&reader->kept.link);
-	queue_push(&job->node->readers, &reader->link);
-	queue_push(&job->readers, &reader->job_link);
+	queue_push(&job->node->values.readers, &reader->link);
+	queue_push(&job->values.readers, &reader->job_link);
 	shortage_init(&reader->shortage, claim, job);
 	reader_values_init(reader);
 	return reader;
@@ -332,7 +332,7 @@ static bool check_room(struct pending *pending, const struct queue *client_reade
 
 	QUEUE_FOREACH (link, client_readers)
 		of_client++;
-	QUEUE_FOREACH (link, &pending_node(pending)->readers)
+	QUEUE_FOREACH (link, &pending_node(pending)->values.readers)
 		of_user += queue_entry(link, struct reader, link)->uid == port->uid;
 	if (of_client >= READER_MAX_PER_CLIENT)
 		pending_error(pending, -EBUSY, "this connection has %d readers; close one",
@@ -420,13 +420,13 @@ static void go_on(struct reader *reader)
 
 void readers_go_on(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->readers)
+	QUEUE_FOREACH (link, &job->values.readers)
 		go_on(queue_entry(link, struct reader, job_link));
 }
 
 bool readers_are_copying(const struct job *job)
 {
-	QUEUE_FOREACH (link, &job->readers)
+	QUEUE_FOREACH (link, &job->values.readers)
 		if (queue_entry(link, struct reader, job_link)->view.is_begun)
 			return true;
 	return false;
@@ -434,7 +434,7 @@ bool readers_are_copying(const struct job *job)
 
 void readers_enlist(struct job *job, struct queue *watches)
 {
-	QUEUE_FOREACH (link, &job->readers) {
+	QUEUE_FOREACH (link, &job->values.readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (reader->view.is_begun)
@@ -450,7 +450,7 @@ static void raise_copy(struct copy *copy, uint32_t pack)
 
 void readers_raise(struct job *job, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &job->readers) {
+	QUEUE_FOREACH (link, &job->values.readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (reader->view.is_copying)
@@ -463,7 +463,7 @@ void readers_raise(struct job *job, uint32_t pack)
 
 void readers_end_job(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->readers) {
+	QUEUE_FOREACH (link, &job->values.readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		queue_remove(&reader->job_link);
@@ -512,7 +512,7 @@ unsigned readers_end_denied(struct job *job, const char *reason)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->readers) {
+	QUEUE_FOREACH (link, &job->values.readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (!is_denied(reader))
@@ -529,7 +529,7 @@ unsigned readers_count(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->readers)
+	QUEUE_FOREACH (link, &job->values.readers)
 		count++;
 	return count;
 }
@@ -538,7 +538,7 @@ uint64_t readers_bytes(const struct job *job)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &job->readers)
+	QUEUE_FOREACH (link, &job->values.readers)
 		bytes += queue_entry(link, struct reader, job_link)->bytes;
 	return bytes;
 }
@@ -547,7 +547,7 @@ static uint64_t user_bytes(const struct node *node, uid_t uid)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->readers) {
+	QUEUE_FOREACH (link, &node->values.readers) {
 		const struct reader *reader = queue_entry(link, struct reader, link);
 
 		if (reader->uid == uid)
@@ -560,7 +560,7 @@ static uint64_t all_bytes(const struct node *node)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->readers)
+	QUEUE_FOREACH (link, &node->values.readers)
 		bytes += queue_entry(link, struct reader, link)->bytes;
 	return bytes;
 }

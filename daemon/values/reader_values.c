@@ -121,7 +121,7 @@ static void begin(struct reader *reader)
 	reader->step = reader->job->step;
 	/* Whoever has not begun yet was there before. */
 	queue_remove(&reader->job_link);
-	queue_push(&reader->job->readers, &reader->job_link);
+	queue_push(&reader->job->values.readers, &reader->job_link);
 	if (reader->view.selection.count == 0) {
 		reply_refreshed(reader);
 		return;
@@ -134,7 +134,7 @@ static unsigned count_views(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->readers)
+	QUEUE_FOREACH (link, &job->values.readers)
 		count += queue_entry(link, struct reader, job_link)->view.is_begun;
 	return count;
 }
@@ -145,7 +145,7 @@ static void go_on_refreshing(struct reader *reader)
 
 	if (reader->view.is_begun)
 		view_go_on(&reader->view);
-	else if (!job->sweep && job->decided == job->step && !view_is_in_use(&reader->view) &&
+	else if (!job->update.sweep && job->decided == job->step && !view_is_in_use(&reader->view) &&
 		 !reader_is_copying(reader) && count_views(job) < VIEWS_AT_ONCE)
 		begin(reader);
 }
@@ -158,7 +158,7 @@ static int charge_selection(struct reader *reader, uint64_t bytes, char *message
 
 	if (r < 0 && shortage_can_be_covered(&reader->shortage, reader->shortage.bytes)) {
 		reader->bytes += bytes;
-		reader->node->host_used += bytes;
+		reader->node->memory.host_used += bytes;
 		r = 0;
 	}
 	return r;

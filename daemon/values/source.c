@@ -60,19 +60,20 @@ bool source_has_state(const struct source *source)
 
 bool source_is_quiet(const struct job *job)
 {
-	return !job->source || !job->source->is_busy;
+	return !job->values.source || !job->values.source->is_busy;
 }
 
 void sources_go_on(struct job *from)
 {
-	QUEUE_FOREACH (link, &from->takers)
+	QUEUE_FOREACH (link, &from->values.takers)
 		job_settle(queue_entry(link, struct source, from_link)->job);
 }
 
 /* Nothing of it is in flight: a copy would have a pin on it. */
 void sources_end_job(struct job *from)
 {
-	for (struct queue *link = queue_pop(&from->takers); link; link = queue_pop(&from->takers)) {
+	for (struct queue *link = queue_pop(&from->values.takers); link;
+	     link = queue_pop(&from->values.takers)) {
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		source->from = NULL;
@@ -106,7 +107,7 @@ static bool is_denied(const struct source *source, const struct port *port)
 
 void sources_end_denied(struct job *from, const char *reason)
 {
-	QUEUE_FOREACH (link, &from->takers) {
+	QUEUE_FOREACH (link, &from->values.takers) {
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		/* Without ranks it begins anew. */
@@ -197,7 +198,7 @@ static int look_at(const struct source *source, const struct job *from, char *me
 {
 	char loss[JOB_LOSS_TEXT];
 
-	if (from->is_rolling_back)
+	if (from->life.is_rolling_back)
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", source->name);
 	if (from->phase == JOB_BROKEN)
 		return refuse(message, size, -EIO, "its source, %s",
@@ -211,7 +212,7 @@ static int look_at(const struct source *source, const struct job *from, char *me
 /* A step that is being applied ends first. */
 static bool stands(const struct job *from)
 {
-	return (from->phase == JOB_TRAINED || from->phase == JOB_RELEASED) && !from->sweep &&
+	return (from->phase == JOB_TRAINED || from->phase == JOB_RELEASED) && !from->update.sweep &&
 	       from->decided == from->step;
 }
 
@@ -225,7 +226,7 @@ static int find_from(struct source *source, char *message, size_t size)
 		return r;
 	source->from = from;
 	source->may_read_all = access_may_train(from, port) || access_may_drop(from, port);
-	queue_push(&from->takers, &source->from_link);
+	queue_push(&from->values.takers, &source->from_link);
 	return 0;
 }
 
@@ -362,7 +363,7 @@ struct copy_range source_range(const struct source *source, const struct tensor 
 
 static void on_written(struct job *job, int status)
 {
-	struct source *source = job->source;
+	struct source *source = job->values.source;
 
 	source->is_busy = false;
 	if (status < 0)
@@ -395,7 +396,7 @@ static void on_copied(struct copy *copy, int status)
 {
 	struct source *source = container_of(copy, struct source, copy);
 
-	if (status == 0 && !source->job->is_dropped) {
+	if (status == 0 && !source->job->life.is_dropped) {
 		write_piece(source);
 	} else {
 		source->is_busy = false;
@@ -454,7 +455,7 @@ static int look_again(const struct source *source, char *message, size_t size)
 {
 	const struct job *from = source->from;
 
-	if (from->is_dropped)
+	if (from->life.is_dropped)
 		return source_refuse_missing(source, message, size);
 	if (from->phase == JOB_RETURNING)
 		return 1;
@@ -477,7 +478,7 @@ static int go_on(struct source *source, char *message, size_t size)
 
 int source_go_on(struct job *job, char *message, size_t size)
 {
-	struct source *source = job->source;
+	struct source *source = job->values.source;
 	int r;
 
 	if (!source)
@@ -495,6 +496,6 @@ int source_go_on(struct job *job, char *message, size_t size)
 			      source->name, (unsigned long long)source->version);
 	end(source);
 	if (r == 0)
-		job->source = source_free(source);
+		job->values.source = source_free(source);
 	return r;
 }

@@ -264,8 +264,8 @@ static bool shares_extent(const struct source *source)
 	const struct store_piece kept = find_kept(source);
 	struct store_piece extents;
 
-	store_find_extents(job->optimizer_store, kept.stream, kept.offset, kept.length, &extents);
-	first = (extents.offset - job->places[slots->pack].state[slots->section][state]) / bytes;
+	store_find_extents(job->location.optimizer_store, kept.stream, kept.offset, kept.length, &extents);
+	first = (extents.offset - job->location.places[slots->pack].state[slots->section][state]) / bytes;
 	return takes_any(source, first * PIECE_ELEMENTS,
 			 (first + size_divide_up(extents.length, bytes)) * PIECE_ELEMENTS);
 }
@@ -279,7 +279,7 @@ static void on_stored(struct store_transfer *transfer, int status)
 {
 	struct source *source = container_of(transfer, struct source, transfer);
 
-	trace_transferred(source->job, SLOT_NONE, source->job->optimizer_store, transfer);
+	trace_transferred(source->job, SLOT_NONE, source->job->location.optimizer_store, transfer);
 	source->is_busy = false;
 	if (status < 0)
 		source_fail(source, status, "its optimizer's state cannot be written");
@@ -312,8 +312,8 @@ static int store_chunk(struct source *source, char *message, size_t size)
 	narrow(state_moments((enum unit_section)slots->section), slots->slot, chunk_count(source),
 	       source->values);
 
-	if (!job->has_nvme_optimizer) {
-		memcpy(store_address(job->optimizer_store, kept.stream, kept.offset), source->values,
+	if (!job->location.has_nvme_optimizer) {
+		memcpy(store_address(job->location.optimizer_store, kept.stream, kept.offset), source->values,
 		       kept.length);
 		leave_chunk(source);
 		job_settle(job);
@@ -327,7 +327,7 @@ static int store_chunk(struct source *source, char *message, size_t size)
 						    .buffer = source->values,
 						    .done = on_stored };
 	source->is_busy = true;
-	r = store_submit(job->optimizer_store, &source->transfer);
+	r = store_submit(job->location.optimizer_store, &source->transfer);
 	if (r == 0) {
 		account_transfer(job, STATISTICS_WRITE_BACK, &source->transfer);
 		return 1;

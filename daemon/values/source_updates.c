@@ -52,7 +52,7 @@ static void on_record(struct store_transfer *transfer, int status)
 	struct job *from = source->from;
 
 	source->is_busy = false;
-	from->snapshot_copies--;
+	from->values.snapshot_copies--;
 	if (status < 0)
 		damage_tell_read(from, transfer, status, "who takes its values is told");
 	if (status == 0)
@@ -84,6 +84,6 @@ int source_read_updates(struct source *source, char *message, size_t size)
 			      store_error(r));
 	source->is_busy = true;
 	/* The job stays until it is here. */
-	source->from->snapshot_copies++;
+	source->from->values.snapshot_copies++;
 	return 1;
 }

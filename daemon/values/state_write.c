@@ -18,10 +18,10 @@ static bool check_step(struct pending *pending, uint64_t step)
 
 	if (step > MAX_FIRST_STEP)
 		pending_error(pending, -EINVAL, "no job begins at step %llu", (unsigned long long)step);
-	else if (job->has_first_step && job->first_step != step)
+	else if (job->values.has_first_step && job->values.first_step != step)
 		pending_error(pending, -EINVAL,
 			      "what was written before was kept after step %llu, and this after step %llu",
-			      (unsigned long long)job->first_step, (unsigned long long)step);
+			      (unsigned long long)job->values.first_step, (unsigned long long)step);
 	else
 		return true;
 	return false;
@@ -30,7 +30,7 @@ static bool check_step(struct pending *pending, uint64_t step)
 /* All of a unit's, if its job has but one number for them. */
 static void give_updates(const struct job *job, struct unit *unit, struct tensor *tensor, uint64_t updates)
 {
-	bool is_counted = job->record_format >= RECORD_FORMAT_TENSORS;
+	bool is_counted = job->durability.record_format >= RECORD_FORMAT_TENSORS;
 	struct tensor *first = is_counted ? tensor : unit->tensors;
 	uint32_t count = is_counted ? 1 : unit->tensor_count;
 
@@ -67,12 +67,12 @@ static bool check_time(struct pending *pending, const Tierd__Wire__TensorWrite *
 {
 	struct job *job = pending->member->job;
 
-	if (job->writing == WRITING_OPEN)
+	if (job->update.writing == WRITING_OPEN)
 		return check_updates(pending, write);
 	if (!check_step(pending, write->step))
 		return false;
-	job->has_first_step = true;
-	job->first_step = write->step;
+	job->values.has_first_step = true;
+	job->values.first_step = write->step;
 	return true;
 }
 
@@ -119,7 +119,7 @@ static void submit(struct tensor_operation *operation, enum tier_direction direc
 	operation->transfer.direction = direction;
 	operation->transfer.priority = direction == TIER_READ ? TIER_DEMAND : TIER_WRITE_BACK;
 	operation->transfer.done = done;
-	r = store_submit(operation->job->optimizer_store, &operation->transfer);
+	r = store_submit(operation->job->location.optimizer_store, &operation->transfer);
 	if (r < 0)
 		end(operation, r);
 }
@@ -128,7 +128,7 @@ static void on_copied(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	if (operation->job->has_nvme_optimizer)
+	if (operation->job->location.has_nvme_optimizer)
 		submit(operation, TIER_WRITE, on_written);
 	else
 		end(operation, 0);
@@ -170,7 +170,7 @@ static void read_extents(struct tensor_operation *operation, struct staging_buff
 	const struct store_piece kept = operation_kept(operation);
 	struct store_piece extents;
 
-	store_find_extents(job->optimizer_store, kept.stream, kept.offset, kept.length, &extents);
+	store_find_extents(job->location.optimizer_store, kept.stream, kept.offset, kept.length, &extents);
 	assert(extents.length <= STAGING_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
@@ -195,14 +195,14 @@ static void begin(struct tensor_operation *operation)
 	struct job *job = operation->job;
 	struct staging_buffer *buffer;
 
-	operation->has_turn = job->is_writing_state = true;
-	job->has_given_slots |= operation_is_of_state(operation);
+	operation->has_turn = job->values.is_writing_state = true;
+	job->values.has_given_slots |= operation_is_of_state(operation);
 	operation->has_pin = true;
 	residency_pin(job, operation_pack(operation));
-	if (!job->has_nvme_optimizer) {
+	if (!job->location.has_nvme_optimizer) {
 		const struct store_piece kept = operation_kept(operation);
 
-		operation->source = store_address(job->optimizer_store, kept.stream, kept.offset);
+		operation->source = store_address(job->location.optimizer_store, kept.stream, kept.offset);
 		copy(operation);
 		return;
 	}
@@ -218,25 +218,26 @@ static void begin(struct tensor_operation *operation)
 
 void state_write_start(struct tensor_operation *operation)
 {
-	operation->job->has_masters |= operation->is_split;
+	operation->job->values.has_masters |= operation->is_split;
 	operation->stage = WAITING_FOR_TURN;
-	queue_push(&operation->job->state_writes, &operation->link);
+	queue_push(&operation->job->values.state_writes, &operation->link);
 	job_settle(operation->job);
 }
 
 bool state_write_go_on(struct job *job)
 {
-	if (!job->is_writing_state && !queue_is_empty(&job->state_writes))
-		begin(queue_entry(queue_pop(&job->state_writes), struct tensor_operation, link));
-	return job->is_writing_state;
+	if (!job->values.is_writing_state && !queue_is_empty(&job->values.state_writes))
+		begin(queue_entry(queue_pop(&job->values.state_writes), struct tensor_operation, link));
+	return job->values.is_writing_state;
 }
 
 void state_write_begin_job(struct job *job)
 {
-	if (!job->has_first_step)
+	if (!job->values.has_first_step)
 		return;
-	job->step = job->decided = job->first_step;
+	job->step = job->decided = job->values.first_step;
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
 		if (unit_is_trainable(&job->catalog.units[u]))
-			job->catalog.units[u].updates = job->catalog.units[u].last_update = job->first_step;
+			job->catalog.units[u].updates = job->catalog.units[u].last_update =
+				job->values.first_step;
 }

@@ -88,7 +88,7 @@ static void read_gradient(struct pending *pending, const Tierd__Wire__TensorRead
 	}
 	operation->state = READ_GRADIENT;
 	operation->is_of_shard = true;
-	job->shard_copies++;
+	job->values.shard_copies++;
 	operation_take_sums(operation);
 }
 
@@ -99,10 +99,10 @@ static void start_write(struct pending *pending)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	struct tensor *tensor = &job->catalog.units[pending->unit].tensors[pending->tensor];
-	bool is_compared = tensor->is_frozen && job->writing == WRITING_OPEN;
+	bool is_compared = tensor->is_frozen && job->update.writing == WRITING_OPEN;
 	/* Of a reduced step they take the gradients' place: then it is too late to find no room for the note.
 	 */
-	int r = tensor_reserve_written(tensor, 1 + job->shard_copies);
+	int r = tensor_reserve_written(tensor, 1 + job->values.shard_copies);
 	struct tensor_operation *operation =
 		r < 0 ? NULL
 		      : operation_new(job, pending, is_compared ? OPERATION_COMPARE : OPERATION_WRITE,
@@ -119,11 +119,11 @@ static void start_write(struct pending *pending)
 	operation->written = member->window.base;
 	operation->is_master = pending->is_master;
 	operation->state = pending->state;
-	operation->is_of_shard = job->is_reduced;
-	job->shard_copies += job->is_reduced;
+	operation->is_of_shard = job->update.is_reduced;
+	job->values.shard_copies += job->update.is_reduced;
 	if (is_compared)
 		operation_want_pack(operation, 0);
-	else if (job->phase == JOB_FORMING || job->writing == WRITING_OPEN)
+	else if (job->phase == JOB_FORMING || job->update.writing == WRITING_OPEN)
 		draft_write(operation);
 	else if (operation_is_of_state(operation))
 		state_write_start(operation);
@@ -135,9 +135,9 @@ static void start_write(struct pending *pending)
 static bool can_write(const struct job *job)
 {
 	if (job->phase == JOB_FORMING)
-		return job->is_drafted;
+		return job->values.is_drafted;
 	/* What came before comes first. */
-	return job->is_reduced || (job->phase == JOB_FILLING && !job->draft);
+	return job->update.is_reduced || (job->phase == JOB_FILLING && !job->values.draft);
 }
 
 static bool check_first_values(struct pending *pending, const Tierd__Wire__TensorWrite *write)
@@ -161,7 +161,7 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 {
 	const struct member *member = pending->member;
 	const struct job *job = member->job;
-	bool is_wide = *write->state || write->is_master, is_open = job->writing == WRITING_OPEN;
+	bool is_wide = *write->state || write->is_master, is_open = job->update.writing == WRITING_OPEN;
 
 	if (job->phase == JOB_BROKEN)
 		return job_check_live(pending, 0);
@@ -205,13 +205,14 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 		start_write(pending);
 		return;
 	}
-	queue_push(&job->filling, &pending->link);
+	queue_push(&job->values.filling, &pending->link);
 	job_settle(job);
 }
 
 void tensor_fill_waiting(struct job *job)
 {
-	for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling)) {
+	for (struct queue *link = queue_pop(&job->values.filling); link;
+	     link = queue_pop(&job->values.filling)) {
 		struct pending *pending = queue_entry(link, struct pending, link);
 
 		if (pending->member->operation)
@@ -224,17 +225,18 @@ void tensor_fill_waiting(struct job *job)
 /* From where the last one was found; NULL: none is left. */
 static const struct tensor *next_to_fill(struct job *job)
 {
-	for (; job->initialized_units < job->catalog.unit_count; job->initialized_units++) {
-		const struct unit *unit = &job->catalog.units[job->initialized_units];
+	for (; job->values.initialized_units < job->catalog.unit_count; job->values.initialized_units++) {
+		const struct unit *unit = &job->catalog.units[job->values.initialized_units];
 
-		for (; job->initialized_tensors < unit->tensor_count; job->initialized_tensors++) {
-			const struct tensor *tensor = &unit->tensors[job->initialized_tensors];
+		for (; job->values.initialized_tensors < unit->tensor_count;
+		     job->values.initialized_tensors++) {
+			const struct tensor *tensor = &unit->tensors[job->values.initialized_tensors];
 
 			if (tensor->is_frozen && tensor->initializer != INITIALIZE_NONE &&
 			    !tensor_is_written(tensor))
 				return tensor;
 		}
-		job->initialized_tensors = 0;
+		job->values.initialized_tensors = 0;
 	}
 	return NULL;
 }
@@ -242,13 +244,13 @@ static const struct tensor *next_to_fill(struct job *job)
 static int fill_tensor(struct job *job, const struct tensor *tensor)
 {
 	struct tensor_operation *operation =
-		operation_new(job, NULL, OPERATION_INITIALIZE, job->initialized_units,
-			      job->initialized_tensors, 0, tensor->layout.elements);
+		operation_new(job, NULL, OPERATION_INITIALIZE, job->values.initialized_units,
+			      job->values.initialized_tensors, 0, tensor->layout.elements);
 
 	if (!operation)
 		return -ENOMEM;
-	job->is_filling_tensor = true;
-	if (job->has_nvme_parameters)
+	job->values.is_filling_tensor = true;
+	if (job->location.has_nvme_parameters)
 		operation_want_pack(operation, 0);
 	else
 		operation_start_work(operation);
@@ -260,7 +262,7 @@ int tensor_initialize(struct job *job)
 	int r = 0;
 
 	/* What it waits for may bring the job here again. */
-	if (job->is_filling_tensor)
+	if (job->values.is_filling_tensor)
 		return 1;
 	const struct tensor *tensor = next_to_fill(job);
 

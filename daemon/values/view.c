@@ -161,7 +161,7 @@ void view_go_on(struct view *view)
 		return;
 	if (!find_piece(view)) {
 		/* Without a sweep there are some, farther on. */
-		if (!view->job->sweep)
+		if (!view->job->update.sweep)
 			job_settle(view->job);
 		return;
 	}

@@ -52,9 +52,9 @@ bool writing_check_enter(struct pending *pending)
 
 void writing_open(struct job *job)
 {
-	job->writing = WRITING_OPEN;
-	job->writing_error = 0;
-	job->gradient_norm = 0;
+	job->update.writing = WRITING_OPEN;
+	job->values.writing_error = 0;
+	job->update.gradient_norm = 0;
 	reduced_begin(job);
 }
 
@@ -79,16 +79,16 @@ bool writing_check(struct pending *pending, const Tierd__Wire__TensorWrite *writ
 		pending_error(pending, -EINVAL, "tensor \"%s\" is frozen: it has no master", tensor->name);
 		return false;
 	}
-	job->residences[unit->pack].is_written |= !tensor->is_frozen;
+	job->residency.residences[unit->pack].is_written |= !tensor->is_frozen;
 	return true;
 }
 
 void writing_note_failure(struct job *job, const struct member *member, int status)
 {
-	if (job->writing != WRITING_OPEN || job->writing_error < 0)
+	if (job->update.writing != WRITING_OPEN || job->values.writing_error < 0)
 		return;
-	job->writing_error = status;
-	job->writing_culprit = member->rank;
+	job->values.writing_error = status;
+	job->values.writing_culprit = member->rank;
 }
 
 /* ---- The end of its ranks' part ---- */
@@ -99,7 +99,7 @@ static bool check_leave(struct pending *pending, uint32_t epoch)
 
 	if (!job_check_live(pending, epoch))
 		return false;
-	if (member->job->writing == WRITING_OPEN && member->is_closed && !member->is_finished)
+	if (member->job->update.writing == WRITING_OPEN && member->is_closed && !member->is_finished)
 		return true;
 	pending_error(pending, -EBUSY,
 		      "rank %u writes no values: tierd_write_end comes once after each tierd_write_begin",
@@ -125,35 +125,35 @@ static void forget(struct job *job)
 		for (uint32_t i = 0; i < job->catalog.units[u].tensor_count; i++)
 			job->catalog.units[u].tensors[i].has_given = false;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		job->residences[pack].is_written = false;
-	job->writing = WRITING_NOTHING;
+		job->residency.residences[pack].is_written = false;
+	job->update.writing = WRITING_NOTHING;
 }
 
 static void fail(struct job *job)
 {
 	char message[160];
 
-	if (job->writing_error == -ECANCELED)
+	if (job->values.writing_error == -ECANCELED)
 		snprintf(message, sizeof(message),
 			 "rank %u has cancelled the writing of values: none is written",
-			 job->writing_culprit);
+			 job->values.writing_culprit);
 	else
 		snprintf(message, sizeof(message),
-			 "a value of rank %u could not be taken (%s): none is written", job->writing_culprit,
-			 strerror(-job->writing_error));
+			 "a value of rank %u could not be taken (%s): none is written",
+			 job->values.writing_culprit, strerror(-job->values.writing_error));
 	forget(job);
-	step_fail(job, job->writing_error, message);
+	step_fail(job, job->values.writing_error, message);
 	job_settle(job);
 }
 
 void writing_decide(struct job *job)
 {
-	if (job->writing_error < 0) {
+	if (job->values.writing_error < 0) {
 		fail(job);
 		return;
 	}
-	job->writing = WRITING_DECIDED;
-	job->is_skipped = false;
+	job->update.writing = WRITING_DECIDED;
+	job->update.is_skipped = false;
 	step_begin_decided(job);
 	job_settle(job);
 }
@@ -168,7 +168,7 @@ static bool packs_are_free(struct job *job)
 	bool are_free = true;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		struct residence *residence = &job->residences[pack];
+		struct residence *residence = &job->residency.residences[pack];
 
 		if (!residence->is_written)
 			continue;
@@ -181,17 +181,17 @@ static bool packs_are_free(struct job *job)
 static void place(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residences[pack].is_written)
+		if (job->residency.residences[pack].is_written)
 			warm_forget_pack(job, pack);
 	/* What is not written here has one, too. */
-	job->has_masters = sums_are_as_pushed(job);
-	job->writing = WRITING_PLACING;
+	job->values.has_masters = sums_are_as_pushed(job);
+	job->update.writing = WRITING_PLACING;
 	job_settle(job);
 }
 
 static void on_flushed(struct job *job, int status)
 {
-	if (job->writing == WRITING_FLUSHING && status == 0)
+	if (job->update.writing == WRITING_FLUSHING && status == 0)
 		place(job);
 }
 
@@ -203,7 +203,7 @@ static void begin_to_place(struct job *job)
 		place(job);
 		return;
 	}
-	job->writing = WRITING_FLUSHING;
+	job->update.writing = WRITING_FLUSHING;
 	warm_flush_all(job, on_flushed);
 }
 
@@ -230,9 +230,9 @@ static int note_updates(struct job *job)
 
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
 		has_earlier |= find_updates(&job->catalog.units[u]) > job->decided;
-	if (!has_earlier || job->has_earlier_updates)
+	if (!has_earlier || job->durability.has_earlier_updates)
 		return 0;
-	job->has_earlier_updates = true;
+	job->durability.has_earlier_updates = true;
 	return durable_redefine(job);
 }
 
@@ -240,7 +240,7 @@ static void sweep(struct job *job)
 {
 	int r = note_updates(job);
 
-	job->writing = WRITING_SWEEPING;
+	job->update.writing = WRITING_SWEEPING;
 	if (r == 0)
 		r = sweep_start(job, false);
 	if (r < 0)
@@ -249,7 +249,7 @@ static void sweep(struct job *job)
 
 bool writing_go_on(struct job *job)
 {
-	switch (job->writing) {
+	switch (job->update.writing) {
 	case WRITING_OPEN:
 		draft_go_on(job, NULL);
 		return true;
@@ -265,7 +265,7 @@ bool writing_go_on(struct job *job)
 		return true;
 	default:
 		draft_give_up(job);
-		return job->draft != NULL;
+		return job->values.draft != NULL;
 	}
 }
 
@@ -275,7 +275,8 @@ bool writing_go_on(struct job *job)
 uint64_t writing_updates(const struct job *job, uint32_t number, const struct tensor *tensor)
 {
 	const struct unit *unit = &job->catalog.units[number];
-	bool is_new = job->writing == WRITING_SWEEPING && job->residences[unit->pack].version == job->decided;
+	bool is_new = job->update.writing == WRITING_SWEEPING &&
+		      job->residency.residences[unit->pack].version == job->decided;
 
 	return is_new ? updates_to_be(unit, tensor) : tensor_updates(unit, tensor);
 }
@@ -315,12 +316,12 @@ void writing_end(struct job *job)
 
 void writing_abort(struct job *job)
 {
-	if (job->writing != WRITING_NOTHING && job->writing <= WRITING_OPEN)
+	if (job->update.writing != WRITING_NOTHING && job->update.writing <= WRITING_OPEN)
 		forget(job);
 }
 
 void writing_cancel(struct job *job)
 {
-	if (job->writing != WRITING_NOTHING)
+	if (job->update.writing != WRITING_NOTHING)
 		forget(job);
 }

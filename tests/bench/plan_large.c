@@ -139,14 +139,15 @@ static int fill_extent(const struct job *job, struct filling *filling, uint64_t 
 {
 	for (size_t i = 0; i < ARRAY_LENGTH(filling->checksums); i++)
 		filling->checksums[i] = offset + i;
-	filling->transfer = (struct store_transfer){ .direction = TIER_WRITE,
-						     .stream = job->streams.parameter[SECTION_FROZEN_BF16],
-						     .offset = offset,
-						     .length = sizeof(nothing),
-						     .buffer = nothing,
-						     .checksums = filling->checksums,
-						     .done = on_filled };
-	return store_submit(job->parameter_store, &filling->transfer);
+	filling->transfer =
+		(struct store_transfer){ .direction = TIER_WRITE,
+					 .stream = job->location.streams.parameter[SECTION_FROZEN_BF16],
+					 .offset = offset,
+					 .length = sizeof(nothing),
+					 .buffer = nothing,
+					 .checksums = filling->checksums,
+					 .done = on_filled };
+	return store_submit(job->location.parameter_store, &filling->transfer);
 }
 
 /* Every extent is written, as if all values had been; and they have a value each. */
@@ -164,7 +165,7 @@ static int fill(struct stage *stage)
 	}
 	for (uint32_t i = 0; i < stage->units && r == 0 && status == 0; i++) {
 		struct tensor *tensor = &job->catalog.units[i].tensors[0];
-		uint64_t first = job->places[i].parameter[SECTION_FROZEN_BF16];
+		uint64_t first = job->location.places[i].parameter[SECTION_FROZEN_BF16];
 
 		r = tensor_mark_written(tensor, 0, tensor->layout.elements);
 		for (uint64_t at = 0; at < UNIT_BYTES && r == 0; at += sizeof(nothing)) {
@@ -232,7 +233,7 @@ static int learn(struct stage *stage)
 {
 	int r = pass(stage);
 
-	if (r == 0 && (!has_learned_all(stage) || stage->job->slots.count > stage->units / 100))
+	if (r == 0 && (!has_learned_all(stage) || stage->job->residency.slots.count > stage->units / 100))
 		return -ENODATA;
 	return r;
 }

@@ -29,9 +29,9 @@ static int run_in_host_memory(struct actor *rank, const struct actor_job *job)
 {
 	int r;
 
-	scene.node->durability = DURABILITY_NONE;
+	scene.node->settings.durability = DURABILITY_NONE;
 	r = training_run(&scene, rank, job);
-	scene.node->durability = DURABILITY_DEFAULT;
+	scene.node->settings.durability = DURABILITY_DEFAULT;
 	return r;
 }
 

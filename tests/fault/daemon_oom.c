@@ -246,7 +246,7 @@ static void a_training_with_what_an_idle_job_had_survives(void **state)
 		assert_int_equal(training_run(&scene, &actor, &idle), 0);
 		actor_die(&actor);
 		scene_settle(&scene);
-		scene.node->host_budget = scene.node->host_used + MIB / 2;
+		scene.node->settings.host_budget = scene.node->memory.host_used + MIB / 2;
 		alloc_fault_arm(nth);
 		int r = training_run(&scene, &actor, &next);
 
@@ -463,7 +463,7 @@ static void a_job_that_is_brought_back_survives(void **state)
 	leave_record();
 	source.definition = definition;
 	source.progress = progress;
-	used = scene.node->host_used;
+	used = scene.node->memory.host_used;
 	for (unsigned nth = 1; has_tripped; nth++) {
 		struct job *job;
 		char message[512] = "";
@@ -477,7 +477,7 @@ static void a_job_that_is_brought_back_survives(void **state)
 		if (r == 0)
 			job_drop(job);
 		scene_settle(&scene);
-		assert_int_equal(scene.node->host_used, used);
+		assert_int_equal(scene.node->memory.host_used, used);
 		assert_int_equal(scene.node->paths[0].used, 0);
 	}
 	free((void *)definition.bytes);
@@ -514,11 +514,11 @@ static void a_search_for_jobs_survives(void **state)
 /* When there is more room than there was. */
 static void try_again(struct job *job)
 {
-	if (!job->is_lost) {
+	if (!job->life.is_lost) {
 		restore_again(job);
 		return;
 	}
-	scene.node->host_budget++;
+	scene.node->settings.host_budget++;
 	job_settle(job);
 }
 
@@ -546,8 +546,8 @@ static void an_opening_survives(void **state)
 	assert_non_null(job);
 	assert_int_equal(job->phase, JOB_RELEASED);
 	assert_int_equal(job->step, 2);
-	assert_int_equal(job->blobs.used, TRAINING_BLOB_BYTES);
-	assert_int_equal(job->blobs.image.base[TRAINING_BLOB_BYTES - 1], 'b');
+	assert_int_equal(job->durability.blobs.used, TRAINING_BLOB_BYTES);
+	assert_int_equal(job->durability.blobs.image.base[TRAINING_BLOB_BYTES - 1], 'b');
 	expect_that_others_train();
 	end_scene();
 }

@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	for (unsigned i = 0; i < ACTORS; i++)
 		actor_die(&actors[i]);
 	scene_settle(&scene);
-	assert(scene.node->clients == 0);
+	assert(scene.node->session.clients == 0);
 	scene_close(&scene);
 	return 0;
 }

@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	if (length < 2)
 		return 0;
 	begin_scene();
-	used = scene.node->host_used;
+	used = scene.node->memory.host_used;
 	first = (size_t)(bytes[0] | bytes[1] << 8);
 	if (first > length - 2)
 		first = length - 2;
@@ -120,6 +120,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	free((void *)definition.bytes);
 	free((void *)progress.bytes);
 	scene_settle(&scene);
-	assert(scene.node->host_used == used && scene.node->paths[0].used == 0);
+	assert(scene.node->memory.host_used == used && scene.node->paths[0].used == 0);
 	return 0;
 }

@@ -49,7 +49,7 @@ MUTANTS = (
         "leases of ranks that have left not counted",
         "residency",
         EVICTION,
-        (("return unit_holder_among(&job->lingering, unit);", "return NULL;"),),
+        (("return unit_holder_among(&job->life.lingering, unit);", "return NULL;"),),
     ),
     (
         "what the daemon reads evicted",
@@ -63,8 +63,8 @@ MUTANTS = (
         EVICTION,
         (
             (
-                "return job->next_use[pack] > job->next_use[other];",
-                "return job->next_use[pack] < job->next_use[other];",
+                "return job->residency.next_use[pack] > job->residency.next_use[other];",
+                "return job->residency.next_use[pack] < job->residency.next_use[other];",
             ),
         ),
     ),
@@ -72,7 +72,7 @@ MUTANTS = (
         "evicted for what is used later still",
         "residency",
         EVICTION,
-        (("if (job->next_use[owner] <= distance ||", "if ("),),
+        (("if (job->residency.next_use[owner] <= distance ||", "if ("),),
     ),
     (
         "frozen values evicted before they are written",
@@ -160,7 +160,7 @@ MUTANTS = (
         "room for what absent tensors missed in a record that has none",
         "record",
         "daemon/durability/record.c",
-        (("(job->record_format >= RECORD_FORMAT_TENSORS ? missed : 0)", "missed"),),
+        (("(job->durability.record_format >= RECORD_FORMAT_TENSORS ? missed : 0)", "missed"),),
     ),
     (
         "an absent tensor believed to have missed more updates than there were",
@@ -172,7 +172,7 @@ MUTANTS = (
         "room for groups of tensors in a record that has none",
         "record",
         "daemon/durability/record.c",
-        (("(job->record_format >= RECORD_FORMAT_GROUPS ? groups : 0)", "groups"),),
+        (("(job->durability.record_format >= RECORD_FORMAT_GROUPS ? groups : 0)", "groups"),),
     ),
     (
         "groups that tensors were moved to not recorded",
@@ -250,7 +250,7 @@ MUTANTS = (
         "a step decided while a commit freezes",
         "client",
         STEP,
-        (("job->commit_listener->holds(job) || ", ""),),
+        (("job->update.commit_listener->holds(job) || ", ""),),
     ),
     (
         "steps called durable that a later commit takes",
@@ -273,13 +273,13 @@ MUTANTS = (
         "buffers beyond the plan without room",
         "held",
         "daemon/gradients/held.c",
-        (("node->host_used + bytes > node->host_budget || ", ""),),
+        (("node->memory.host_used + bytes > node->settings.host_budget || ", ""),),
     ),
     (
         "buffers beyond the plan not given back to the node",
         "held",
         "daemon/gradients/held.c",
-        (("\t\tjob->node->host_used -= bytes;\n", ""),),
+        (("\t\tjob->node->memory.host_used -= bytes;\n", ""),),
     ),
     (
         "gradients outside of the rank's room",
@@ -351,7 +351,7 @@ MUTANTS = (
         "an early update while the last step is not committed",
         "early",
         "daemon/update/early.c",
-        (("!job->commit_listener->is_behind(job);", "true;"),),
+        (("!job->update.commit_listener->is_behind(job);", "true;"),),
     ),
     (
         "a pack updated before its backup",
@@ -363,7 +363,7 @@ MUTANTS = (
         "written state not backed up before its first update",
         "state_write",
         "daemon/durability/backup.c",
-        (("part.state < STATE_SLOTS || job->has_given_slots", "part.state < STATE_SLOTS"),),
+        (("part.state < STATE_SLOTS || job->values.has_given_slots", "part.state < STATE_SLOTS"),),
     ),
     (
         "what a draft reads believed",
@@ -381,7 +381,7 @@ MUTANTS = (
         "values written before those that came before them, in a draft",
         "draft",
         "daemon/values/tensor.c",
-        (("(job->phase == JOB_FILLING && !job->draft)", "job->phase == JOB_FILLING"),),
+        (("(job->phase == JOB_FILLING && !job->values.draft)", "job->phase == JOB_FILLING"),),
     ),
     (
         "a draft that is written when its job goes not given up",
@@ -417,25 +417,25 @@ MUTANTS = (
         "gradients summed over values that are written",
         "writing",
         "daemon/gradients/gradient.c",
-        (("job->writing >= WRITING_DECIDED || ", ""),),
+        (("job->update.writing >= WRITING_DECIDED ||", ""),),
     ),
     (
         "a record that does not say that units were updated more often than there were steps",
         "writing",
         WRITING,
-        (("\tjob->has_earlier_updates = true;\n\treturn durable_redefine(job);", "\treturn 0;"),),
+        (("\tjob->durability.has_earlier_updates = true;\n\treturn durable_redefine(job);", "\treturn 0;"),),
     ),
     (
         "a step taken beside a writing",
         "writing",
         STEP,
-        (("\tif (job->closed_count == 0 || pending->is_writing ==", "\tif (true || pending->is_writing =="),),
+        (("\tif (job->update.closed_count == 0 || pending->is_writing ==", "\tif (true || pending->is_writing =="),),
     ),
     (
         "other values of a frozen tensor taken in a writing",
         "writing",
         "daemon/values/tensor.c",
-        (("is_compared = tensor->is_frozen && job->writing == WRITING_OPEN;", "is_compared = false;"),),
+        (("is_compared = tensor->is_frozen && job->update.writing == WRITING_OPEN;", "is_compared = false;"),),
     ),
     (
         "a writing applied that a rank has cancelled",
@@ -482,7 +482,7 @@ MUTANTS = (
         "a progress of another format believed",
         "record",
         "daemon/durability/record_unpack.c",
-        (("\tif (progress->format != job->record_format)", "\tif (false)"),),
+        (("\tif (progress->format != job->durability.record_format)", "\tif (false)"),),
     ),
     (
         "absent gradients zeroed as if they were as wide as parameters",
@@ -524,7 +524,7 @@ MUTANTS = (
         "a job opened that is being rolled back",
         "errands",
         "daemon/life/opening.c",
-        (("\tif (job && job->is_rolling_back) {", "\tif (false) {"),),
+        (("\tif (job && job->life.is_rolling_back) {", "\tif (false) {"),),
     ),
     (
         "huge pages that lie in pipes lost sight of",

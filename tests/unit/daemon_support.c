@@ -54,7 +54,7 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 
 static void end_node(struct scene *scene)
 {
-	assert(!scene->node || scene->node->spins == 0);
+	assert(!scene->node || scene->node->life.spins == 0);
 	scene->node = node_free(scene->node);
 	if (scene->loop)
 		event_base_free(scene->loop);
@@ -118,10 +118,10 @@ static bool is_quiet(const struct scene *scene)
 	QUEUE_FOREACH (link, &scene->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (!job_is_still(job) || job->scans > 0)
+		if (!job_is_still(job) || job->scrub.scans > 0)
 			return false;
 	}
-	return queue_is_empty(&scene->node->dying) && queue_is_empty(&scene->node->restores);
+	return queue_is_empty(&scene->node->life.dying) && queue_is_empty(&scene->node->recovery.restores);
 }
 
 void scene_settle(struct scene *scene)
@@ -133,12 +133,12 @@ void scene_settle(struct scene *scene)
 
 uint64_t promised_bytes(const struct job *job)
 {
-	return job->host_bytes - job->cache_bytes;
+	return job->resources.host_bytes - job->resources.cache_bytes;
 }
 
 void scene_await_disposals(struct scene *scene)
 {
-	while (scene->node->disposals > 0)
+	while (scene->node->memory.disposals > 0)
 		scene_wait(scene);
 }
 

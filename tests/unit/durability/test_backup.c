@@ -46,14 +46,15 @@ static unsigned count_awaiting(const struct job *job)
 	unsigned count = 0;
 
 	for (uint32_t pack = 0; pack < UNITS; pack++)
-		count += job->residences[pack].awaits_backup;
+		count += job->residency.residences[pack].awaits_backup;
 	return count;
 }
 
 static void expect_no_update_of_what_awaits_its_backup(const struct job *job)
 {
 	for (uint32_t pack = 0; pack < UNITS; pack++)
-		assert_false(job->residences[pack].awaits_backup && job->residences[pack].changed == 2);
+		assert_false(job->residency.residences[pack].awaits_backup &&
+			     job->residency.residences[pack].changed == 2);
 }
 
 static void a_pack_is_written_before_the_next_step_updates_it(void **state)
@@ -72,7 +73,7 @@ static void a_pack_is_written_before_the_next_step_updates_it(void **state)
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
 	assert_true(count_awaiting(job) > 0);
-	while (!job->sweep)
+	while (!job->update.sweep)
 		scene_wait(&scene);
 	for (unsigned turn = 0; turn < 10; turn++) {
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);

@@ -95,7 +95,7 @@ static unsigned count_errands(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->errands)
+	QUEUE_FOREACH (link, &job->durability.errands)
 		count++;
 	return count;
 }
@@ -156,7 +156,7 @@ static bool roll_back_with(unsigned nth)
 	snprintf(fault, sizeof(fault), "complete:flush:%u:EIO", nth);
 	job = come_back(fault);
 	/* The opening was what failed. */
-	if (job->is_lost) {
+	if (job->life.is_lost) {
 		assert_int_equal(come_back(NULL)->step, 2);
 		return true;
 	}
@@ -166,9 +166,9 @@ static bool roll_back_with(unsigned nth)
 	if (r < 0)
 		assert_non_null(strstr(actor_message(&first), "rolling back to snapshot one has failed"));
 	/* What it says is what a later daemon finds. */
-	stands = job->is_lost ? 0 : job->step;
+	stands = job->life.is_lost ? 0 : job->step;
 	job = come_back(NULL);
-	assert_false(job->is_lost);
+	assert_false(job->life.is_lost);
 	if (stands > 0)
 		assert_int_equal(stands, job->step);
 	if (r == 0)
@@ -238,7 +238,7 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_int_equal(roll_back("one"), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "in use by rank 0"));
 	job = job_find(scene.node, geteuid(), "play");
-	assert_int_equal(job->residences[PLAY_UNITS - 1].state, DIRECTORY_ABSENT);
+	assert_int_equal(job->residency.residences[PLAY_UNITS - 1].state, DIRECTORY_ABSENT);
 	scene_hear_nothing_of_devices(&scene);
 	actor_send_gather(&rank, PLAY_UNITS - 1, 0, false);
 	number = send_roll_back("one", true);
@@ -246,7 +246,7 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	for (unsigned turn = 0; turn < 10; turn++)
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	assert_int_equal(count_errands(job), 1);
-	assert_false(queue_entry(queue_first(&job->errands), struct errand, link)->is_under_way);
+	assert_false(queue_entry(queue_first(&job->durability.errands), struct errand, link)->is_under_way);
 	assert_int_equal(take("two"), -EAGAIN);
 	assert_non_null(strstr(actor_message(&first), "is being rolled back"));
 	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3 }), -EAGAIN);

@@ -109,7 +109,7 @@ static void open_files_again(const char *fault)
 
 		if (!job)
 			continue;
-		job->is_kept = job->comes_back = true;
+		job->life.is_kept = job->life.comes_back = true;
 		job_drop(job);
 	}
 	scene_settle(&scene);
@@ -121,7 +121,7 @@ static uint64_t charged(void)
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++)
-		bytes += find(names[i]) ? find(names[i])->nvme_bytes : 0;
+		bytes += find(names[i]) ? find(names[i])->resources.nvme_bytes : 0;
 	return bytes;
 }
 
@@ -137,7 +137,7 @@ static void expect_all(unsigned count)
 		if (!job)
 			continue;
 		first = job;
-		assert_false(job->is_lost);
+		assert_false(job->life.is_lost);
 		assert_int_not_equal(job->phase, JOB_BROKEN);
 	}
 	assert_non_null(first);
@@ -186,7 +186,7 @@ static void they_leave_one_after_the_other(void **state)
 	assert_int_equal(drop("b"), 0);
 	scene_settle(&scene);
 	assert_int_equal(scene.node->paths[0].used, 0);
-	while (scene.node->disposals > 0)
+	while (scene.node->memory.disposals > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	actor_die(&asker);
 	actor_die(&rank);
@@ -208,7 +208,7 @@ static void the_files_go_with_two_that_leave_at_once(void **state)
 		actor_send(&asker, &request);
 	}
 	scene_settle(&scene);
-	while (scene.node->disposals > 0)
+	while (scene.node->memory.disposals > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	actor_die(&asker);
 	actor_die(&rank);
@@ -219,21 +219,21 @@ static void the_files_go_with_two_that_leave_at_once(void **state)
 /* There was no room for it in memory: its files stay, whoever else leaves them. */
 static void a_fork_that_is_not_back_keeps_the_files(void **state)
 {
-	uint64_t budget = scene.node->host_budget;
+	uint64_t budget = scene.node->settings.host_budget;
 
 	actor_play(&scene, &rank);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
 	leave();
 	/* Less than there is when the idle one has given its memory up, too. */
-	scene.node->host_budget = 100;
+	scene.node->settings.host_budget = 100;
 	assert_int_equal(fork_to("a"), -EIO);
 	assert_non_null(strstr(actor_message(&asker), "job a was made, and cannot be opened: "));
-	assert_true(find("a")->is_lost);
+	assert_true(find("a")->life.is_lost);
 	assert_int_equal(drop("play"), 0);
 	scene_settle(&scene);
-	while (scene.node->disposals > 0)
+	while (scene.node->memory.disposals > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
-	scene.node->host_budget = budget;
+	scene.node->settings.host_budget = budget;
 	job_settle_all(scene.node);
 	scene_settle(&scene);
 	expect_all(1);
@@ -247,14 +247,14 @@ static void what_is_read_waits_for_nobody_who_has_gone(void **state)
 
 	open_family();
 	stored_name(find("b"), &file);
-	find("b")->is_kept = true;
+	find("b")->life.is_kept = true;
 	job_drop(find("b"));
 	scene_settle(&scene);
 	/* It is to end, and in front of what begins again from the same files. */
 	for (unsigned i = 0; i < 2; i++) {
 		struct job *job = find(names[i]);
 
-		job->is_kept = job->comes_back = true;
+		job->life.is_kept = job->life.comes_back = true;
 		job_drop(job);
 	}
 	restore_and_end(scene.node, &file);
@@ -344,17 +344,17 @@ static void a_fork_that_makes_files_grow_keeps_its_room(void **state)
 	used = path->used;
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	number = send_fork("c");
-	while (find("play")->lent_path_bytes == 0)
+	while (find("play")->resources.lent_path_bytes == 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
-	assert_int_equal(find("play")->lent_path_bytes, more);
+	assert_int_equal(find("play")->resources.lent_path_bytes, more);
 	assert_int_equal(path->used, used + more);
-	used -= find("b")->nvme_bytes;
+	used -= find("b")->resources.nvme_bytes;
 	restore_again(find("b"));
 	assert_int_equal(path->used, used + more);
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&asker, number, 0)->status, 0);
 	scene_settle(&scene);
-	assert_int_equal(find("play")->lent_path_bytes, 0);
+	assert_int_equal(find("play")->resources.lent_path_bytes, 0);
 	expect_all(4);
 }
 
@@ -404,7 +404,7 @@ static void a_fork_is_there_or_not(void **state)
 		snprintf(fault, sizeof(fault), "complete:%s:%u:EIO:lasting", nth % 2 ? "flush" : "write",
 			 nth);
 		open_files_again(fault);
-		if (find("play")->is_lost)
+		if (find("play")->life.is_lost)
 			open_files_again(NULL);
 		r = fork_to("a");
 		scene_settle(&scene);
@@ -434,7 +434,7 @@ static void flip_map(const char *name)
 	char path[512];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, job->file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, job->durability.file);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	for (unsigned copy = 0; copy < 2; copy++) {
@@ -457,9 +457,9 @@ static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
 	leave();
 	flip_map("a");
 	open_files_again(NULL);
-	assert_true(find("a")->is_lost);
+	assert_true(find("a")->life.is_lost);
 	assert_non_null(strstr(find("a")->reason, "the map of job a cannot be read"));
-	assert_false(find("play")->is_lost);
+	assert_false(find("play")->life.is_lost);
 	assert_int_equal(open_as_rank("play"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop a"));
 	assert_int_equal(drop("b"), -EIO);
@@ -486,10 +486,10 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 	leave();
 	flip_map("play");
 	open_files_again(NULL);
-	assert_true(find("play")->is_lost);
+	assert_true(find("play")->life.is_lost);
 	assert_non_null(strstr(find("play")->reason, "the map of job play cannot be read"));
-	assert_false(find("a")->is_lost);
-	assert_false(find("b")->is_lost);
+	assert_false(find("a")->life.is_lost);
+	assert_false(find("b")->life.is_lost);
 	assert_int_equal(find("a")->step, 1);
 	assert_int_equal(open_as_rank("b"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop play"));
@@ -499,7 +499,7 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
 	assert_int_equal(actor_enter(&scene, &rank), 0);
-	assert_true(find("play")->is_lost);
+	assert_true(find("play")->life.is_lost);
 	assert_int_equal(find("b")->step, 1);
 	assert_int_equal(drop("play"), 0);
 	scene_settle(&scene);
@@ -528,9 +528,9 @@ static void files_of_which_no_map_can_be_read_are_lost_jobs(void **state)
 	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
-	assert_true(find("play")->is_lost);
+	assert_true(find("play")->life.is_lost);
 	assert_non_null(strstr(find("play")->reason, "the map of fork a cannot be read"));
-	assert_true(find("a")->is_lost);
+	assert_true(find("a")->life.is_lost);
 	assert_int_equal(drop("play"), -EBUSY);
 }
 
@@ -540,14 +540,14 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 	char path[512];
 
 	open_family();
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->durability.file);
 	actor_die(&asker);
 	actor_die(&rank);
 	assert_int_equal(truncate(path, MIB), 0);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
-	assert_true(find("play")->is_lost);
-	assert_true(find("a")->is_lost && find("b")->is_lost);
+	assert_true(find("play")->life.is_lost);
+	assert_true(find("a")->life.is_lost && find("b")->life.is_lost);
 	/* Numbers that its table has are nobody else's. */
 	assert_true(scene.node->jobs_created > UINT32_MAX);
 	assert_int_equal(drop("play"), -EBUSY);
@@ -573,15 +573,15 @@ static void what_was_given_up_is_on_the_list_as_long_as_a_file_is_left(void **st
 	char file[JOB_FILE_BYTES];
 
 	open_family();
-	memcpy(file, find("play")->file, sizeof(file));
-	listed = job_list_find(&scene.node->listing->list, file);
+	memcpy(file, find("play")->durability.file, sizeof(file));
+	listed = job_list_find(&scene.node->durability.listing->list, file);
 	for (unsigned i = 0; i < listed->job_count; i++)
 		listed->jobs[i].is_given_up = true;
 	listing_settle(scene.node);
 	assert_true(listing_is_given_up(scene.node, file, "play"));
 	assert_int_equal(unlinkat(folder, file, 0), 0);
 	listing_settle(scene.node);
-	assert_null(job_list_find(&scene.node->listing->list, file));
+	assert_null(job_list_find(&scene.node->durability.listing->list, file));
 }
 
 /* The second one's file is back when the first one has been looked for in vain. */
@@ -592,18 +592,18 @@ static void two_that_are_lost_are_tried_again_at_once(void **state)
 	int folder = scene.node->paths[0].directory_fd;
 
 	open_family();
-	memcpy(file, find("play")->file, sizeof(file));
+	memcpy(file, find("play")->durability.file, sizeof(file));
 	assert_int_equal(renameat(folder, file, folder, "away"), 0);
 	open_files_again(NULL);
-	assert_true(find("a")->is_lost && find("b")->is_lost);
+	assert_true(find("a")->life.is_lost && find("b")->life.is_lost);
 	restore_again(find("a"));
 	restore_again(find("b"));
 	blockade_begin(&scene, scene.node->slow_workers, &blockade);
 	assert_int_equal(renameat(folder, "away", folder, file), 0);
 	blockade_end(&blockade);
 	scene_settle(&scene);
-	assert_true(find("a")->is_lost);
-	assert_false(find("b")->is_lost);
+	assert_true(find("a")->life.is_lost);
+	assert_false(find("b")->life.is_lost);
 	for (unsigned i = 0; i < AT_FIRST; i++)
 		assert_int_equal(count_jobs(names[i]), 1);
 }
@@ -615,9 +615,10 @@ static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **stat
 	char file[JOB_FILE_BYTES];
 
 	open_family();
-	memcpy(file, find("play")->file, sizeof(file));
-	assert_int_equal(job_list_add_job(job_list_find(&scene.node->listing->list, file), "ended", 99), 0);
-	scene.node->listing->is_behind = true;
+	memcpy(file, find("play")->durability.file, sizeof(file));
+	assert_int_equal(
+		job_list_add_job(job_list_find(&scene.node->durability.listing->list, file), "ended", 99), 0);
+	scene.node->durability.listing->is_behind = true;
 	actor_die(&asker);
 	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);

@@ -296,14 +296,14 @@ static struct job *expect_decoded(struct scene *where, const struct record *reco
 
 static void expect_refused(const struct record *record, int status, const char *text)
 {
-	uint64_t used = other.node->host_used;
+	uint64_t used = other.node->memory.host_used;
 	struct job *job;
 
 	assert_int_equal(decode(&other, record, &job), status);
 	if (!strstr(message, text))
 		fail_msg("\"%s\" does not say \"%s\"", message, text);
 	assert_true(queue_is_empty(&other.node->jobs));
-	assert_int_equal(other.node->host_used, used);
+	assert_int_equal(other.node->memory.host_used, used);
 	assert_int_equal(other.node->paths[0].used, 0);
 }
 
@@ -314,15 +314,16 @@ static void expect_same_places(const struct job *here, const struct job *there)
 	assert_memory_equal(here->catalog.packs, there->catalog.packs,
 			    here->catalog.pack_count * sizeof(*here->catalog.packs));
 	for (uint32_t i = 0; i < here->catalog.pack_count; i++)
-		assert_memory_equal(&here->places[i], &there->places[i],
+		assert_memory_equal(&here->location.places[i], &there->location.places[i],
 				    offsetof(struct pack_place, accumulator));
-	assert_memory_equal(&here->streams, &there->streams, offsetof(struct job_streams, accumulator));
+	assert_memory_equal(&here->location.streams, &there->location.streams,
+			    offsetof(struct job_streams, accumulator));
 	assert_int_equal(record_layout(here), record_layout(there));
 }
 
 static void expect_same_tensors(const struct job *here, const struct job *there)
 {
-	assert_int_equal(here->record_format, there->record_format);
+	assert_int_equal(here->durability.record_format, there->durability.record_format);
 	for (uint32_t u = 0; u < here->catalog.unit_count; u++) {
 		const struct unit *unit = &here->catalog.units[u], *other_unit = &there->catalog.units[u];
 
@@ -376,17 +377,21 @@ static void expect_same_job(const struct job *here, const struct job *there)
 	assert_string_equal(here->name, there->name);
 	assert_int_equal(here->uid, there->uid);
 	expect_same_options(&here->options, &there->options);
-	assert_memory_equal(here->groups, there->groups, here->options.group_count * sizeof(here->groups[0]));
-	assert_memory_equal(&here->loss_scale, &there->loss_scale, sizeof(here->loss_scale));
+	assert_memory_equal(here->update.groups, there->update.groups,
+			    here->options.group_count * sizeof(here->update.groups[0]));
+	assert_memory_equal(&here->update.loss_scale, &there->update.loss_scale,
+			    sizeof(here->update.loss_scale));
 	assert_int_equal(here->step, there->step);
 	assert_int_equal(here->decided, there->decided);
-	assert_int_equal(here->host_budget, there->host_budget);
-	assert_int_equal(here->nvme_budget, there->nvme_budget);
+	assert_int_equal(here->resources.host_budget, there->resources.host_budget);
+	assert_int_equal(here->resources.nvme_budget, there->resources.nvme_budget);
 	expect_same_tensors(here, there);
-	assert_int_equal(here->blobs.used, there->blobs.used);
-	assert_int_equal(here->blobs.room, there->blobs.room);
-	assert_int_equal(here->charged_bytes - here->windows * WINDOW_BYTES, there->charged_bytes);
-	assert_true(here->has_nvme_sums || here->kept_bytes == there->kept_bytes);
+	assert_int_equal(here->durability.blobs.used, there->durability.blobs.used);
+	assert_int_equal(here->durability.blobs.room, there->durability.blobs.room);
+	assert_int_equal(here->resources.charged_bytes - here->resources.windows * WINDOW_BYTES,
+			 there->resources.charged_bytes);
+	assert_true(here->location.has_nvme_sums ||
+		    here->resources.kept_bytes == there->resources.kept_bytes);
 	for (uint32_t i = 0; i < here->catalog.unit_count; i++)
 		assert_int_equal(unit_gradient_bytes(&here->catalog.units[i]),
 				 unit_gradient_bytes(&there->catalog.units[i]));
@@ -416,15 +421,17 @@ static void check_way_and_back(const struct job *job)
 	assert_true(job_is_idle(back));
 	assert_int_equal(back->epoch, job->epoch + job->is_live);
 	for (uint32_t i = 0; i < back->catalog.pack_count; i++)
-		assert_int_equal(back->residences[i].version, job->step);
-	assert_int_equal(back->host_bytes, back->charged_bytes + back->kept_bytes);
+		assert_int_equal(back->residency.residences[i].version, job->step);
+	assert_int_equal(back->resources.host_bytes,
+			 back->resources.charged_bytes + back->resources.kept_bytes);
 	there = encode(back);
 	expect_same(here.definition, there.definition);
 	expect_same(here.progress, there.progress);
 	expect_same_job(job, back);
 	plan_return(back);
 	expect_same_places(job, back);
-	assert_int_equal(back->host_bytes, back->charged_bytes + back->kept_bytes);
+	assert_int_equal(back->resources.host_bytes,
+			 back->resources.charged_bytes + back->resources.kept_bytes);
 	job_drop(back);
 	scene_settle(&other);
 	assert_int_equal(other.node->paths[0].used, 0);
@@ -448,7 +455,7 @@ static void all_options_come_back(void **state)
 	assert_int_equal(job->catalog.units[0].tensors[0].missed, 0);
 	assert_int_equal(job->catalog.units[0].tensors[1].missed, 3);
 	assert_int_equal(job->catalog.units[0].tensors[2].missed, 0);
-	assert_true(job->loss_scale.value == 512 * 2 && job->loss_scale.steps == 1);
+	assert_true(job->update.loss_scale.value == 512 * 2 && job->update.loss_scale.steps == 1);
 	check_way_and_back(job);
 }
 
@@ -531,8 +538,8 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		job->options.gradient_buffers = (uint32_t)(1 + 21 * i);
 		job->options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES >> (12 * i);
 		job->options.snapshot_every = UINT64_MAX >> (7 * i);
-		job->is_retention_set = i % 2 == 0;
-		job->is_sharing_set = i % 2 == 1;
+		job->durability.is_retention_set = i % 2 == 0;
+		job->life.is_sharing_set = i % 2 == 1;
 		job->options.sharing = i % 3;
 		job->options.share_group = i % 3 > 0 ? UINT32_MAX >> (7 * i) : 0;
 		record = encode(job);
@@ -543,8 +550,8 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		assert_int_equal(back->options.gradient_buffers, job->options.gradient_buffers);
 		assert_int_equal(back->options.gradient_bytes, job->options.gradient_bytes);
 		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
-		assert_int_equal(back->is_retention_set, job->is_retention_set);
-		assert_int_equal(back->is_sharing_set, job->is_sharing_set);
+		assert_int_equal(back->durability.is_retention_set, job->durability.is_retention_set);
+		assert_int_equal(back->life.is_sharing_set, job->life.is_sharing_set);
 		assert_int_equal(back->options.sharing, job->options.sharing);
 		assert_int_equal(back->options.share_group, job->options.share_group);
 		job_drop(back);
@@ -570,7 +577,7 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	leave(1);
 	job->step = job->decided = INT64_MAX;
 	job->epoch = UINT32_MAX - 1;
-	job->loss_scale.steps = 1;
+	job->update.loss_scale.steps = 1;
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		job->catalog.units[i].updates = job->catalog.units[i].last_update = INT64_MAX;
 	job->catalog.units[0].tensors[0].missed = INT64_MAX;
@@ -582,12 +589,12 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	job->step = job->decided = job->epoch = 1;
 	assert_true(record_progress_bytes(job) <=
 		    16 * job->catalog.unit_count + (8 + 2) * job->catalog.tensor_count + 192);
-	job->record_format = RECORD_FORMAT_TENSORS;
+	job->durability.record_format = RECORD_FORMAT_TENSORS;
 	assert_true(record_progress_bytes(job) <=
 		    16 * job->catalog.unit_count + 8 * job->catalog.tensor_count + 192);
-	job->record_format = RECORD_FORMAT_UNITS;
+	job->durability.record_format = RECORD_FORMAT_UNITS;
 	assert_true(record_progress_bytes(job) <= 16 * job->catalog.unit_count + 192);
-	job->record_format = RECORD_FORMAT;
+	job->durability.record_format = RECORD_FORMAT;
 }
 
 /* As another tierd has made it. */
@@ -599,7 +606,7 @@ static struct job *start_in_format(uint32_t format)
 	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
 	assert_int_equal(open_as(&actors[0], &options, 0, MODE_CREATE), 0);
 	job = find(&scene, options.name);
-	job->record_format = format;
+	job->durability.record_format = format;
 	define_units(&actors[0], true);
 	assert_int_equal(actor_write(&actors[0], 0, 2, 0, 10), 0);
 	assert_int_equal(actor_ready(&actors[0]), 0);
@@ -633,7 +640,7 @@ static void a_job_of_the_first_format_keeps_it(void **state)
 	progress = record_progress_bytes(job);
 	free_record(&record);
 	check_way_and_back(job);
-	job->record_format = RECORD_FORMAT_TENSORS;
+	job->durability.record_format = RECORD_FORMAT_TENSORS;
 	assert_int_equal(record_progress_bytes(job), progress + 2 + 8 * job->catalog.tensor_count);
 }
 
@@ -655,7 +662,7 @@ static void a_job_of_the_second_format_keeps_it(void **state)
 	progress = record_progress_bytes(job);
 	free_record(&record);
 	check_way_and_back(job);
-	job->record_format = RECORD_FORMAT;
+	job->durability.record_format = RECORD_FORMAT;
 	assert_int_equal(record_progress_bytes(job), progress + 2 + 2 * job->catalog.tensor_count);
 }
 
@@ -680,7 +687,7 @@ struct outcome {
 
 static struct outcome outcome_of(const struct job *job)
 {
-	struct outcome outcome = { .step = job->step, .loss_scale = job->loss_scale.value };
+	struct outcome outcome = { .step = job->step, .loss_scale = job->update.loss_scale.value };
 
 	for (unsigned i = 0; i < 2; i++) {
 		outcome.digests[3 * i] = digest_of(&actors[0], 2 + i, "master", 4);
@@ -693,17 +700,17 @@ static struct outcome outcome_of(const struct job *job)
 /* As if a daemon had died and another one had found its stores: nothing but them and the record is left. */
 static void bring_back(struct job *job)
 {
-	struct store *store = job->optimizer_store;
+	struct store *store = job->location.optimizer_store;
 	struct record record;
 
-	assert_ptr_equal(job->parameter_store, store);
+	assert_ptr_equal(job->location.parameter_store, store);
 	leave(1);
 	record = encode(job);
-	job->optimizer_store = job->parameter_store = NULL;
+	job->location.optimizer_store = job->location.parameter_store = NULL;
 	job_drop(job);
 	scene_settle(&scene);
 	job = expect_decoded(&scene, &record);
-	job->optimizer_store = job->parameter_store = store;
+	job->location.optimizer_store = job->location.parameter_store = store;
 	free_record(&record);
 }
 
@@ -799,7 +806,7 @@ static void try_flips(const struct record *record, const struct record_part *par
 static void damage_is_an_error_or_a_job(void **state)
 {
 	struct record record = small_record();
-	uint64_t used = other.node->host_used;
+	uint64_t used = other.node->memory.host_used;
 
 	for (size_t length = 0; length < record.definition.size; length++)
 		try_cut(&record, &record.definition, length);
@@ -808,7 +815,7 @@ static void damage_is_an_error_or_a_job(void **state)
 	try_flips(&record, &record.definition);
 	try_flips(&record, &record.progress);
 	scene_settle(&other);
-	assert_int_equal(other.node->host_used, used);
+	assert_int_equal(other.node->memory.host_used, used);
 	assert_int_equal(other.node->paths[0].used, 0);
 	free_record(&record);
 }
@@ -1007,11 +1014,11 @@ static void a_name_that_is_taken_is_refused(void **state)
 static void a_job_that_has_no_room_any_more_is_refused(void **state)
 {
 	struct record record = small_record();
-	uint64_t budget = other.node->host_budget;
+	uint64_t budget = other.node->settings.host_budget;
 
-	other.node->host_budget = other.node->host_used + 100;
+	other.node->settings.host_budget = other.node->memory.host_used + 100;
 	expect_refused(&record, -ENOMEM, "of host memory");
-	other.node->host_budget = budget;
+	other.node->settings.host_budget = budget;
 	free_record(&record);
 }
 
@@ -1020,9 +1027,10 @@ static void limits_that_have_become_lower_keep_no_job_away(void **state)
 	struct record record = small_record();
 	struct job *job;
 
-	other.node->units_per_job = other.node->tensors_per_job = other.node->dimensions_per_tensor = 1;
-	other.node->name_length = other.node->job_name_length = 3;
-	other.node->jobs_per_user = 0;
+	other.node->settings.units_per_job = other.node->settings.tensors_per_job =
+		other.node->settings.dimensions_per_tensor = 1;
+	other.node->settings.name_length = other.node->settings.job_name_length = 3;
+	other.node->settings.jobs_per_user = 0;
 	job = expect_decoded(&other, &record);
 	job_drop(job);
 	scene_settle(&other);
@@ -1088,18 +1096,18 @@ static void the_owners_own_groups_count_from_his_return_on(void **state)
 	Tierd__Wire__JobOpen options = rich_options();
 	struct job *job;
 
-	scene.node->limits = &limits;
+	scene.node->settings.limits = &limits;
 	job = start(&options, MODE_CREATE);
 	bring_back(job);
 	job = find(&scene, options.name);
-	assert_int_equal(job->host_maximum, 150 * MIB);
+	assert_int_equal(job->resources.host_maximum, 150 * MIB);
 	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
 	actors[0].port.groups = &group;
 	actors[0].port.group_count = 1;
 	assert_int_equal(open_as(&actors[0], &options, 0, MODE_RESUME), 0);
-	assert_int_equal(job->host_maximum, 200 * MIB);
+	assert_int_equal(job->resources.host_maximum, 200 * MIB);
 	leave(1);
-	scene.node->limits = NULL;
+	scene.node->settings.limits = NULL;
 }
 
 static int open_scenes(void **state)

@@ -71,14 +71,14 @@ static uint64_t budget_of(unsigned buffers)
 	uint64_t bytes;
 
 	assert_int_equal(try_budget(0, PLACEMENT_NVME, &bytes), 0);
-	assert_int_equal(find()->sums_memory.length, UNITS * SUM_BYTES);
+	assert_int_equal(find()->gradients.sums_memory.length, UNITS * SUM_BYTES);
 	return bytes - (UNITS - buffers) * SUM_BYTES;
 }
 
 static struct job *start(void)
 {
 	assert_int_equal(try_budget(budget_of(2), PLACEMENT_NVME, NULL), 0);
-	assert_int_equal(find()->sums_memory.length, 2 * SUM_BYTES);
+	assert_int_equal(find()->gradients.sums_memory.length, 2 * SUM_BYTES);
 	return find();
 }
 
@@ -113,7 +113,7 @@ static void read_master(uint32_t unit, uint64_t version, float values[1000])
 
 static uint64_t moved(const struct job *job, unsigned direction)
 {
-	return job->figures.bytes[STATISTICS_GRADIENT][direction];
+	return job->telemetry.figures.bytes[STATISTICS_GRADIENT][direction];
 }
 
 /* ---- Bytes ---- */
@@ -145,13 +145,13 @@ static void sums_give_the_same_bits(unsigned buffers)
 	double norms[2];
 
 	assert_int_equal(try_budget(budget_of(buffers), PLACEMENT_NVME, NULL), 0);
-	assert_int_equal(find()->sums_memory.length, buffers * SUM_BYTES);
+	assert_int_equal(find()->gradients.sums_memory.length, buffers * SUM_BYTES);
 	push_all(3, 0.5f);
 	norms[0] = step();
 	read_master(0, 1, spilled[0]);
 	read_master(UNITS - 1, 1, spilled[1]);
 	assert_int_equal(try_budget(0, PLACEMENT_HOST, NULL), 0);
-	assert_null(find()->spill);
+	assert_null(find()->gradients.spill);
 	push_all(3, 0.5f);
 	norms[1] = step();
 	read_master(0, 1, kept[0]);
@@ -181,7 +181,7 @@ static void a_step_waits_for_gradients_that_wait_for_a_buffer(void **state)
 	actor_fill(&actor, FORMAT_BF16, ELEMENTS, 1.0f);
 	actor_send_push(&actor, 2, 0);
 	number = actor_send_step(&actor, 0.1f);
-	assert_true(job->decided == 0 && !job->norm && job->reductions_running == 0);
+	assert_true(job->decided == 0 && !job->gradients.norm && job->gradients.reductions_running == 0);
 	scene_hear_of_devices(&scene);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
 	assert_true(actor_find(&actor, number, 0)->reply->step->gradient_norm == sqrt(3.0 * ELEMENTS));
@@ -198,7 +198,7 @@ static void one_byte_less_than_the_least_is_refused(void **state)
 	assert_non_null(strstr(actor_message(&actor), "gradient sums 4.0 MiB"));
 	assert_int_equal(try_budget(least - 1, PLACEMENT_DEFAULT, NULL), -ENOMEM);
 	assert_int_equal(try_budget(least, PLACEMENT_DEFAULT, NULL), 0);
-	assert_true(find()->has_nvme_sums);
+	assert_true(find()->location.has_nvme_sums);
 }
 
 static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
@@ -206,12 +206,12 @@ static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
 	uint64_t bytes;
 
 	assert_int_equal(try_budget(0, PLACEMENT_DEFAULT, &bytes), 0);
-	assert_false(find()->has_nvme_sums);
+	assert_false(find()->location.has_nvme_sums);
 	assert_int_equal(try_budget(bytes, PLACEMENT_DEFAULT, NULL), 0);
-	assert_false(find()->has_nvme_sums);
+	assert_false(find()->location.has_nvme_sums);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_DEFAULT, NULL), 0);
-	assert_true(find()->has_nvme_sums);
-	assert_int_equal(find()->sums_memory.length, (UNITS - 1) * SUM_BYTES);
+	assert_true(find()->location.has_nvme_sums);
+	assert_int_equal(find()->gradients.sums_memory.length, (UNITS - 1) * SUM_BYTES);
 	assert_true(promised_bytes(find()) < bytes);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_HOST, NULL), -ENOMEM);
 }
@@ -228,7 +228,7 @@ static void stop_in_a_spill(struct job *job)
 	actor_send_push(&actor, 5, 0);
 	assert_true(spill_is_wished(job));
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_int_equal(job->reductions_running, 1);
+	assert_int_equal(job->gradients.reductions_running, 1);
 }
 
 static void expect_a_good_step(double norm)
@@ -269,7 +269,7 @@ static void a_rank_that_dies_in_a_spill_is_replaced(void **state)
 {
 	double norm = good_norm();
 	struct job *job = start();
-	uint64_t budget = job->host_budget;
+	uint64_t budget = job->resources.host_budget;
 
 	stop_in_a_spill(job);
 	actor_die(&actor);
@@ -308,20 +308,20 @@ static void a_released_job_has_its_buffers_again(void **state)
 	push_all(1, 0.5f);
 	norm = step();
 	job = find();
-	scene.node->idle_release_ms = 1;
+	scene.node->settings.idle_release_ms = 1;
 	actor_die(&actor);
 	while (job->phase != JOB_RELEASED)
 		scene_wait(&scene);
-	assert_null(job->spill);
+	assert_null(job->gradients.spill);
 	open_rank(&actor, &options);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_non_null(job->spill);
+	assert_non_null(job->gradients.spill);
 	expect_a_good_step(norm);
 }
 
 static void leave_until_it_is_released(void)
 {
-	scene.node->idle_release_ms = 1;
+	scene.node->settings.idle_release_ms = 1;
 	actor_die(&actor);
 	while (find()->phase != JOB_RELEASED)
 		scene_wait(&scene);
@@ -336,7 +336,7 @@ static void begin_other(void)
 						   .parameter_placement = PLACEMENT_HOST,
 						   .optimizer_placement = PLACEMENT_HOST });
 	assert_int_equal(actor_ready(&others[0]), 0);
-	scene.node->host_budget = scene.node->host_used + 24 * MIB;
+	scene.node->settings.host_budget = scene.node->memory.host_used + 24 * MIB;
 }
 
 static void end_other(void)
@@ -350,8 +350,8 @@ static void come_back(const struct actor_job *options, bool is_spilled)
 {
 	open_rank(&actor, options);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(find()->has_nvme_sums, is_spilled);
-	assert_int_equal(find()->spill != NULL, is_spilled);
+	assert_int_equal(find()->location.has_nvme_sums, is_spilled);
+	assert_int_equal(find()->gradients.spill != NULL, is_spilled);
 }
 
 struct trained {
@@ -368,7 +368,7 @@ static struct trained train_beside_other(const struct actor_job *options, bool i
 
 	open_rank(&actor, options);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(find()->has_nvme_sums, options->gradient_placement == PLACEMENT_NVME);
+	assert_int_equal(find()->location.has_nvme_sums, options->gradient_placement == PLACEMENT_NVME);
 	for (unsigned i = 0; i < ARRAY_LENGTH(trained.norms); i++) {
 		used = scene.node->paths[0].used;
 		if (is_away && i > 0)
@@ -396,10 +396,10 @@ static void a_released_job_comes_back_with_the_sums_that_there_is_room_for(void 
 	struct trained with, without;
 
 	with = train_beside_other(&away, true);
-	assert_int_equal(find()->nvme_bytes, scene.node->paths[0].used);
+	assert_int_equal(find()->resources.nvme_bytes, scene.node->paths[0].used);
 	actor_die(&actor);
 	scene_settle(&scene);
-	scene.node->idle_release_ms = 0;
+	scene.node->settings.idle_release_ms = 0;
 	without = train_beside_other(&stays, false);
 	assert_memory_equal(&with, &without, sizeof(with));
 }
@@ -407,7 +407,7 @@ static void a_released_job_comes_back_with_the_sums_that_there_is_room_for(void 
 static void a_job_spills_or_not_as_there_is_room_each_time_it_comes_back(void **state)
 {
 	const struct actor_job options = { .stage = 3 };
-	uint64_t plenty = scene.node->host_budget, used;
+	uint64_t plenty = scene.node->settings.host_budget, used;
 	double norm;
 
 	begin_other();
@@ -417,7 +417,7 @@ static void a_job_spills_or_not_as_there_is_room_each_time_it_comes_back(void **
 	used = scene.node->paths[0].used;
 	leave_until_it_is_released();
 	end_other();
-	scene.node->host_budget = plenty;
+	scene.node->settings.host_budget = plenty;
 	come_back(&options, false);
 	expect_a_good_step(norm);
 	leave_until_it_is_released();
@@ -464,7 +464,7 @@ static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 	actor_send_push(&actor, 4, 1);
 	assert_true(spill_is_wished(job));
 	assert_int_equal(actor_await(&actor, actor_send_buffer_wait(&actor, 0, 2), 0)->status, 0);
-	assert_int_equal(job->held_count, 0);
+	assert_int_equal(job->gradients.held_count, 0);
 }
 
 /* ---- Values ---- */
@@ -497,7 +497,8 @@ static void open_three_with_two_buffers(void)
 {
 	for (uint64_t budget = 16 * MIB;; budget += MIB) {
 		open_three(budget);
-		if (actor_write(&actor, 0, 0, 0, 1000) == 0 && find()->sums_memory.length == 2 * SUM_BYTES)
+		if (actor_write(&actor, 0, 0, 0, 1000) == 0 &&
+		    find()->gradients.sums_memory.length == 2 * SUM_BYTES)
 			return;
 		actor_die(&actor);
 		actor_die(&others[0]);
@@ -512,7 +513,7 @@ static void who_waits_for_a_buffer_to_write_into_may_die(void **state)
 	uint32_t writes[3];
 
 	open_three_with_two_buffers();
-	assert_int_equal(find()->sums_memory.length, 2 * SUM_BYTES);
+	assert_int_equal(find()->gradients.sums_memory.length, 2 * SUM_BYTES);
 	assert_int_equal(actor_write(&actor, 1, 0, 0, 1000), 0);
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	writes[0] = send_write(&actor, 0);

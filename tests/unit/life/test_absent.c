@@ -225,12 +225,12 @@ static void an_early_update_leaves_them_as_well(void **state)
 	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	push(&first, B, 1);
 	assert_int_equal(actor_await(&first, actor_send_push(&first, 1, 0), 0)->status, 0);
-	residence = &find()->residences[unit_of(0)->pack];
+	residence = &find()->residency.residences[unit_of(0)->pack];
 	while (residence->early != EARLY_READY)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 	scene_settle(&scene);
-	assert_int_equal(find()->early_updates, 2);
+	assert_int_equal(find()->update.early_updates, 2);
 	expect_updates(1, 0, 1);
 	assert_true(has_moved(&first, 0) && !has_moved(&first, 1) && has_moved(&first, 2));
 }

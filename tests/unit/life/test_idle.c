@@ -58,21 +58,22 @@ static struct job *leave_idle(struct actor *actor, const char *name, uint32_t du
 static void leave_no_room(void)
 {
 	scene_await_disposals(&scene);
-	scene.node->host_budget = scene.node->host_used + 2 * MIB;
+	scene.node->settings.host_budget = scene.node->memory.host_used + 2 * MIB;
 	QUEUE_FOREACH (link, &scene.node->jobs)
-		scene.node->host_budget -= queue_entry(link, struct job, link)->cache_bytes;
+		scene.node->settings.host_budget -=
+			queue_entry(link, struct job, link)->resources.cache_bytes;
 }
 
 static void an_idle_job_gives_its_memory_to_the_next_one(void **state)
 {
 	struct job *job = leave_idle(&first, "first", DURABILITY_STEP);
-	uint64_t held = job->host_bytes;
+	uint64_t held = job->resources.host_bytes;
 
 	leave_no_room();
 	start(&second, "second", DURABILITY_STEP);
 	assert_int_equal(job->phase, JOB_RELEASED);
-	assert_true(job->host_bytes < MIB && held > 16 * MIB);
-	assert_true(scene.node->host_used <= scene.node->host_budget);
+	assert_true(job->resources.host_bytes < MIB && held > 16 * MIB);
+	assert_true(scene.node->memory.host_used <= scene.node->settings.host_budget);
 	/* Its ranks come back to it, when there is room. */
 	assert_int_equal(open_job(&first, "first", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&first), -ENOMEM);
@@ -90,8 +91,8 @@ static void who_is_idle_longest_gives_first_and_no_more_than_is_needed(void **st
 	struct job *newest = leave_idle(&second, "newest", DURABILITY_STEP);
 
 	/* Nor in the order in which they were opened. */
-	assert_true(oldest->idle_since_ns < newest->idle_since_ns);
-	oldest->idle_since_ns = newest->idle_since_ns + 1;
+	assert_true(oldest->life.idle_since_ns < newest->life.idle_since_ns);
+	oldest->life.idle_since_ns = newest->life.idle_since_ns + 1;
 	leave_no_room();
 	start(&third, "third", DURABILITY_STEP);
 	assert_int_equal(newest->phase, JOB_RELEASED);
@@ -127,7 +128,7 @@ static void a_window_takes_it_too(void **state)
 	struct job *job = leave_idle(&first, "first", DURABILITY_STEP);
 
 	scene_await_disposals(&scene);
-	scene.node->host_budget = scene.node->host_used;
+	scene.node->settings.host_budget = scene.node->memory.host_used;
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(job->phase, JOB_RELEASED);
 	assert_int_equal(actor_ready(&second), 0);
@@ -139,7 +140,7 @@ static void a_reader_takes_it_too(void **state)
 	uint32_t reader;
 
 	scene_await_disposals(&scene);
-	scene.node->host_budget = scene.node->host_used;
+	scene.node->settings.host_budget = scene.node->memory.host_used;
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(actor_open_reader(&second, "first", &reader), 0);
 	assert_int_equal(job->phase, JOB_RELEASED);
@@ -163,7 +164,7 @@ static void a_commit_that_is_under_way_is_waited_for(void **state)
 	actor_die(&first);
 	assert_true(durable_is_behind(job));
 	ready = actor_send_ready(&second, -1);
-	while (queue_is_empty(&scene.node->shortages))
+	while (queue_is_empty(&scene.node->memory.shortages))
 		scene_wait(&scene);
 	assert_int_equal(job->phase, JOB_TRAINED);
 	scene_hear_of_devices(&scene);
@@ -183,7 +184,7 @@ static void hold_what_was_gathered(void)
 
 static void what_is_leased_is_not_taken(void **state)
 {
-	scene.node->cache_patience_ms = 300;
+	scene.node->settings.cache_patience_ms = 300;
 	hold_what_was_gathered();
 	leave_no_room();
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
@@ -207,7 +208,7 @@ static void a_broken_job_gives_what_is_lost(void **state)
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&second), 0);
 	assert_int_equal(job->phase, JOB_BROKEN);
-	assert_int_equal(job->nvme_bytes, 0);
+	assert_int_equal(job->resources.nvme_bytes, 0);
 }
 
 /* Between its end and its return. */
@@ -242,13 +243,13 @@ static void what_a_broken_job_gives_is_counted_once(void **state)
 	job_break(job, -EIO, NULL, "it is broken by a test");
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_true(job->cache_bytes > job->charged_bytes);
+	assert_true(job->resources.cache_bytes > job->resources.charged_bytes);
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
 	request.node_read = &read;
 	assert_int_equal(actor_ask(&second, &request, &reply), 0);
 	assert_true(reply->node->host_idle_bytes > 0);
-	assert_in_range(reply->node->limits->host_held, 0, job->charged_bytes);
+	assert_in_range(reply->node->limits->host_held, 0, job->resources.charged_bytes);
 	assert_in_range(reply->node->host_cache_bytes + reply->node->host_idle_bytes, 0,
 			reply->node->host_used_bytes);
 }
@@ -274,12 +275,12 @@ static int release(struct actor *actor, const char *name, uint64_t *ret_bytes)
 static void it_is_released_by_hand(void **state)
 {
 	struct job *job = leave_idle(&first, "first", DURABILITY_STEP);
-	uint64_t held = job->host_bytes, bytes;
+	uint64_t held = job->resources.host_bytes, bytes;
 
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(release(&second, "first", &bytes), 0);
 	assert_int_equal(job->phase, JOB_RELEASED);
-	assert_int_equal(bytes, held - job->host_bytes);
+	assert_int_equal(bytes, held - job->resources.host_bytes);
 	assert_int_equal(release(&second, "first", &bytes), 0);
 	assert_int_equal(bytes, 0);
 }

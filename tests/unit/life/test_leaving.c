@@ -187,7 +187,7 @@ static void drop_at(unsigned point)
 	uint64_t before;
 
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	before = scene.node->host_used;
+	before = scene.node->memory.host_used;
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
 	open_rank(&stays, 0, 3);
@@ -203,7 +203,7 @@ static void drop_at(unsigned point)
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
 	/* They live, and have what they were given. */
-	assert_int_equal(scene.node->host_used - disposal_withheld_by_all(scene.node), before);
+	assert_int_equal(scene.node->memory.host_used - disposal_withheld_by_all(scene.node), before);
 	assert_int_equal(scene.node->paths[0].used, 0);
 	/* What the name means now is a new job. */
 	open_rank(&stays, 0, 3);
@@ -243,7 +243,7 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1), 0);
 	actor_die(&stays);
 	await_all_that_is_withheld();
-	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
 	scene_close(&scene);
 }
 
@@ -267,7 +267,7 @@ static struct job *await_phase(enum job_phase phase)
 static void train_and_release(void)
 {
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	scene.node->idle_release_ms = 1;
+	scene.node->settings.idle_release_ms = 1;
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
 	open_rank(&stays, 0, 3);
@@ -288,7 +288,7 @@ static void expect_all_is_given_back(void)
 	actor_die(&stays);
 	scene_settle(&scene);
 	await_all_that_is_withheld();
-	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 	scene_close(&scene);
 }
@@ -312,7 +312,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 
 	train_and_release();
 	job = job_find(scene.node, geteuid(), "play");
-	released = job->host_bytes;
+	released = job->resources.host_bytes;
 	open_rank(&stays, 0, 3);
 	open_rank(&leaves, 1, 3);
 	actor_send_ready(&stays, -1);
@@ -324,7 +324,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	while (job->phase == JOB_RETURNING)
 		scene_wait(&scene);
 	await_phase(JOB_RELEASED);
-	assert_int_equal(job->host_bytes, released);
+	assert_int_equal(job->resources.host_bytes, released);
 	assert_int_equal(job->step, 1);
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
@@ -349,7 +349,7 @@ static void a_job_may_be_dropped_while_it_returns(void **state)
 static void a_job_with_a_rank_is_not_released(void **state)
 {
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	scene.node->idle_release_ms = 1;
+	scene.node->settings.idle_release_ms = 1;
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
 	open_rank(&stays, 0, 3);
@@ -360,10 +360,10 @@ static void a_job_with_a_rank_is_not_released(void **state)
 	client_hang_up(stays.client, "it closed the connection");
 	struct job *job = job_find(scene.node, geteuid(), "play");
 
-	assert_true(job_is_idle(job) && event_pending(job->idle_timer, EV_TIMEOUT, NULL));
+	assert_true(job_is_idle(job) && event_pending(job->life.idle_timer, EV_TIMEOUT, NULL));
 	/* Until the timer has looked, and found the lease. */
 	for (struct timeval due, first = { 0 };; scene_wait(&scene)) {
-		assert_true(event_pending(job->idle_timer, EV_TIMEOUT, &due));
+		assert_true(event_pending(job->life.idle_timer, EV_TIMEOUT, &due));
 		if (first.tv_sec == 0)
 			first = due;
 		if (evutil_timercmp(&due, &first, !=))

@@ -69,7 +69,7 @@ static void expect_lost(const char *name, const char *reason)
 	const struct job *job = find(name);
 
 	assert_non_null(job);
-	assert_true(job->is_lost);
+	assert_true(job->life.is_lost);
 	if (!strstr(job->reason, reason))
 		fail_msg("it says: %s", job->reason);
 }
@@ -131,7 +131,7 @@ static void of_one_that_was_cut_off_nothing_is_known(void **state)
 	char path[PATH_MAX];
 
 	leave_job("play", 2);
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->durability.file);
 	assert_int_equal(truncate(path, 8 << 20), 0);
 	come_back("play");
 	expect_lost("play", "was cut off");
@@ -166,7 +166,7 @@ static void a_job_without_host_memory_comes_back_when_there_is_some(void **state
 	come_back("other");
 	come_back("play");
 	scene_await_disposals(&scene);
-	scene.node->host_budget = scene.node->host_used - 1;
+	scene.node->settings.host_budget = scene.node->memory.host_used - 1;
 	come_back("play");
 	expect_lost("play", "of host memory");
 	drop(find("other"));
@@ -188,7 +188,7 @@ static void one_that_still_has_no_room_is_left_alone(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		job_settle_all(scene.node);
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-		assert_true(queue_is_empty(&scene.node->restores));
+		assert_true(queue_is_empty(&scene.node->recovery.restores));
 	}
 	assert_int_equal(scene.node->jobs_created, opened);
 	drop(find("large"));
@@ -223,7 +223,7 @@ static void leave_all(void)
 	QUEUE_FOREACH (link, &scene.node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		job->is_kept = true;
+		job->life.is_kept = true;
 		job_drop(job);
 	}
 	scene_settle(&scene);

@@ -153,14 +153,15 @@ static void as_much_as_fits_is_in_host_memory(void **state)
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
 		assert_int_equal(start(cases[i].budget), 0);
-		if (find_job()->has_nvme_parameters != cases[i].has_nvme_parameters ||
-		    find_job()->has_nvme_optimizer != cases[i].has_nvme_optimizer ||
-		    find_job()->has_nvme_sums != cases[i].has_nvme_sums)
+		if (find_job()->location.has_nvme_parameters != cases[i].has_nvme_parameters ||
+		    find_job()->location.has_nvme_optimizer != cases[i].has_nvme_optimizer ||
+		    find_job()->location.has_nvme_sums != cases[i].has_nvme_sums)
 			fail_msg("%llu MiB: parameters %d, optimizer %d, sums %d; it holds %llu KiB",
-				 (unsigned long long)(cases[i].budget / MIB), find_job()->has_nvme_parameters,
-				 find_job()->has_nvme_optimizer, find_job()->has_nvme_sums,
-				 (unsigned long long)(find_job()->host_bytes / KIB));
-		assert_true(cases[i].budget == 0 || find_job()->host_bytes <= cases[i].budget);
+				 (unsigned long long)(cases[i].budget / MIB),
+				 find_job()->location.has_nvme_parameters,
+				 find_job()->location.has_nvme_optimizer, find_job()->location.has_nvme_sums,
+				 (unsigned long long)(find_job()->resources.host_bytes / KIB));
+		assert_true(cases[i].budget == 0 || find_job()->resources.host_bytes <= cases[i].budget);
 		end();
 	}
 }
@@ -174,15 +175,15 @@ static void the_disk_counts_as_well(void **state)
 		strstr(actor_message(&actor), "with durability none what is in host memory needs none"));
 	actor_die(&actor);
 	scene_settle(&scene);
-	scene.node->durability = DURABILITY_NONE;
+	scene.node->settings.durability = DURABILITY_NONE;
 	assert_int_equal(start(132 * MIB), 0);
-	assert_true(find_job()->has_nvme_parameters && !find_job()->has_nvme_optimizer);
+	assert_true(find_job()->location.has_nvme_parameters && !find_job()->location.has_nvme_optimizer);
 	end();
 	assert_int_equal(start(60 * MIB), -ENOSPC);
 	assert_non_null(strstr(actor_message(&actor), "and 64.0 MiB are left there"));
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 }
 

@@ -111,7 +111,7 @@ static void the_old_files_stay_until_the_new_job_has_a_state(void **state)
 static void so_they_do_if_it_keeps_its_state_in_host_memory(void **state)
 {
 	leave_job();
-	scene.node->durability = DURABILITY_NONE;
+	scene.node->settings.durability = DURABILITY_NONE;
 	begin(&first, &replacing_in_host_memory);
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
@@ -168,7 +168,7 @@ static void a_user_has_both_of_them_in_his_budget(void **state)
 
 	begin(&first, &replacing);
 	scene_settle(&scene);
-	job_find(scene.node, geteuid(), "play")->nvme_maximum = 2 * used - 1;
+	job_find(scene.node, geteuid(), "play")->resources.nvme_maximum = 2 * used - 1;
 	assert_int_equal(actor_ready(&first), -ENOSPC);
 	if (!strstr(actor_message(&first), "the job that it replaces stays there until"))
 		fail_msg("it says: %s", actor_message(&first));

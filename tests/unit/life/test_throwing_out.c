@@ -58,15 +58,15 @@ static void keep_a_lease(void)
 	if (other.client)
 		actor_send_step(&other, 0.1f);
 	take_lease(&keeper, 1);
-	while (job->decided == 0 || job->sweep->running > 0 || job->sweep->packs_left != 1)
+	while (job->decided == 0 || job->update.sweep->running > 0 || job->update.sweep->packs_left != 1)
 		scene_wait(&scene);
 }
 
 /* The patience is over, and something else than the timer is the first to see it. */
 static void end_patience(void)
 {
-	event_del(the_job()->sweep->lease_timer);
-	the_job()->decided_ns -= PATIENCE_NS;
+	event_del(the_job()->update.sweep->lease_timer);
+	the_job()->update.decided_ns -= PATIENCE_NS;
 }
 
 static uint32_t send_read(struct actor *actor)
@@ -138,8 +138,8 @@ static void it_may_die_when_its_patience_has_just_ended(void **state)
 	end_patience();
 	client_hang_up(keeper.client, "its process died");
 	give_all_staging(&taken);
-	assert_false(queue_is_empty(&the_job()->lingering));
-	member = queue_entry(queue_first(&the_job()->lingering), struct member, link);
+	assert_false(queue_is_empty(&the_job()->life.lingering));
+	member = queue_entry(queue_first(&the_job()->life.lingering), struct member, link);
 	assert_true(queue_is_empty(&member->pendings));
 	scene_settle(&scene);
 	/* The lease of a process that lives is respected, until the sweep had to go on without it. */

@@ -56,7 +56,7 @@ static struct statistics_node node_page(void)
 static uint32_t absent_unit(const struct job *job)
 {
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		if (job->residences[pack].state == DIRECTORY_ABSENT)
+		if (job->residency.residences[pack].state == DIRECTORY_ABSENT)
 			return pack;
 	fail_msg("all units are in host memory");
 	return 0;
@@ -119,7 +119,7 @@ static void a_step_shows_what_it_moved(void **state)
 	assert_int_equal(page.figures.epochs, 1);
 	assert_int_equal(page.figures.pushes, PLAY_UNITS);
 	assert_true(page.figures.step_ns > 0);
-	assert_int_equal(page.nvme_bytes, job->nvme_bytes);
+	assert_int_equal(page.nvme_bytes, job->resources.nvme_bytes);
 	/* Remainder, m and v, and the parameters. */
 	assert_int_equal(page.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN],
 			 PLAY_UNITS * 12 * PLAY_ELEMENTS);
@@ -211,9 +211,9 @@ static void a_page_is_for_reading_only(void **state)
 	assert_int_not_equal(mprotect(actor.statistics.base, actor.statistics.bytes, PROT_READ | PROT_WRITE),
 			     0);
 	/* Other users cannot open it again for writing, and nobody can cut it. */
-	assert_int_equal(fstat(job->statistics.fd, &file), 0);
+	assert_int_equal(fstat(job->telemetry.page.fd, &file), 0);
 	assert_int_equal(file.st_mode & 0777, 0600);
-	assert_int_not_equal(ftruncate(job->statistics.fd, 0), 0);
+	assert_int_not_equal(ftruncate(job->telemetry.page.fd, 0), 0);
 }
 
 static void the_nodes_page_is_published_and_removed(void **state)

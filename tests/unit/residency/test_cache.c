@@ -78,10 +78,10 @@ static uint64_t gather_digest(struct actor *actor, uint32_t unit)
 
 static bool is_moving(const struct job *job)
 {
-	bool is_moving = job->cache_moves > 0;
+	bool is_moving = job->residency.cache_moves > 0;
 
-	for (uint32_t i = 0; i < job->slots.tract_count; i++)
-		is_moving |= job->slots.tracts[i].state == TRACT_DRAINING;
+	for (uint32_t i = 0; i < job->residency.slots.tract_count; i++)
+		is_moving |= job->residency.slots.tracts[i].state == TRACT_DRAINING;
 	return is_moving;
 }
 
@@ -109,17 +109,17 @@ static void expect_consistent(void)
 		struct job *job = queue_entry(link, struct job, link);
 		uint64_t here = 0;
 
-		for (uint32_t i = 0; i < job->slots.tract_count; i++)
-			if (job->slots.tracts[i].state != TRACT_AWAY)
-				here += job->slots.tracts[i].bytes;
-		assert_int_equal(job->cache_bytes - warm_bytes(job), here);
+		for (uint32_t i = 0; i < job->residency.slots.tract_count; i++)
+			if (job->residency.slots.tracts[i].state != TRACT_AWAY)
+				here += job->residency.slots.tracts[i].bytes;
+		assert_int_equal(job->resources.cache_bytes - warm_bytes(job), here);
 		/* What nobody holds, the kernel has. */
-		if (job->cache.base)
-			assert_int_equal(memory_resident(&job->cache), here);
-		used += job->host_bytes;
+		if (job->residency.cache.base)
+			assert_int_equal(memory_resident(&job->residency.cache), here);
+		used += job->resources.host_bytes;
 	}
-	assert_int_equal(scene.node->host_used, used);
-	assert_true(used <= scene.node->host_budget);
+	assert_int_equal(scene.node->memory.host_used, used);
+	assert_true(used <= scene.node->settings.host_budget);
 }
 
 static void caches_shrink_for_a_job_that_opens(void **state)
@@ -129,11 +129,11 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 	start(&first, "first", 0);
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		sums[unit] = gather_digest(&first, unit);
-	before = find("first")->cache_bytes;
-	assert_true(before > 8 * MIB && before < find("first")->slots.cache);
+	before = find("first")->resources.cache_bytes;
+	assert_true(before > 8 * MIB && before < find("first")->residency.slots.cache);
 	expect_consistent();
 	start(&second, "second", 0);
-	assert_true(find("first")->cache_bytes < before);
+	assert_true(find("first")->resources.cache_bytes < before);
 	expect_consistent();
 	for (uint32_t unit = 0; unit < UNITS; unit++) {
 		assert_int_equal(gather_digest(&first, unit), sums[unit]);
@@ -145,7 +145,7 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 /* Leases as many units as have a slot; how many. */
 static uint32_t lease_all(struct actor *actor, struct job *job, const void *addresses[MORE_UNITS])
 {
-	uint32_t count = job->slots.here;
+	uint32_t count = job->residency.slots.here;
 
 	assert_true(count > 4 && count < units);
 	for (uint32_t unit = 0; unit < count; unit++)
@@ -166,10 +166,10 @@ static void what_is_leased_stays_until_it_is_released(void **state)
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
 	/* More and more tracts are to become empty, none does. */
-	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	assert_null(actor_find(&second, ready, 0));
-	assert_int_equal(find("first")->cache_moves, 0);
+	assert_int_equal(find("first")->residency.cache_moves, 0);
 	for (uint32_t unit = 0; unit < count; unit++) {
 		assert_int_equal(digest(addresses[unit], unit), sums[unit]);
 		actor_release(&first, unit);
@@ -186,17 +186,17 @@ static void who_keeps_everything_leased_is_named(void **state)
 	uint32_t count;
 	uint64_t before;
 
-	scene.node->cache_patience_ms = 300;
+	scene.node->settings.cache_patience_ms = 300;
 	start(&first, "first", 0);
 	count = lease_all(&first, find("first"), addresses);
-	before = find("first")->cache_bytes;
+	before = find("first")->resources.cache_bytes;
 	open_job(&second, "second", 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_non_null(strstr(actor_message(&second), "of it cache"));
 	/* It has lost nothing by that, and the other may try again. */
-	assert_int_equal(find("first")->cache_bytes, before);
-	assert_int_equal(find("first")->slots.here, count);
+	assert_int_equal(find("first")->resources.cache_bytes, before);
+	assert_int_equal(find("first")->residency.slots.here, count);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
 	assert_int_equal(actor_ready(&second), 0);
@@ -208,13 +208,13 @@ static void what_is_promised_is_not_taken(void **state)
 	start(&first, "first", 9 * MIB);
 	open_job(&second, "second", 0);
 	/* As if others had all that the second job lacks, beside the cache. */
-	scene.node->host_budget = scene.node->host_used + MIB;
-	assert_true(find("first")->cache_bytes > 0);
+	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
+	assert_true(find("first")->resources.cache_bytes > 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
-	assert_int_equal(find("second")->shortage.since_ns, 0);
-	for (uint32_t i = 0; i < find("first")->slots.tract_count; i++)
-		assert_int_equal(find("first")->slots.tracts[i].state, TRACT_HERE);
+	assert_int_equal(find("second")->resources.shortage.since_ns, 0);
+	for (uint32_t i = 0; i < find("first")->residency.slots.tract_count; i++)
+		assert_int_equal(find("first")->residency.slots.tracts[i].state, TRACT_HERE);
 }
 
 static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
@@ -226,7 +226,7 @@ static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
 	lease_all(&first, find("first"), addresses);
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
-	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	actor_die(&first);
 	assert_int_equal(actor_finish_ready(&second, ready), 0);
@@ -241,16 +241,16 @@ static void who_waits_may_die(void **state)
 
 	start(&first, "first", 0);
 	count = lease_all(&first, find("first"), addresses);
-	before = find("first")->cache_bytes;
+	before = find("first")->resources.cache_bytes;
 	open_job(&second, "second", 0);
 	actor_send_ready(&second, -1);
-	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	actor_die(&second);
 	scene_settle(&scene);
-	for (uint32_t i = 0; i < find("first")->slots.tract_count; i++)
-		assert_int_not_equal(find("first")->slots.tracts[i].state, TRACT_DRAINING);
-	assert_int_equal(find("first")->cache_bytes, before);
+	for (uint32_t i = 0; i < find("first")->residency.slots.tract_count; i++)
+		assert_int_not_equal(find("first")->residency.slots.tracts[i].state, TRACT_DRAINING);
+	assert_int_equal(find("first")->resources.cache_bytes, before);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
 }
@@ -270,12 +270,12 @@ static void a_cache_grows_when_memory_is_given_back(void **state)
 	uint64_t before, shrunk;
 
 	start(&first, "first", 0);
-	before = find("first")->cache_bytes;
+	before = find("first")->resources.cache_bytes;
 	start(&second, "second", 0);
-	shrunk = find("first")->cache_bytes;
+	shrunk = find("first")->resources.cache_bytes;
 	assert_true(shrunk < before);
 	drop(&second, "second");
-	while (find("first")->cache_bytes < before || find("first")->cache_moves > 0)
+	while (find("first")->resources.cache_bytes < before || find("first")->residency.cache_moves > 0)
 		scene_wait(&scene);
 	expect_consistent();
 	for (uint32_t unit = 0; unit < UNITS; unit++)
@@ -287,7 +287,7 @@ static void who_comes_later_gets_as_much(void **state)
 	start(&first, "first", 0);
 	start(&second, "second", 0);
 	expect_consistent();
-	uint64_t one = find("first")->cache_bytes, other = find("second")->cache_bytes;
+	uint64_t one = find("first")->resources.cache_bytes, other = find("second")->resources.cache_bytes;
 
 	assert_true(other > 0);
 	assert_in_range(one > other ? one - other : other - one, 0, 6 * MIB);
@@ -295,7 +295,7 @@ static void who_comes_later_gets_as_much(void **state)
 	actor_die(&first);
 	gather_digest(&second, 1);
 	expect_consistent();
-	assert_true(find("second")->cache_bytes > other);
+	assert_true(find("second")->resources.cache_bytes > other);
 	expect_consistent();
 }
 
@@ -311,9 +311,9 @@ static void a_choice_of_tierd_counts_on_caches(void **state)
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(actor_open(&second, &job), 0);
 	define_units(&second);
-	assert_true(scene.node->host_used + 10 * MIB > scene.node->host_budget);
+	assert_true(scene.node->memory.host_used + 10 * MIB > scene.node->settings.host_budget);
 	assert_int_equal(actor_ready(&second), 0);
-	assert_false(find("second")->has_nvme_parameters);
+	assert_false(find("second")->location.has_nvme_parameters);
 	expect_consistent();
 }
 
@@ -325,7 +325,7 @@ static void a_choice_of_tierd_takes_what_is_left_of_caches_in_use(void **state)
 				       .parameter_placement = PLACEMENT_AUTO,
 				       .optimizer_placement = PLACEMENT_AUTO };
 
-	scene.node->cache_patience_ms = 300;
+	scene.node->settings.cache_patience_ms = 300;
 	start(&first, "first", 0);
 	lease_all(&first, find("first"), addresses);
 	/* Enough for the least, and not for all that it would like to have in host memory. */
@@ -336,7 +336,7 @@ static void a_choice_of_tierd_takes_what_is_left_of_caches_in_use(void **state)
 	assert_int_equal(actor_open(&second, &job), 0);
 	define_units(&second);
 	assert_int_equal(actor_ready(&second), 0);
-	assert_true(find("second")->has_nvme_parameters);
+	assert_true(find("second")->location.has_nvme_parameters);
 	actor_die(&first);
 	expect_consistent();
 }
@@ -344,9 +344,9 @@ static void a_choice_of_tierd_takes_what_is_left_of_caches_in_use(void **state)
 static void a_budget_of_its_own_bounds_what_grows(void **state)
 {
 	start(&first, "first", 16 * MIB);
-	assert_int_equal(find("first")->slots.here, find("first")->slots.count);
-	assert_true(find("first")->host_bytes <= 16 * MIB);
-	assert_true(find("first")->host_bytes > 13 * MIB);
+	assert_int_equal(find("first")->residency.slots.here, find("first")->residency.slots.count);
+	assert_true(find("first")->resources.host_bytes <= 16 * MIB);
+	assert_true(find("first")->resources.host_bytes > 13 * MIB);
 }
 
 /* A gather that only slots of a tract which is to go could serve gets one of them. */
@@ -356,22 +356,21 @@ static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 	uint32_t count, ready, gather, tract = 0;
 
 	units = MORE_UNITS;
-	scene.node->host_budget = 90 * MIB;
+	scene.node->settings.host_budget = 90 * MIB;
 	start(&first, "first", 0);
 	count = lease_all(&first, find("first"), addresses);
 	open_job(&second, "second", 0);
-	scene.node->host_budget = scene.node->host_used + MIB;
+	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
 	ready = actor_send_ready(&second, -1);
-	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	/* Of a tract of two slots or more, one is free, and is not to be used. */
-	while (find("first")->slots.tracts[tract].count < 2)
-		assert_true(++tract < find("first")->slots.tract_count);
-	actor_release(
-		&first,
-		find("first")
-			->slots
-			.owners[find("first")->slots.in_tracts[find("first")->slots.tracts[tract].first]]);
+	while (find("first")->residency.slots.tracts[tract].count < 2)
+		assert_true(++tract < find("first")->residency.slots.tract_count);
+	actor_release(&first, find("first")
+				      ->residency.slots
+				      .owners[find("first")->residency.slots.in_tracts
+						      [find("first")->residency.slots.tracts[tract].first]]);
 	gather = actor_send_gather(&first, count, 0, true);
 	assert_int_equal(actor_await(&first, gather, 0)->status, 0);
 	actor_die(&first);
@@ -403,8 +402,8 @@ static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
 
 static bool is_draining(const struct job *job)
 {
-	for (uint32_t i = 0; i < job->slots.tract_count; i++)
-		if (job->slots.tracts[i].state == TRACT_DRAINING)
+	for (uint32_t i = 0; i < job->residency.slots.tract_count; i++)
+		if (job->residency.slots.tracts[i].state == TRACT_DRAINING)
 			return true;
 	return false;
 }
@@ -419,7 +418,7 @@ static uint32_t start_reader_without_room(uint32_t *ret_count)
 	start(&first, "first", 0);
 	*ret_count = lease_all(&first, find("first"), addresses);
 	come_to_rest();
-	scene.node->host_budget = scene.node->host_used + MIB;
+	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	request = actor_send_open_reader(&second, "first");
 	assert_null(actor_find(&second, request, 0));
@@ -436,13 +435,13 @@ static void release_all(uint32_t count)
 static void a_reader_waits_until_caches_have_shrunk(void **state)
 {
 	uint32_t count, request = start_reader_without_room(&count);
-	uint64_t before = find("first")->cache_bytes;
+	uint64_t before = find("first")->resources.cache_bytes;
 
 	release_all(count);
 	assert_int_equal(actor_await(&second, request, 0)->status, 0);
-	assert_true(find("first")->cache_bytes < before);
-	assert_true(scene.node->host_used <= scene.node->host_budget);
-	assert_true(queue_is_empty(&scene.node->shortages));
+	assert_true(find("first")->resources.cache_bytes < before);
+	assert_true(scene.node->memory.host_used <= scene.node->settings.host_budget);
+	assert_true(queue_is_empty(&scene.node->memory.shortages));
 }
 
 static void a_refresh_waits_until_caches_have_shrunk(void **state)
@@ -453,11 +452,11 @@ static void a_refresh_waits_until_caches_have_shrunk(void **state)
 	release_all(count);
 	reader = actor_await(&second, request, 0)->reply->reader_open->reader;
 	come_to_rest();
-	count = find("first")->slots.here;
+	count = find("first")->residency.slots.here;
 	for (uint32_t unit = 0; unit < count; unit++)
 		assert_int_equal(actor_gather(&first, unit, 0, NULL), 0);
 	come_to_rest();
-	scene.node->host_budget = scene.node->host_used;
+	scene.node->settings.host_budget = scene.node->memory.host_used;
 	piece.state = (char *)"parameter";
 	piece.unit = 1;
 	piece.all_tensors = true;
@@ -467,7 +466,7 @@ static void a_refresh_waits_until_caches_have_shrunk(void **state)
 	assert_null(actor_find(&second, request, 0));
 	release_all(count);
 	assert_int_equal(actor_await(&second, request, 0)->status, 0);
-	assert_true(scene.node->host_used <= scene.node->host_budget);
+	assert_true(scene.node->memory.host_used <= scene.node->settings.host_budget);
 }
 
 static void a_reader_is_told_who_keeps_everything_leased(void **state)
@@ -475,14 +474,14 @@ static void a_reader_is_told_who_keeps_everything_leased(void **state)
 	uint32_t count, request;
 	uint64_t before;
 
-	scene.node->cache_patience_ms = 300;
+	scene.node->settings.cache_patience_ms = 300;
 	request = start_reader_without_room(&count);
-	before = find("first")->cache_bytes;
+	before = find("first")->resources.cache_bytes;
 	assert_int_equal(actor_await(&second, request, 0)->status, -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_non_null(strstr(actor_message(&second), "of it cache"));
-	assert_true(queue_is_empty(&scene.node->readers));
-	assert_int_equal(find("first")->cache_bytes, before);
+	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_int_equal(find("first")->resources.cache_bytes, before);
 	assert_false(is_draining(find("first")));
 	release_all(count);
 }
@@ -493,7 +492,7 @@ static void a_reader_that_waits_may_die(void **state)
 
 	start_reader_without_room(&count);
 	actor_die(&second);
-	assert_true(queue_is_empty(&scene.node->readers));
+	assert_true(queue_is_empty(&scene.node->values.readers));
 	assert_false(is_draining(find("first")));
 	release_all(count);
 }
@@ -504,8 +503,8 @@ static void a_reader_that_waits_outlives_its_job(void **state)
 
 	drop(&first, "first");
 	assert_int_equal(actor_await(&second, request, 0)->status, -ENOENT);
-	assert_true(queue_is_empty(&scene.node->readers));
-	assert_true(queue_is_empty(&scene.node->shortages));
+	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(queue_is_empty(&scene.node->memory.shortages));
 }
 
 static int setup(void **state)

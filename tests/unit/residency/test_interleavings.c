@@ -38,16 +38,17 @@ static _Atomic uint32_t *counter_in(void *page)
 
 static bool is_shared(const volatile void *address)
 {
-	return is_word(address, job->directory) ||
+	return is_word(address, job->residency.directory) ||
 	       is_word(address, (struct directory_header *)actor.directory.base) ||
 	       address == counter_in(job->ranks[0]->leases) || address == counter_in(actor.leases.base);
 }
 
 static uint64_t *bytes_at(uint64_t offset)
 {
-	uint64_t cache = slots_cache_offset(&job->slots);
+	uint64_t cache = slots_cache_offset(&job->residency.slots);
 
-	return (uint64_t *)(offset < cache ? job->arena.base + offset : job->cache.base + (offset - cache));
+	return (uint64_t *)(offset < cache ? job->residency.arena.base + offset
+					   : job->residency.cache.base + (offset - cache));
 }
 
 /* ---- The client ---- */
@@ -94,7 +95,7 @@ static void evict_and_load(void)
 	if (!has_moved)
 		return;
 	write_bytes(bytes, FOREIGN);
-	load(job->residences[UNIT].version);
+	load(job->residency.residences[UNIT].version);
 }
 
 static void update(void)
@@ -102,15 +103,15 @@ static void update(void)
 	has_moved = residency_begin_update(job, UNIT);
 	if (!has_moved)
 		return;
-	write_bytes((uint64_t *)residency_address(job, UNIT), job->residences[UNIT].version + 1);
-	residency_publish(job, UNIT, job->residences[UNIT].version + 1);
+	write_bytes((uint64_t *)residency_address(job, UNIT), job->residency.residences[UNIT].version + 1);
+	residency_publish(job, UNIT, job->residency.residences[UNIT].version + 1);
 }
 
 /* ---- Runs ---- */
 
 static void begin_awaiting(uint64_t later)
 {
-	awaited = job->residences[UNIT].version + later;
+	awaited = job->residency.residences[UNIT].version + later;
 	has_taken = has_moved = is_wrong = false;
 }
 
@@ -126,7 +127,7 @@ static void begin_after_a_step(void)
 
 static void end(void)
 {
-	uint64_t version = job->residences[UNIT].version, offset, seen;
+	uint64_t version = job->residency.residences[UNIT].version, offset, seen;
 
 	assert_false(is_wrong);
 	assert_int_equal(actor_leases(&actor, UNIT), 0);
@@ -136,7 +137,7 @@ static void end(void)
 	neither += !has_taken && !has_moved;
 	/* Whatever came of it, the unit is there now, and can be gathered. */
 	assert_true(client_take(UNIT, version, &offset, &seen));
-	assert_int_equal(offset, job->slots.offsets[job->residences[UNIT].slot]);
+	assert_int_equal(offset, job->residency.slots.offsets[job->residency.residences[UNIT].slot]);
 	assert_int_equal(seen, version);
 	assert_int_equal(*bytes_at(offset), version);
 	client_give(UNIT);
@@ -150,7 +151,7 @@ static void interleave_with(void (*daemon)(void), void (*prepare)(void))
 	job = actor_play(&scene, &actor);
 	client_attach((struct directory_header *)actor.directory.base,
 		      (struct lease_header *)actor.leases.base, actor.buffer_count);
-	load(job->residences[UNIT].version);
+	load(job->residency.residences[UNIT].version);
 	taken = moved = both = neither = 0;
 	orders = interleave(&interleaving);
 	print_message("%llu orders: %u taken, %u moved, %u both, %u neither\n", (unsigned long long)orders,

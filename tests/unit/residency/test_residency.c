@@ -16,7 +16,7 @@ static struct actor actor;
 static void slots_that_become_free_together_are_filled_together(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
-	uint32_t gathers[PLAY_UNITS], slots = job->slots.count, loading = 0;
+	uint32_t gathers[PLAY_UNITS], slots = job->residency.slots.count, loading = 0;
 
 	assert_true(slots >= 2 && 2 * slots <= PLAY_UNITS);
 	for (uint32_t unit = 0; unit < slots; unit++)
@@ -27,7 +27,7 @@ static void slots_that_become_free_together_are_filled_together(void **state)
 		actor_release(&actor, unit);
 	residency_serve(job);
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		loading += job->residences[pack].state == DIRECTORY_LOADING;
+		loading += job->residency.residences[pack].state == DIRECTORY_LOADING;
 	assert_int_equal(loading, slots);
 	for (uint32_t unit = slots; unit < 2 * slots; unit++)
 		assert_int_equal(actor_await(&actor, gathers[unit], 0)->status, 0);
@@ -66,17 +66,17 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	step = actor_send_step(&actor, 0.1f);
 	/* Before the step is decided, and while it is applied; in their order they would be the last. */
 	gathers[0] = actor_send_gather(&actor, PLAY_UNITS - 1, 1, false);
-	while (!job->sweep || job->sweep->pack == SLOT_NONE)
+	while (!job->update.sweep || job->update.sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
-	assert_int_equal(job->sweep->pack, PLAY_UNITS - 1);
-	assert_int_equal(job->residences[PLAY_UNITS - 2].sweep, SWEEP_WAITING);
+	assert_int_equal(job->update.sweep->pack, PLAY_UNITS - 1);
+	assert_int_equal(job->residency.residences[PLAY_UNITS - 2].sweep, SWEEP_WAITING);
 	gathers[1] = actor_send_gather(&actor, PLAY_UNITS - 2, 1, false);
-	while (queue_is_empty(&job->sweep->wanted))
+	while (queue_is_empty(&job->update.sweep->wanted))
 		scene_wait(&scene);
 	staging_give(&job->node->staging, buffers[0]);
-	while (job->sweep->pack == PLAY_UNITS - 1 || job->sweep->pack == SLOT_NONE)
+	while (job->update.sweep->pack == PLAY_UNITS - 1 || job->update.sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
-	assert_int_equal(job->sweep->pack, PLAY_UNITS - 2);
+	assert_int_equal(job->update.sweep->pack, PLAY_UNITS - 2);
 	for (unsigned i = 1; i < count; i++)
 		staging_give(&job->node->staging, buffers[i]);
 	for (unsigned i = 0; i < ARRAY_LENGTH(gathers); i++)
@@ -95,12 +95,12 @@ static struct job *play_with_full_slots(void)
 {
 	struct job *job = actor_play(&scene, &actor);
 
-	for (uint32_t unit = 0; unit < job->slots.count; unit++)
+	for (uint32_t unit = 0; unit < job->residency.slots.count; unit++)
 		gather_and_release(unit);
 	scene_settle(&scene);
-	for (uint32_t pack = 0; pack < job->slots.count; pack++)
-		assert_int_equal(job->residences[pack].state, DIRECTORY_RESIDENT);
-	job->has_next_uses = true;
+	for (uint32_t pack = 0; pack < job->residency.slots.count; pack++)
+		assert_int_equal(job->residency.residences[pack].state, DIRECTORY_RESIDENT);
+	job->residency.has_next_uses = true;
 	return job;
 }
 
@@ -108,7 +108,8 @@ static uint32_t gone(const struct job *job)
 {
 	uint32_t pack = 0;
 
-	while (pack < job->slots.count && job->residences[pack].state == DIRECTORY_RESIDENT)
+	while (pack < job->residency.slots.count &&
+	       job->residency.residences[pack].state == DIRECTORY_RESIDENT)
 		pack++;
 	return pack;
 }
@@ -119,25 +120,25 @@ static void expect_to_go(struct job *job, uint32_t pack)
 	assert_int_equal(gone(job), pack);
 	residency_vacate(job, PLAY_UNITS - 1);
 	gather_and_release(pack);
-	assert_int_equal(gone(job), job->slots.count);
+	assert_int_equal(gone(job), job->residency.slots.count);
 }
 
 static void who_is_used_last_has_to_go(void **state)
 {
 	struct job *job = play_with_full_slots();
 
-	assert_true(job->slots.count > 2);
+	assert_true(job->residency.slots.count > 2);
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		job->next_use[pack] = 10 + pack;
-	job->next_use[1] = 100;
+		job->residency.next_use[pack] = 10 + pack;
+	job->residency.next_use[1] = 100;
 	/* Not for one that is used later still, or at the same time. */
 	assert_false(residency_take_slot(job, PLAY_UNITS - 1, 100));
-	assert_int_equal(gone(job), job->slots.count);
+	assert_int_equal(gone(job), job->residency.slots.count);
 	expect_to_go(job, 1);
 	/* Of several, the one that was used first. */
-	job->has_next_uses = true;
+	job->residency.has_next_uses = true;
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		job->next_use[pack] = 10;
+		job->residency.next_use[pack] = 10;
 	gather_and_release(0);
 	expect_to_go(job, 2);
 }
@@ -159,7 +160,7 @@ static void a_gather_that_can_never_fit_fails(void **state)
 {
 	const struct job *job = actor_play(&scene, &actor);
 
-	for (uint32_t unit = 0; unit < job->slots.count; unit++)
+	for (uint32_t unit = 0; unit < job->residency.slots.count; unit++)
 		assert_int_equal(actor_gather(&actor, unit, 0, NULL), 0);
 	actor_send_gather(&actor, PLAY_UNITS - 1, 0, true);
 	scene_settle(&scene);
@@ -180,12 +181,12 @@ static void what_a_rank_that_has_left_reads_stays(void **state)
 	assert_false(residency_evict(job, 0) || residency_begin_update(job, 0));
 	/* Nor does another unit get its slot. */
 	for (uint32_t pack = 1; pack < PLAY_UNITS; pack++)
-		if (job->residences[pack].state == DIRECTORY_RESIDENT)
+		if (job->residency.residences[pack].state == DIRECTORY_RESIDENT)
 			assert_true(residency_evict(job, pack));
 	while (residency_take_slot(job, slots + 1, 0))
 		slots++;
-	assert_int_equal(slots, job->slots.count - 1);
-	assert_int_equal(job->residences[0].state, DIRECTORY_RESIDENT);
+	assert_int_equal(slots, job->residency.slots.count - 1);
+	assert_int_equal(job->residency.residences[0].state, DIRECTORY_RESIDENT);
 	for (uint32_t pack = 1; pack <= slots; pack++)
 		residency_vacate(job, pack);
 	actor_release(&actor, 0);

@@ -64,7 +64,7 @@ static void held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **sta
 {
 	struct job *job = start_two();
 	const void *held =
-		queue_entry(queue_first(&job->all_held), struct held_buffer, all_link)->memory.base;
+		queue_entry(queue_first(&job->gradients.all_held), struct held_buffer, all_link)->memory.base;
 
 	actor_die(&first);
 	actor_die(&second);

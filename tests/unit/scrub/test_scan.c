@@ -72,7 +72,7 @@ static void a_job_that_is_read_is_not_freed(void **state)
 	assert_int_equal(reading.status, -ENOENT);
 	scan_clear(&reading.scan);
 	scene_settle(&scene);
-	assert_true(queue_is_empty(&scene.node->dying));
+	assert_true(queue_is_empty(&scene.node->life.dying));
 }
 
 /* A block of small tensors has dozens. */
@@ -94,7 +94,7 @@ static void what_lies_there_is_named_by_a_few_tensors(void **state)
 	assert_int_equal(actor_define(&actor, "many", tensors + 3, 7), 0);
 	assert_int_equal(actor_ready(&actor), 0);
 	job = job_find(scene.node, geteuid(), "many");
-	piece.stream = job->streams.parameter[SECTION_BF16];
+	piece.stream = job->location.streams.parameter[SECTION_BF16];
 	location_find(job, &piece, &location);
 	assert_string_equal(location.unit, "few");
 	assert_string_equal(location.tensors, "\"t0\", \"t1\", \"t2\" and 7 more");

@@ -133,7 +133,7 @@ static void train_alone(const struct actor_job *job)
 
 static void a_job_trains_in_host_memory(void **state)
 {
-	scene.node->durability = DURABILITY_STEP;
+	scene.node->settings.durability = DURABILITY_STEP;
 	train_alone(&(struct actor_job){
 		.stage = 3, .parameter_placement = PLACEMENT_HOST, .optimizer_placement = PLACEMENT_HOST });
 }
@@ -264,12 +264,12 @@ static void a_job_that_needs_more_than_there_is_is_refused(void **state)
 	assert_int_equal(actor_ready(&first), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
 	/* Its definitions and windows are still there. */
-	assert_int_equal(scene.node->host_used,
+	assert_int_equal(scene.node->memory.host_used,
 			 staging_bytes(scene.node->staging.count) +
-				 job_find(scene.node, geteuid(), "play")->charged_bytes);
+				 job_find(scene.node, geteuid(), "play")->resources.charged_bytes);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
 }
 
 /* Until a definition is refused: the number of those that were not. */
@@ -296,32 +296,32 @@ static unsigned define_until_refused(void)
 
 static void definitions_are_charged_before_the_job_is_planned(void **state)
 {
-	uint64_t before = scene.node->host_used;
+	uint64_t before = scene.node->memory.host_used;
 	unsigned count;
 
-	scene.node->host_budget = before + 2 * MIB;
+	scene.node->settings.host_budget = before + 2 * MIB;
 	assert_int_equal(actor_enter(&scene, &first), 0);
 	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
-	assert_int_equal(scene.node->host_used, before + MIB);
+	assert_int_equal(scene.node->memory.host_used, before + MIB);
 	count = define_until_refused();
 	assert_non_null(strstr(actor_message(&first), "what tierd has left of its own"));
 	assert_in_range(count, MIB / 2048, MIB / 512);
-	assert_in_range(scene.node->host_used, before + 2 * MIB - 2048, before + 2 * MIB);
+	assert_in_range(scene.node->memory.host_used, before + 2 * MIB - 2048, before + 2 * MIB);
 	/* What is refused for another reason costs nothing. */
-	scene.node->host_budget += MIB;
-	before = scene.node->host_used;
+	scene.node->settings.host_budget += MIB;
+	before = scene.node->memory.host_used;
 	assert_int_equal(actor_define(&first, "", NULL, 0), -EINVAL);
-	assert_int_equal(scene.node->host_used, before);
+	assert_int_equal(scene.node->memory.host_used, before);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
 }
 
 static void a_user_has_no_more_jobs_than_are_configured(void **state)
 {
 	struct actor_job job = { .stage = 3, .name = "one" };
 
-	scene.node->jobs_per_user = 2;
+	scene.node->settings.jobs_per_user = 2;
 	assert_int_equal(actor_enter(&scene, &first), 0);
 	assert_int_equal(actor_open(&first, &job), 0);
 	job.name = "two";
@@ -329,7 +329,7 @@ static void a_user_has_no_more_jobs_than_are_configured(void **state)
 	job.name = "three";
 	assert_int_equal(actor_open(&first, &job), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "raise jobs_per_user"));
-	scene.node->jobs_per_user = 3;
+	scene.node->settings.jobs_per_user = 3;
 	assert_int_equal(actor_open(&first, &job), 0);
 }
 
@@ -339,7 +339,7 @@ static void jobs_of_definitions_alone_end_at_the_nodes_budget(void **state)
 	char name[8];
 	int r = 0;
 
-	scene.node->host_budget = scene.node->host_used + 10 * MIB;
+	scene.node->settings.host_budget = scene.node->memory.host_used + 10 * MIB;
 	assert_int_equal(actor_enter(&scene, &first), 0);
 	for (unsigned i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "job%u", i);
@@ -367,7 +367,7 @@ static void orders_of_phases_are_charged(void **state)
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	assert_int_equal(promised_bytes(job), before + member_phase_bytes(job));
-	scene.node->host_budget = scene.node->host_used;
+	scene.node->settings.host_budget = scene.node->memory.host_used;
 	assert_int_equal(actor_set_phase(&first, "sample"), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "phase \"sample\""));
 	assert_int_equal(promised_bytes(job), before + member_phase_bytes(job));
@@ -401,9 +401,9 @@ static void needs_that_cannot_be_counted_are_refused(void **state)
 	assert_int_equal(catalog_pack(&job->catalog), 0);
 	assert_int_equal(budget_take_host(job, &needs, message, sizeof(message)), -ENOMEM);
 	assert_non_null(strstr(message, "at least 16.0 EiB"));
-	slots_free(&job->slots);
+	slots_free(&job->residency.slots);
 	catalog_unpack(&job->catalog);
-	assert_int_equal(job->host_bytes, job->charged_bytes);
+	assert_int_equal(job->resources.host_bytes, job->resources.charged_bytes);
 }
 
 static void a_disk_that_is_too_small_is_refused(void **state)
@@ -497,7 +497,7 @@ static void a_commit_waits_for_a_step_that_is_measured(void **state)
 	while (!durable_is_quiet(job))
 		scene_wait(&scene);
 	step = send_pushed_step(&first);
-	assert_non_null(job->norm);
+	assert_non_null(job->gradients.norm);
 	durable_hurry(job);
 	assert_true(durable_is_quiet(job));
 	assert_int_equal(actor_await(&first, step, 0)->reply->step->step, 2);
@@ -523,7 +523,7 @@ static void expect_a_step_to_wait_for_the_commit(struct actor_job kind)
 	assert_false(durable_is_quiet(job));
 	steps[1] = send_pushed_step(&first);
 	assert_int_equal(job->decided, 1);
-	assert_null(job->norm);
+	assert_null(job->gradients.norm);
 	scene_hear_of_devices(&scene);
 	expect_durable(actor_await(&first, steps[0], 1));
 	assert_int_equal(actor_await(&first, steps[1], 0)->reply->step->step, 2);

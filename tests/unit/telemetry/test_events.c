@@ -166,10 +166,10 @@ static void a_unit_without_memory_for_it_is_told_in_one_line(void **state)
 	memset(name, '\n', sizeof(name) - 1);
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
-	used = scene.node->host_used;
-	scene.node->host_used = scene.node->host_budget;
+	used = scene.node->memory.host_used;
+	scene.node->memory.host_used = scene.node->settings.host_budget;
 	assert_int_equal(actor_define(&actor, name, &tensor, 1), -ENOMEM);
-	scene.node->host_used = used;
+	scene.node->memory.host_used = used;
 	line = find_line("unit ");
 	assert_null(strchr(line->text, '\n'));
 	assert_string_equal(line->unit, "");

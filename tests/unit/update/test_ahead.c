@@ -72,7 +72,7 @@ static struct actor_job streaming(void)
 
 	if (need == 0) {
 		open_rank(&options);
-		need = find()->host_bytes - find()->cache_bytes;
+		need = find()->resources.host_bytes - find()->resources.cache_bytes;
 		end_job();
 	}
 	options.host_budget = need;
@@ -153,7 +153,7 @@ static uint64_t hash_after(unsigned steps)
 
 static uint64_t read_bytes(const struct job *job)
 {
-	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
 }
 
 /* Of a step: what the optimizer keeps of each unit, a stream each, in whole pages. */
@@ -260,7 +260,7 @@ static void before_the_decision_the_backward_begins_with_other_packs(void **stat
 		assert_false(has(is_last));
 		step();
 	}
-	assert_int_equal(job->early_updates, UNITS * STEPS);
+	assert_int_equal(job->update.early_updates, UNITS * STEPS);
 	assert_true(hash_of(STEPS) == expected);
 	end_job();
 }
@@ -278,7 +278,7 @@ static void gradients_may_come_in_another_order(void **state)
 			push(unit, i);
 		step();
 	}
-	assert_true(job->early_updates > 0);
+	assert_true(job->update.early_updates > 0);
 	assert_true(hash_of(STEPS) == expected);
 	end_job();
 }
@@ -358,7 +358,7 @@ static void a_step_that_is_skipped_changes_nothing_of_it(void **state)
 	}
 	step();
 	scene_settle(&scene);
-	assert_true(job->is_skipped);
+	assert_true(job->update.is_skipped);
 	assert_int_equal(scene.node->staging.lent, most_loans());
 	assert_int_equal(read_bytes(job), before);
 	end_job();
@@ -387,7 +387,7 @@ static void expect_wait(struct job *job, uint64_t before, uint64_t most)
 	uint64_t expected = hash_after(STEPS);
 	uint32_t ticket = actor_send_step(&actor, 0.1f);
 
-	while (!job->sweep)
+	while (!job->update.sweep)
 		scene_wait(&scene);
 	for (unsigned i = 0; i < 10; i++)
 		event_base_loop(scene.node->loop, EVLOOP_NONBLOCK);
@@ -477,7 +477,7 @@ static void a_job_may_be_dropped_meanwhile(void **state)
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_null(find());
-	assert_true(queue_is_empty(&scene.node->dying));
+	assert_true(queue_is_empty(&scene.node->life.dying));
 	assert_int_equal(scene.node->staging.lent, 0);
 }
 
@@ -608,7 +608,7 @@ static void with_few_buffers_nothing_is_read_ahead(void **state)
 	assert_int_equal(scene.node->staging.count, STAGING_LEAST);
 	train(0);
 	scene_settle(&scene);
-	assert_null(job->ahead);
+	assert_null(job->update.ahead);
 	end_job();
 }
 

@@ -193,13 +193,13 @@ static void nothing_is_early_in_a_step_that_moves_them(void **state)
 	expect_refused(&first, -EBUSY, "before tierd_step_begin", 0, 1);
 	push(&first, 1);
 	scene_settle(&scene);
-	assert_null(find()->early);
+	assert_null(find()->update.early);
 	assert_int_equal(actor_take_step(&first), 0);
 	assert_true(value_of(0) < 1 && value_of(1) == 1);
 	scene_settle(&scene);
 	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	push(&first, 1);
-	while (find()->residences[0].early != EARLY_READY)
+	while (find()->residency.residences[0].early != EARLY_READY)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 }

@@ -155,7 +155,7 @@ static uint64_t hash_of(struct actor *who, uint64_t version)
 
 static uint64_t read_bytes(const struct job *job)
 {
-	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
 }
 
 /* ---- Chunks ---- */
@@ -246,7 +246,7 @@ static void expect_even(const struct warm *warm, uint32_t shares)
 /* However many shares there are. */
 static void it_is_spread_over_the_sweep(void **state)
 {
-	struct node node = { .host_budget = TIB };
+	struct node node = { .settings.host_budget = TIB };
 	struct job job = { .node = &node, .options.slot_count = 2, .catalog.pack_count = PACKS };
 	struct warm *warm = calloc(1, sizeof(*warm));
 	uint32_t shares = 0;
@@ -324,7 +324,7 @@ static unsigned count_early(const struct job *job)
 	unsigned count = 0;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		count += job->residences[pack].early == EARLY_READY;
+		count += job->residency.residences[pack].early == EARLY_READY;
 	return count;
 }
 
@@ -367,7 +367,7 @@ static struct job *start_lazy(uint32_t parameters_on, uint64_t host_budget)
 
 static uint64_t written_bytes(const struct job *job)
 {
-	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
 }
 
 static void commit(struct job *job)
@@ -490,7 +490,7 @@ static void what_is_given_up_is_written_before(void **state)
 	cache_reclaim(&claim, warm_bytes_here(job) / 2);
 	push_all(&actor, 3);
 	step = actor_send_step(&actor, 0.1f);
-	while (!job->sweep || job->sweep->running == 0)
+	while (!job->update.sweep || job->update.sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
@@ -504,14 +504,15 @@ static void what_is_given_up_is_written_before(void **state)
 /* Of a pack that a sweep is at, in a share that is to go and that no chunk uses. */
 static bool has_held_up(const struct job *job)
 {
-	const struct warm *warm = job->warm;
+	const struct warm *warm = job->update.warm;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++) {
 			const struct share *share = &warm->shares[warm->stretches[i].share];
 
-			if (job->residences[pack].sweep == SWEEP_RUNNING && warm->stretches[i].is_dirty &&
-			    share->state == SHARE_DRAINING && share->users == 0)
+			if (job->residency.residences[pack].sweep == SWEEP_RUNNING &&
+			    warm->stretches[i].is_dirty && share->state == SHARE_DRAINING &&
+			    share->users == 0)
 				return true;
 		}
 	return false;
@@ -530,11 +531,11 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 	take_step(&actor, 1);
 	push_all(&actor, 2);
 	step = actor_send_step(&actor, 0.1f);
-	while (!job->norm)
+	while (!job->gradients.norm)
 		scene_wait(&scene);
 	/* What the norm is made of ends, and nobody looks before the workers have nothing but these. */
 	blockade_begin(&scene, scene.node->workers, &blockade);
-	while (!job->sweep || job->sweep->running == 0)
+	while (!job->update.sweep || job->update.sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	while (!has_held_up(job))
@@ -552,8 +553,8 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 
 static bool has_all_tracts(const struct job *job)
 {
-	assert_true(job->slots.cache > 0);
-	return tract_bytes(job, TRACT_HERE) == job->slots.cache;
+	assert_true(job->residency.slots.cache > 0);
+	return tract_bytes(job, TRACT_HERE) == job->residency.slots.cache;
 }
 
 static void it_goes_before_any_slot(void **state)
@@ -649,7 +650,7 @@ static void who_wants_no_more_holds_up_nobody(void **state)
 {
 	struct job *job, *second;
 
-	scene.node->host_budget = GIB / 2;
+	scene.node->settings.host_budget = GIB / 2;
 	second = start_another();
 	job = start(PLACEMENT_HOST, 0);
 	expect_all_warm(job, 0);
@@ -671,7 +672,7 @@ static void who_gave_way_gets_it_back(void **state)
 	struct claim claim = { .node = scene.node, .uid = geteuid() };
 	struct job *job, *second;
 
-	scene.node->host_budget = GIB / 2;
+	scene.node->settings.host_budget = GIB / 2;
 	second = start_another();
 	job = start(PLACEMENT_NVME, 0);
 	expect_all_warm(job, 0);
@@ -699,7 +700,7 @@ static void it_goes_while_a_sweep_uses_it(void **state)
 	take_step(&actor, 1);
 	push_all(&actor, 2);
 	step = actor_send_step(&actor, 0.1f);
-	while (!job->sweep || job->sweep->running == 0)
+	while (!job->update.sweep || job->update.sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	assert_int_equal(warm_bytes_here(job), 0);
@@ -725,8 +726,8 @@ static void a_job_without_ranks_has_none(void **state)
 	scene_settle(&scene);
 	assert_true(idle_release(job));
 	scene_await_disposals(&scene);
-	assert_null(job->warm);
-	assert_int_equal(job->cache_bytes, 0);
+	assert_null(job->update.warm);
+	assert_int_equal(job->resources.cache_bytes, 0);
 	read = read_bytes(job);
 	come_back(0);
 	take_step(&actor, 2);
@@ -745,21 +746,21 @@ static void what_all_of_it_would_be_stands_in_the_plan(void **state)
 	take_step(&actor, 0);
 	all = warm_bytes_here(job);
 	assert_true(all > 0);
-	assert_int_equal(job->warm_most_bytes, all);
+	assert_int_equal(job->resources.warm_most_bytes, all);
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_true(idle_release(job));
-	assert_null(job->warm);
-	assert_int_equal(job->warm_most_bytes, all);
+	assert_null(job->update.warm);
+	assert_int_equal(job->resources.warm_most_bytes, all);
 	assert_int_equal(
 		scene_restart(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB }, &scene),
 		0);
 	job = find("job");
-	assert_int_equal(job->warm_most_bytes, all);
+	assert_int_equal(job->resources.warm_most_bytes, all);
 	end_job(&other, job);
 	options.optimizer_placement = PLACEMENT_HOST;
 	job = start_with(&other, &options);
-	assert_int_equal(job->warm_most_bytes, 0);
+	assert_int_equal(job->resources.warm_most_bytes, 0);
 	end_job(&other, job);
 }
 
@@ -861,7 +862,7 @@ static void what_cannot_be_written_breaks_the_job(void **state)
 		scene.node->fault = NULL;
 		scene_settle(&scene);
 		step = go_on_until_it_breaks(job);
-		failed_flushes += job->warm->flush.status < 0;
+		failed_flushes += job->update.warm->flush.status < 0;
 		actor_die(&actor);
 		scene_settle(&scene);
 		come_back(AN_HOUR);

@@ -56,7 +56,7 @@ static struct job *play(void)
 
 static uint64_t written(void)
 {
-	return play()->figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
+	return play()->telemetry.figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
 }
 
 static void fill(uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
@@ -86,7 +86,7 @@ static uint16_t read_back(uint32_t unit, uint32_t tensor, uint64_t at)
 	scene_settle(&scene);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		residency_evict(job, pack);
-	assert_int_equal(job->residences[job->catalog.units[unit].pack].state, DIRECTORY_ABSENT);
+	assert_int_equal(job->residency.residences[job->catalog.units[unit].pack].state, DIRECTORY_ABSENT);
 	assert_int_equal(actor_read(&actor, unit, tensor, "parameter", at, 1, 0), 0);
 	memcpy(&value, actor.window.base, sizeof(value));
 	return value;
@@ -169,11 +169,11 @@ static void what_has_no_values_yet_is_not_loaded(void **state)
 	struct job *job = begin_frozen();
 
 	fill_frozen();
-	assert_true(job->slots.count < FROZEN_UNITS);
-	assert_int_equal(job->figures.bytes[STATISTICS_DEMAND][STATISTICS_READ], 0);
+	assert_true(job->residency.slots.count < FROZEN_UNITS);
+	assert_int_equal(job->telemetry.figures.bytes[STATISTICS_DEMAND][STATISTICS_READ], 0);
 	/* What was written, and had to give its slot up, has to come back, though, before it is changed. */
 	fill(0, 0, 7, 1);
-	assert_true(job->figures.bytes[STATISTICS_DEMAND][STATISTICS_READ] > 0);
+	assert_true(job->telemetry.figures.bytes[STATISTICS_DEMAND][STATISTICS_READ] > 0);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(read_back(0, 0, 6), 0x0101);
 	assert_int_equal(read_back(0, 1, frozen_elements(0, 1) - 1), 0x0202);

@@ -32,7 +32,7 @@ static uint64_t steps;
 /* Warm state comes and goes as it likes. */
 static uint64_t used_bytes(void)
 {
-	return scene.node->host_used - warm_bytes(job);
+	return scene.node->memory.host_used - warm_bytes(job);
 }
 
 static void start_with(unsigned units, uint64_t elements, uint32_t placement)
@@ -224,7 +224,7 @@ static void a_refresh_waits_for_the_step_that_is_being_applied(void **state)
 	reader = open_reader(&watcher);
 	push_all(2, SMALL);
 	step = actor_send_step(&trainer, 0.25f);
-	while (!job->sweep)
+	while (!job->update.sweep)
 		scene_wait(&scene);
 	number = actor_send_refresh(&watcher, reader, NULL, 0);
 	assert_int_equal(actor_await(&watcher, number, 0)->reply->reader_refresh->step, 1);
@@ -299,7 +299,7 @@ static void a_reader_that_dies_in_the_middle_leaves_nothing(void **state)
 	assert_int_equal(actor_await(&trainer, step, 0)->status, 0);
 	scene_settle(&scene);
 	assert_true(used_bytes() == idle_bytes);
-	assert_true(queue_is_empty(&scene.node->readers));
+	assert_true(queue_is_empty(&scene.node->values.readers));
 }
 
 static void what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep(void **state)
@@ -307,13 +307,13 @@ static void what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep(void **stat
 	uint32_t step = refresh_beside_a_blocked_step();
 
 	blockade_end(&blockade);
-	while (!job->sweep)
+	while (!job->update.sweep)
 		scene_wait(&scene);
 	actor_die(&watcher);
 	assert_int_equal(actor_await(&trainer, step, 0)->status, 0);
 	scene_settle(&scene);
 	assert_true(used_bytes() == idle_bytes);
-	assert_true(queue_is_empty(&scene.node->readers));
+	assert_true(queue_is_empty(&scene.node->values.readers));
 }
 
 static void more_than_there_is_cannot_be_kept(void **state)
@@ -483,7 +483,7 @@ static void a_dropped_job_leaves_its_readers_alone(void **state)
 	assert_int_equal(refresh(&watcher, reader, NULL), -ENOENT);
 	assert_int_equal(read_one(&watcher, reader, reading(0, "parameter", 0, 1)), -ENOENT);
 	assert_int_equal(actor_await(&watcher, actor_send_close_reader(&watcher, reader), 0)->status, 0);
-	assert_true(queue_is_empty(&scene.node->readers));
+	assert_true(queue_is_empty(&scene.node->values.readers));
 }
 
 static void what_cannot_be_read_fails_for_the_reader_alone(void **state)
@@ -650,7 +650,7 @@ static void a_reader_that_goes_while_its_memory_is_looked_at_leaves_nothing(void
 	blockade_end(&blockade);
 	scene_settle(&scene);
 	assert_true(used_bytes() == idle_bytes);
-	assert_true(queue_is_empty(&scene.node->readers));
+	assert_true(queue_is_empty(&scene.node->values.readers));
 	munmap(memory, MEMORY_BYTES);
 }
 

@@ -335,7 +335,7 @@ static struct picture train_written(unsigned number)
 	seed = 77;
 	write_all(world_size, true);
 	end_writing(world_size, numbers, 3);
-	assert_null(play()->draft);
+	assert_null(play()->values.draft);
 	take_step(world_size);
 	assert_int_equal(play()->step, 4);
 	picture = take_picture(&ranks[0]);
@@ -470,7 +470,7 @@ static void expect_as_before(struct picture before, const struct actor_job *job)
 	enter(1, &again);
 	make_ready(2);
 	assert_int_equal(play()->step, 1);
-	assert_null(play()->draft);
+	assert_null(play()->values.draft);
 	assert_true(are_equal(before, take_picture(&ranks[0])));
 	take_step(2);
 }
@@ -757,7 +757,7 @@ static void who_reads_when_it_is_decided_reads_what_was(void **state)
 	assert_int_equal(actor_end_write(&ranks[1], false), 0);
 	for (unsigned i = 0; i < 10; i++)
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_int_equal(play()->writing, WRITING_DECIDED);
+	assert_int_equal(play()->update.writing, WRITING_DECIDED);
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&ranks[0], read, 0)->status, 0);
 	for (uint64_t i = 1; i < PIECE; i++)
@@ -922,8 +922,8 @@ static void what_finds_no_room_leaves_all_as_it_was(void **state)
 
 	begin(&options, &placements[2], 5, false);
 	before = take_picture(actor);
-	used = scene.node->host_used;
-	scene.node->host_budget = used + 7 * MIB;
+	used = scene.node->memory.host_used;
+	scene.node->settings.host_budget = used + 7 * MIB;
 	open_writing(1, numbers);
 	for (unsigned i = 0; i < 20 && r == 0; i++)
 		r = write_masters(actor, 0, 0, 0, PIECE);
@@ -932,8 +932,8 @@ static void what_finds_no_room_leaves_all_as_it_was(void **state)
 	expect_error(actor, actor_await(actor, numbers[0], 1)->status, -ENOMEM, "none is written");
 	assert_true(are_equal(before, take_picture(actor)));
 	scene_settle(&scene);
-	assert_null(play()->draft);
-	assert_int_equal(scene.node->host_used, used);
+	assert_null(play()->values.draft);
+	assert_int_equal(scene.node->memory.host_used, used);
 	end();
 }
 
