@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "daemon/model/member.h"
+#include "daemon/model/model.h"
 
 void awaited_add(struct awaited *awaited, uint64_t step, uint32_t request)
 {

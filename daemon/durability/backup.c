@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "daemon/durability/hosted.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* Packs that are written at a time: as many as keep a device busy while one of them ends. */
 #define SAVES 4

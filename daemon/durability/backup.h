@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_BACKUP_H
 #define TIERD_DAEMON_BACKUP_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* Of a job that needs one: has_backup. done(): a backup has ended, with 0; with -ECANCELED because the job is
  * broken or dropped; or with an error, of which the job is broken. Never in backup_begin(). -ENOMEM. */

@@ -1,13 +1,12 @@
 /* Requests about blobs. Their bytes come and go through the rank's exchange window, a piece at a time: the
  * loop copies them itself, so a piece is small. */
-#include "daemon/durability/blob_requests.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/model/access.h"
-#include "daemon/model/job.h"
+#include "daemon/durability/blob_requests.h"
+#include "daemon/model/model.h"
 
 #define MOST_PER_REPLY 4096
 

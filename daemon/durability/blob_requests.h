@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_BLOB_REQUESTS_H
 #define TIERD_DAEMON_BLOB_REQUESTS_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 void blob_write(struct pending *pending, const Tierd__Wire__BlobWrite *write);
 void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read);

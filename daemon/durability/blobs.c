@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/resources/budget.h"
-#include "daemon/model/job.h"
-#include "daemon/request/refuse.h"
+#include "daemon/resources/resources.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 
 struct staged_blob {
 	struct queue link; /* of blobs->begun, or of blobs->staged once it is complete */

@@ -8,7 +8,7 @@
 #include "common/own.h"
 #include "common/plural.h"
 #include "daemon/durability/expected.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "offload/store/store_device.h"
 
 struct device {

@@ -6,13 +6,14 @@
 
 #include "common/little_endian.h"
 #include "common/size.h"
+#include "daemon/durability/backup.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/pace.h"
-#include "daemon/durability/backup.h"
 #include "daemon/durability/record.h"
 #include "daemon/durability/retention.h"
-#include "daemon/telemetry/trace.h"
-#include "daemon/update/warm.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 
 /* A page-aligned part of the record, on its way. */
 struct part {

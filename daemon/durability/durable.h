@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_DURABLE_H
 #define TIERD_DAEMON_DURABLE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* The record's stream comes first in the layout, so that it is found before the layout is known. */
 #define RECORD_STREAM 0

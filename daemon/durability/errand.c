@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "daemon/durability/durable.h"
+#include "daemon/update/update.h"
 
 static struct errand *first_of(const struct job *job)
 {

@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_ERRAND_H
 #define TIERD_DAEMON_ERRAND_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 struct errand {
 	struct queue link; /* of the job's, until it is done */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/durability/listing.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 #define GIVE_UP "or give the job up: tierctl drop --lost destroys what is left of it"
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/resources/budget.h"
+#include "daemon/resources/resources.h"
 #include "daemon/durability/durable.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "daemon/durability/snapshot.h"
 
 struct job *family_next(const struct queue *jobs, const char *file, const struct job *job)

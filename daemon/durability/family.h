@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_FAMILY_H
 #define TIERD_DAEMON_FAMILY_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/durability/stored.h"
 
 /* Jobs of the node, here or on their way out (jobs: its list of either), whose state lies in a file. The body

@@ -1,6 +1,7 @@
 #include "daemon/durability/hosted.h"
 
 #include "common/size.h"
+#include "daemon/residency/residency.h"
 
 struct hosted_part hosted_part(unsigned index)
 {

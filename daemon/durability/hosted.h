@@ -3,7 +3,8 @@
 #ifndef TIERD_DAEMON_HOSTED_H
 #define TIERD_DAEMON_HOSTED_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 
 /* Parts of a pack: of each section the parameters and the states. */
 #define HOSTED_PARTS (UNIT_SECTIONS * (1 + STATES_MAXIMUM))

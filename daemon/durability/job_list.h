@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_JOB_LIST_H
 #define TIERD_DAEMON_JOB_LIST_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/durability/mark.h"
 
 #define JOB_LIST_MAX_PATHS 64

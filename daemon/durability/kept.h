@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_KEPT_H
 #define TIERD_DAEMON_KEPT_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* What somebody reads of a job's store beside its last step; embedded in its reader. */
 struct kept {

@@ -7,7 +7,7 @@
 
 #include "common/own.h"
 #include "daemon/durability/listing_inside.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "daemon/durability/state_file.h"
 
 static void finish(struct listing_entry *entry, int r)

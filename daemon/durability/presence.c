@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/durability/listing.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 #define LOOK_S 2
 

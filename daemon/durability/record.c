@@ -1,6 +1,5 @@
 /* Encoding: without allocations, since a commit must not fail for the want of a few bytes. What repeats is
  * packed piece by piece: a message may be written in parts, one after the other. */
-#include "daemon/durability/record.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,7 +7,9 @@
 #include <xxhash.h>
 
 #include "common/little_endian.h"
-#include "daemon/model/definition.h"
+#include "daemon/durability/record.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 #include "proto/record.pb-c.h"
 
 /* Fields that are written by hand, and how: lengths before bytes. */

@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_RECORD_H
 #define TIERD_DAEMON_RECORD_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* How many bytes the definition takes: always the same for a job once its units are defined, planned or
  * not, and whatever shape it gets (daemon/life/reshape.h). */

@@ -6,7 +6,7 @@
 #include "common/cleanup.h"
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 /* Unpacked, a message is larger than its bytes: by pointers, and by what the allocator adds. Of what
  * record_encode_definition() writes it is less than this; of bytes that say "nothing" a million times it

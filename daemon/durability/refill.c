@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "daemon/durability/hosted.h"
-#include "daemon/request/refuse.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 
 static void go_on(struct refill *refill);
 

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_REFILL_H
 #define TIERD_DAEMON_REFILL_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* Transfers at a time. */
 #define REFILL_READS 8

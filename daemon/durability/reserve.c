@@ -1,6 +1,5 @@
 /* The store says how much room there is, by what its superblocks say of the devices: so there is one truth,
  * which changes in one commit. What the record says is how much was asked for. */
-#include "daemon/durability/reserve.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,14 +7,14 @@
 #include <string.h>
 
 #include "common/plural.h"
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
-#include "daemon/resources/budget.h"
 #include "daemon/durability/durable.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/family.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/reserve.h"
 #include "daemon/durability/snapshot.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 
 struct reserve {
 	struct errand errand;

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_RESERVE_H
 #define TIERD_DAEMON_RESERVE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request, struct queue *askers);
 /* Of a store that was found: it may have grown since its job was made. A negative errno with a message: the

@@ -1,18 +1,17 @@
 /* The job's definition says it from the next commit on, which is due at once: also of a job that nobody
  * trains, whose host memory may be released. */
-#include "daemon/durability/retain.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/plural.h"
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
 #include "daemon/durability/durable.h"
 #include "daemon/durability/errand.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/retain.h"
 #include "daemon/durability/retention.h"
 #include "daemon/durability/snapshot.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 
 struct retain {
 	struct errand errand;

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_RETAIN_H
 #define TIERD_DAEMON_RETAIN_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* Answers when that is durable. askers: of the client, until then. */
 void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *request, struct queue *askers);

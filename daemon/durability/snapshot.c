@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "common/plural.h"
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
 #include "daemon/durability/durable.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/kept.h"
-#include "daemon/request/refuse.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "proto/name.h"
 
 /* A client's, until the store has done it. */

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_SNAPSHOT_H
 #define TIERD_DAEMON_SNAPSHOT_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* member: who asks as a rank, or NULL. askers: of the client, until they are answered. */
 void snapshot_take(struct pending *pending, const struct member *member,

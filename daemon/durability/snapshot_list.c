@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/kept.h"
 #include "daemon/durability/snapshot.h"

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_SNAPSHOT_LIST_H
 #define TIERD_DAEMON_SNAPSHOT_LIST_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* Answers at once, or, if what they keep is to be measured, when the store has done that. askers: of
  * the client, until then. */

@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_STORED_H
 #define TIERD_DAEMON_STORED_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "proto/vocabulary.h"
 
 struct stored_job {

@@ -16,8 +16,11 @@
 #include "common/plural.h"
 #include "common/size.h"
 #include "daemon/gradients/gradient.h"
-#include "daemon/model/gradient_buffers.h"
-#include "daemon/request/refuse.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 
 bool gradient_is_of_ranks(const struct job *job)
 {

@@ -3,8 +3,9 @@
 #ifndef TIERD_DAEMON_GRADIENT_H
 #define TIERD_DAEMON_GRADIENT_H
 
-#include "daemon/model/job.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/gradients/spill.h"
+#include "daemon/model/model.h"
 
 #define REDUCTIONS 16
 

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/resources/budget.h"
-#include "daemon/resources/disposal.h"
 #include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradient_listener.h"
-#include "daemon/model/gradient_buffers.h"
-#include "daemon/telemetry/stall.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 
 static void run_copy(struct work *work)
 {

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #include "common/size.h"
-#include "daemon/model/sums.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
 
 uint64_t norm_blocks(const struct job *job, uint32_t unit)
 {

@@ -2,7 +2,8 @@
 #ifndef TIERD_DAEMON_NORM_H
 #define TIERD_DAEMON_NORM_H
 
-#include "daemon/model/job.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
 #include "offload/optimizer/norm.h"
 
 /* Of all ranks' shards. */

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "daemon/gradients/gradient_listener.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/gradients/norm.h"
 #include "daemon/gradients/spill.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct norm_work {
 	struct job *job;

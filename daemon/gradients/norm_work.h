@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_NORM_WORK_H
 #define TIERD_DAEMON_NORM_WORK_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* On the loop, once, unless it was given up; the measuring is the caller's until it returns. */
 typedef void norm_work_done(struct job *job, const struct norm_work *norm);

@@ -8,8 +8,9 @@
 #include "common/size.h"
 #include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradient_listener.h"
-#include "daemon/model/sums.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* One that cannot be summed yet leaves its turn to the next. */
 static void run_waiting_sums(struct job *job)

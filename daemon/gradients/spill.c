@@ -18,7 +18,6 @@
  * first: pushes take no buffer from what it has still to apply, but wait for its end; it takes theirs, and,
  * while none of its packs has one, its own last one's. So with one buffer everything goes on, one pack after
  * the other. */
-#include "daemon/gradients/spill.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,6 +25,8 @@
 
 #include "common/size.h"
 #include "daemon/gradients/gradient_listener.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/gradients/spill.h"
 #include "daemon/gradients/spilled.h"
 
 /* ---- Who has to go ---- */

@@ -4,7 +4,7 @@
 #include "common/size.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/gradients/spilled.h"
-#include "daemon/model/sums.h"
+#include "daemon/model/model.h"
 
 uint64_t spill_pack_bytes(const struct job *job, uint32_t pack)
 {

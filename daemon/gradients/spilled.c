@@ -4,7 +4,6 @@
  * one. Of a decided step, or before training, the sums are a part of the state, and the job is broken. When
  * an epoch ends, sums that are pinned or in transfer are void, and go when that comes home; job->
  * reductions_running counts the transfers, so no epoch begins before. */
-#include "daemon/gradients/spilled.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +11,10 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/gradients/spilled.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* ---- Buffers ---- */
 

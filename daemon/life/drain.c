@@ -2,8 +2,8 @@
 
 #include <errno.h>
 
-#include "daemon/model/access.h"
-#include "daemon/durability/durable.h"
+#include "daemon/model/model.h"
+#include "daemon/durability/durability.h"
 
 /* Whoever drains means to end tierd soon. */
 static void commit_all(struct node *node)

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/model/access.h"
-#include "daemon/durability/family.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
 #include "daemon/life/replaced.h"
-#include "daemon/durability/snapshot.h"
+#include "daemon/model/model.h"
 
 void drop_ranks(struct job *job, const char *reason)
 {

@@ -2,8 +2,8 @@
 #ifndef TIERD_DAEMON_DROP_H
 #define TIERD_DAEMON_DROP_H
 
-#include "daemon/model/job.h"
-#include "daemon/request/pending.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 
 /* Answers the request. Its memory and files are given back when nothing of it is in flight any more. */
 void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request);

@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/durability/blob_requests.h"
-#include "daemon/durability/durable.h"
-#include "daemon/update/early.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/family.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
+#include "daemon/life/life.h"
+#include "daemon/update/update.h"
+#include "daemon/values/values.h"
 
 /* Who may return is told even before his first epoch. */
 static void announce_end(struct member *member, int r, const char *reason, bool may_return)

@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_EPOCH_H
 #define TIERD_DAEMON_EPOCH_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* As struct job_callbacks says. */
 void epoch_abort(struct job *job, int r);

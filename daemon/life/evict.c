@@ -4,7 +4,9 @@
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/model/access.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 
 static void evict_pack(struct job *job, uint32_t pack, Tierd__Wire__JobEvictReply *result)
 {

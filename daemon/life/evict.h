@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_EVICT_H
 #define TIERD_DAEMON_EVICT_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* Answers the request. */
 void evict_units(struct pending *pending, const Tierd__Wire__JobEvict *request);

@@ -5,10 +5,11 @@
 
 #include "common/clock.h"
 #include "common/size.h"
-#include "daemon/resources/budget.h"
-#include "daemon/durability/durable.h"
-#include "daemon/resources/placement.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/life/life.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 
 static void arm(struct job *job, uint64_t ms)
 {

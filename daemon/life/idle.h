@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_IDLE_H
 #define TIERD_DAEMON_IDLE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* Its last rank has left. */
 void idle_begin(struct job *job);

@@ -1,7 +1,6 @@
 /* A job's life. Its phases: FORMING (units are defined) → PLANNING → FILLING (values are written) →
  * INITIALIZING → TRAINED (→ RELEASED → RETURNING → TRAINED); BROKEN when a step cannot be finished. Beside
  * that, epochs: see epoch.c. */
-#include "daemon/model/job.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -9,30 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/update/ahead.h"
-#include "daemon/durability/backup.h"
-#include "daemon/resources/budget.h"
-#include "daemon/residency/cache.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/values/draft.h"
-#include "daemon/durability/durable.h"
-#include "daemon/update/early.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/family.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
+#include "daemon/life/life.h"
 #include "daemon/life/listeners.h"
 #include "daemon/life/lost.h"
-#include "daemon/durability/record.h"
 #include "daemon/life/remedy.h"
-#include "daemon/values/reader.h"
 #include "daemon/life/replaced.h"
+#include "daemon/model/model.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/values/source.h"
-#include "daemon/gradients/spill.h"
-#include "daemon/telemetry/figures.h"
-#include "daemon/telemetry/trace.h"
-#include "daemon/update/warm.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
+#include "daemon/values/values.h"
 #include "offload/device/schedule.h"
 
 /* ---- Turns ---- */

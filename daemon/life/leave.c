@@ -4,8 +4,9 @@
 #include <event2/event.h>
 #include <stdio.h>
 
-#include "daemon/durability/durable.h"
-#include "daemon/model/job.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
+#include "daemon/model/model.h"
 
 static void end_membership(struct pending *pending, bool at_once)
 {

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_LEAVE_H
 #define TIERD_DAEMON_LEAVE_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* Answers the request when its member has left; that it has been the connection's is over then. */
 void leave_job(struct pending *pending, const Tierd__Wire__JobLeave *leave);

@@ -1,17 +1,11 @@
 #include "daemon/life/listeners.h"
 
-#include "daemon/durability/backup.h"
-#include "daemon/durability/durable.h"
-#include "daemon/durability/pace.h"
-#include "daemon/gradients/gradient_listener.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/replaced.h"
-#include "daemon/model/job.h"
-#include "daemon/update/early.h"
-#include "daemon/update/step_listeners.h"
-#include "daemon/update/warm.h"
-#include "daemon/values/copy.h"
-#include "daemon/values/reader.h"
-#include "daemon/values/writing.h"
+#include "daemon/model/model.h"
+#include "daemon/update/update.h"
+#include "daemon/values/values.h"
 
 static const struct gradient_listener gradient_listener = {
 	.changed = step_advance,

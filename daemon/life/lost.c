@@ -7,12 +7,11 @@
 
 #include "common/clock.h"
 #include "common/size.h"
-#include "daemon/model/access.h"
-#include "daemon/durability/family.h"
-#include "daemon/durability/listing.h"
-#include "daemon/model/options.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
+#include "daemon/model/model.h"
 #include "daemon/recovery/restore.h"
 
 /* ---- A broken job ---- */

@@ -4,8 +4,8 @@
 #ifndef TIERD_DAEMON_LOST_H
 #define TIERD_DAEMON_LOST_H
 
-#include "daemon/model/job.h"
-#include "daemon/durability/stored.h"
+#include "daemon/model/model.h"
+#include "daemon/durability/durability.h"
 
 /* Logs it all the same where there is no memory for one. */
 void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why);

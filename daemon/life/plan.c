@@ -8,9 +8,9 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "daemon/resources/budget.h"
-#include "daemon/resources/loop.h"
+#include "daemon/life/life.h"
 #include "daemon/life/setup.h"
+#include "daemon/resources/resources.h"
 #include "proto/status.h"
 
 /* More than any job can take, and little enough to be added to. */

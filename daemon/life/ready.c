@@ -7,16 +7,16 @@
 #include <string.h>
 
 #include "common/plural.h"
-#include "daemon/values/draft.h"
-#include "daemon/durability/durable.h"
-#include "daemon/model/job.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/life/life.h"
 #include "daemon/life/lost.h"
-#include "daemon/durability/pace.h"
 #include "daemon/life/reshape.h"
 #include "daemon/life/setup.h"
-#include "daemon/values/source.h"
-#include "daemon/values/state_write.h"
-#include "daemon/values/writing.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
+#include "daemon/values/values.h"
 
 static void name_missing(const struct job *job, char *text, size_t size)
 {

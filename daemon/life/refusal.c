@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 void refusal_note(struct refusal *refusal, const struct job *job, uint32_t rank, int r, const char *text)
 {

@@ -2,10 +2,10 @@
 
 #include <errno.h>
 
-#include "daemon/model/access.h"
+#include "daemon/model/model.h"
 #include "daemon/life/idle.h"
-#include "daemon/request/refuse.h"
-#include "daemon/resources/placement.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 
 static int check(const struct job *job, const struct port *port, char *message, size_t size)
 {

@@ -2,8 +2,8 @@
 #ifndef TIERD_DAEMON_RELEASE_H
 #define TIERD_DAEMON_RELEASE_H
 
-#include "daemon/model/job.h"
-#include "daemon/request/pending.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 
 /* Answers the request. */
 void release_job(struct pending *pending, const Tierd__Wire__JobRelease *request);

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/durability/durable.h"
+#include "daemon/durability/durability.h"
 #include "daemon/life/lost.h"
 
 /* By what its store could not be opened for. The reason names the file. */

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_REMEDY_H
 #define TIERD_DAEMON_REMEDY_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 #define REMEDY_TEXT 320
 

@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/durability/listing.h"
+#include "daemon/durability/durability.h"
 #include "daemon/life/lost.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/durability/stored.h"
 
 struct replaced {
 	struct node *node;

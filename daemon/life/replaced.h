@@ -3,8 +3,8 @@
 #ifndef TIERD_DAEMON_REPLACED_H
 #define TIERD_DAEMON_REPLACED_H
 
-#include "daemon/durability/durable.h"
-#include "daemon/model/job.h"
+#include "daemon/durability/durability.h"
+#include "daemon/model/model.h"
 
 struct replaced;
 

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "common/plural.h"
-#include "daemon/resources/budget.h"
-#include "daemon/durability/durable.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
-#include "daemon/request/refuse.h"
-#include "daemon/resources/placement.h"
+#include "daemon/life/life.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 
 bool reshape_is_asked(const struct job *job, const struct job_options *options)
 {

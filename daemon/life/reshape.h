@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_RESHAPE_H
 #define TIERD_DAEMON_RESHAPE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* All but the shape is what options_compare() wants to be equal; of a job with a state, and no rank in its
  * old shape, that is the job's from here on. A negative errno with a message, and the job as it was: -EBUSY

@@ -1,5 +1,4 @@
 /* Setup: reserves the memory and disk of a job that is planned, off the loop. */
-#include "daemon/life/setup.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,16 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/update/ahead.h"
-#include "daemon/resources/budget.h"
-#include "daemon/durability/durable.h"
-#include "daemon/update/early.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/life/life.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/reshape.h"
-#include "daemon/durability/stored.h"
-#include "daemon/residency/tract.h"
-#include "daemon/update/warm.h"
+#include "daemon/life/setup.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
+#include "daemon/update/update.h"
 #include "offload/device/fault.h"
 #include "offload/device/nvme.h"
 

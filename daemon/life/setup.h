@@ -2,14 +2,11 @@
 #ifndef TIERD_DAEMON_SETUP_H
 #define TIERD_DAEMON_SETUP_H
 
-#include "daemon/resources/budget.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/model/job.h"
-#include "daemon/durability/listing.h"
-#include "daemon/resources/placement.h"
-#include "daemon/durability/refill.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/replaced.h"
-#include "daemon/gradients/spill.h"
+#include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 
 struct setup {
 	struct work work;

@@ -5,19 +5,16 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/update/ahead.h"
-#include "daemon/resources/budget.h"
-#include "daemon/durability/durable.h"
-#include "daemon/update/early.h"
-#include "daemon/durability/family.h"
-#include "daemon/model/gradient_buffers.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/gradients/norm.h"
-#include "daemon/durability/record.h"
-#include "daemon/request/refuse.h"
-#include "daemon/durability/reserve.h"
+#include "daemon/life/life.h"
 #include "daemon/life/setup.h"
-#include "daemon/model/sums.h"
-#include "daemon/update/warm.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
+#include "daemon/update/update.h"
 
 /* ---- Streams and places ---- */
 

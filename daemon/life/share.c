@@ -1,21 +1,19 @@
 /* What is taken from somebody is taken at once, whatever becomes of the commit that keeps it. */
-#include "daemon/life/share.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/plural.h"
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
-#include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
-#include "daemon/values/reader.h"
-#include "daemon/request/refuse.h"
-#include "daemon/durability/snapshot.h"
-#include "daemon/values/source.h"
-#include "daemon/telemetry/trace.h"
-#include "daemon/scrub/verify.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/life/life.h"
+#include "daemon/life/share.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/scrub/scrub.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/values/values.h"
 
 struct share {
 	struct errand errand;

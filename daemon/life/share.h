@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_SHARE_H
 #define TIERD_DAEMON_SHARE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* It counts at once: who loses a right by that loses its ranks, readers, verifications and traces, too.
  * Answers when that is durable, as far as the job is. askers: of the client, until then. */

@@ -3,9 +3,11 @@
 #include <stdio.h>
 
 #include "common/plural.h"
-#include "daemon/resources/budget.h"
-#include "daemon/model/job.h"
-#include "daemon/request/refuse.h"
+#include "daemon/life/life.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 #include "proto/name.h"
 
 static void reply_defined(struct pending *pending, uint32_t unit)

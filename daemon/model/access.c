@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/plural.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "daemon/recovery/restore.h"
 #include "offload/device/schedule.h"
 #include "proto/name.h"

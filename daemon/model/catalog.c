@@ -9,7 +9,7 @@
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/model/options.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "proto/name.h"
 
 /* What a record says, an older version took. */

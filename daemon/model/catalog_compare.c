@@ -6,7 +6,7 @@
 #include "common/cleanup.h"
 #include "common/plural.h"
 #include "daemon/model/catalog.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size)
 {

@@ -6,14 +6,15 @@
  *
  * In a room, whose bytes the job was opened with, the rank itself says where a buffer lies, and with its push
  * it tells. What it holds nobody else looks at. */
-#include "daemon/model/gradient_buffers.h"
 
 #include <errno.h>
 
 #include "common/cleanup.h"
 #include "common/size.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/gradient_buffers.h"
 #include "daemon/model/job.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 /* Of so many units, two may be an exception. */
 #define MANY_UNITS 8

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "common/plural.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 /* Comparisons are written so that a NaN fails too. */
 int loss_scale_check(const struct loss_scale_options *options, char *message, size_t size)

@@ -9,14 +9,15 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "daemon/resources/budget.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/residency/cache.h"
 #include "daemon/durability/durable.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/model/gradient_buffers.h"
 #include "daemon/model/job.h"
-#include "daemon/request/refuse.h"
 #include "daemon/observe/statistics.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/budget.h"
+#include "daemon/resources/disposal.h"
 
 /* Of next_rates and of two announcements. */
 #define MEMBER_ROOMS 3

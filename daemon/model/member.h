@@ -8,7 +8,7 @@
 #include "daemon/durability/awaited.h"
 #include "daemon/model/options.h"
 #include "daemon/model/order.h"
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 #include "daemon/life/refusal.h"
 #include "offload/device/memory.h"
 #include "proto/pages.h"

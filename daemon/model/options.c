@@ -7,8 +7,8 @@
 
 #include "common/cleanup.h"
 #include "common/plural.h"
-#include "daemon/durability/blobs.h"
-#include "daemon/request/refuse.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/request/request.h"
 #include "offload/device/schedule.h"
 #include "proto/name.h"
 

@@ -5,7 +5,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/model/options.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 #define NUMBER_TEXT 32
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "offload/optimizer/moments.h"
 #include "proto/name.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/telemetry/events.h"
-#include "daemon/resources/node.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/resources/resources.h"
 #include "daemon/observe/wear_file.h"
 
 /* What a daemon that is killed forgets. */

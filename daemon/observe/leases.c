@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
-#include "daemon/model/access.h"
+#include "daemon/model/model.h"
 
 /* As many as fit in a frame and unpack to less than its bound, units with names of full length, and as take
  * the loop for a tenth of a millisecond: so do the counters that are looked at. */

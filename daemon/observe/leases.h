@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_LEASES_H
 #define TIERD_DAEMON_LEASES_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* Answers the request: of as many units as fit. */
 void leases_report(struct pending *pending, const Tierd__Wire__LeasesRead *request);

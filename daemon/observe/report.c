@@ -7,20 +7,16 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "daemon/model/access.h"
-#include "daemon/model/definition.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/durability/durable.h"
-#include "daemon/durability/family.h"
-#include "daemon/life/idle.h"
-#include "daemon/durability/pace.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
+#include "daemon/model/model.h"
 #include "daemon/observe/endurance.h"
-#include "daemon/resources/placement.h"
-#include "daemon/values/reader.h"
-#include "daemon/life/remedy.h"
-#include "daemon/durability/snapshot.h"
 #include "daemon/observe/waits.h"
-#include "daemon/update/warm.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
+#include "daemon/values/values.h"
 #include "proto/frame.h"
 
 /* As many units as take the loop for a tenth of a millisecond; with names of full length they fit in a frame.

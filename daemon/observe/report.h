@@ -2,8 +2,8 @@
 #ifndef TIERD_DAEMON_REPORT_H
 #define TIERD_DAEMON_REPORT_H
 
-#include "daemon/resources/node.h"
-#include "daemon/request/pending.h"
+#include "daemon/resources/resources.h"
+#include "daemon/request/request.h"
 
 void report_node(struct pending *pending, struct node *node);
 void report_jobs(struct pending *pending, struct node *node);

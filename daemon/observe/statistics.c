@@ -1,6 +1,5 @@
 /* Counters are plain words of jobs, counted up where things happen; a timer copies them into the pages. So
  * the data path pays an addition for them, and a loop that is stuck is behind by one interval at most. */
-#include "daemon/observe/statistics.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -12,15 +11,14 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "daemon/model/access.h"
-#include "daemon/resources/budget.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/durability/durable.h"
-#include "daemon/model/job.h"
-#include "daemon/telemetry/figures.h"
-#include "daemon/telemetry/stall.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/observe/statistics.h"
 #include "daemon/observe/waits.h"
-#include "daemon/update/warm.h"
+#include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 #include "proto/name.h"
 
 struct statistics {

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "common/cleanup.h"
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 struct job;
 struct member;

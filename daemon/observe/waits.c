@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/plural.h"
 #include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradients.h"
 
 #define LONG_NS UINT64_C(10000000000)
 /* Named in a line. */

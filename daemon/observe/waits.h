@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_WAITS_H
 #define TIERD_DAEMON_WAITS_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* So many ranks are named. */
 #define WAITS_MOST 16

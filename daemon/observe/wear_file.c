@@ -10,7 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/little_endian.h"
-#include "daemon/durability/state_file.h"
+#include "daemon/durability/durability.h"
 
 #define MAGIC "tierdwea"
 #define NAME "written"

@@ -1,23 +1,19 @@
 /* The store adds the fork in one commit, in which nothing but its table is written; its devices grow for what
  * the fork may change. From then on the fork is as a job that an earlier daemon has left: it comes back from
  * its store, in which its record says its origin's name until its own first commit, which is due at once. */
-#include "daemon/recovery/fork.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
-#include "daemon/resources/budget.h"
-#include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/family.h"
-#include "daemon/request/refuse.h"
-#include "daemon/durability/reserve.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
+#include "daemon/model/model.h"
+#include "daemon/recovery/fork.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/durability/snapshot.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 
 struct fork {
 	struct errand errand; /* of its origin */

@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_FORK_H
 #define TIERD_DAEMON_FORK_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* askers: of the client, until they are answered. */
 void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, struct queue *askers);

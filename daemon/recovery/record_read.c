@@ -7,11 +7,11 @@
 
 #include "common/clock.h"
 #include "common/plural.h"
-#include "daemon/model/access.h"
-#include "daemon/update/groups.h"
-#include "daemon/durability/record_unpack.h"
-#include "daemon/request/refuse.h"
-#include "daemon/life/setup.h"
+#include "daemon/model/model.h"
+#include "daemon/update/update.h"
+#include "daemon/durability/durability.h"
+#include "daemon/request/request.h"
+#include "daemon/life/life.h"
 #include "proto/name.h"
 
 /* A step beyond this is no number that anybody has counted to. */

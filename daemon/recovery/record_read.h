@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_RECORD_READ_H
 #define TIERD_DAEMON_RECORD_READ_H
 
-#include "daemon/durability/record.h"
+#include "daemon/durability/durability.h"
 
 /* What a job is made from; all borrowed for the call. */
 struct record_source {

@@ -4,15 +4,11 @@
 
 #include "common/little_endian.h"
 #include "common/size.h"
-#include "daemon/durability/family.h"
-#include "daemon/durability/listing.h"
-#include "daemon/life/lost.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
 #include "daemon/recovery/record_read.h"
-#include "daemon/request/refuse.h"
 #include "daemon/recovery/restore_inside.h"
-#include "daemon/durability/retention.h"
-#include "daemon/life/setup.h"
-#include "daemon/durability/snapshot.h"
+#include "daemon/request/request.h"
 
 struct restore *restore_new(struct node *node, const struct stored_job *file)
 {

@@ -4,8 +4,8 @@
 #ifndef TIERD_DAEMON_RESTORE_H
 #define TIERD_DAEMON_RESTORE_H
 
-#include "daemon/model/job.h"
-#include "daemon/durability/stored.h"
+#include "daemon/model/model.h"
+#include "daemon/durability/durability.h"
 
 /* All that lie on the node's paths; runs the loop until they are there, or lost: see daemon/life/lost.h.
  * -ENOMEM.

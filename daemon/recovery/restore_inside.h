@@ -2,11 +2,9 @@
 #ifndef TIERD_DAEMON_RESTORE_INSIDE_H
 #define TIERD_DAEMON_RESTORE_INSIDE_H
 
-#include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/listing.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/life/share.h"
 
 /* What it has from the job that it was in this daemon, of which its store knows nothing. */
 struct origin {

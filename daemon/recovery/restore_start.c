@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/durability/listing.h"
+#include "daemon/durability/durability.h"
 #include "daemon/recovery/restore_inside.h"
 
 /* More than there ever are between two starts. */

@@ -10,13 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/durability/devices.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/durability/family.h"
-#include "daemon/durability/listing.h"
-#include "daemon/life/drop.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
 #include "daemon/recovery/restore_inside.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 #include "offload/device/fault.h"
 #include "offload/device/nvme.h"
 

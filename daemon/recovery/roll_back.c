@@ -2,23 +2,19 @@
  * store takes the snapshot for its last commit, in one commit. From then on what the daemon knows of the job
  * is void: it is opened again, as after a start. A daemon that dies in between finds the one state or the
  * other. */
-#include "daemon/recovery/roll_back.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/model/access.h"
-#include "daemon/request/asker.h"
-#include "daemon/life/drop.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/family.h"
-#include "daemon/values/reader.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
+#include "daemon/model/model.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/durability/snapshot.h"
-#include "daemon/values/source.h"
+#include "daemon/recovery/roll_back.h"
+#include "daemon/request/request.h"
+#include "daemon/values/values.h"
 
 struct roll_back {
 	struct errand errand;

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_ROLL_BACK_H
 #define TIERD_DAEMON_ROLL_BACK_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* Answers the request, once the job is there again. askers: of the client, until then. */
 void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers);

@@ -4,11 +4,11 @@
  * its slots, and what is leased, moved or updated there is left until it is not. Then a worker unpins its
  * pages and gives them to the kernel, and only then they are somebody else's. A tract that does not become
  * empty delays, but does not prevent that: another one is emptied beside it. */
-#include "daemon/residency/cache.h"
 
 #include "common/size.h"
-#include "daemon/resources/budget.h"
+#include "daemon/residency/cache.h"
 #include "daemon/residency/tract.h"
+#include "daemon/resources/resources.h"
 
 /* How often a rank without a slot waits for a turn of the slot timer, until memory of others comes. */
 #define RESCUES_MOST 100

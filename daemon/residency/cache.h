@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_CACHE_H
 #define TIERD_DAEMON_CACHE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* A tenant has that part of a cache which is no tract. Its room, above this one, has the table. */
 struct cache_tenant {

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 
 void damage_tell_read(const struct job *job, const struct store_transfer *transfer, int status,
 		      const char *consequence)

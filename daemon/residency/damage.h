@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_DAMAGE_H
 #define TIERD_DAEMON_DAMAGE_H
 
-#include "daemon/model/location.h"
+#include "daemon/model/model.h"
 #include "offload/store/store_verify.h"
 
 /* A read that failed, of somebody who wants the bytes, with what follows from that. */

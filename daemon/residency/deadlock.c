@@ -2,8 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "daemon/model/model.h"
 #include "daemon/residency/cache.h"
-#include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 
 static struct waiter *stuck_waiter(struct residence *residence)
 {

@@ -1,5 +1,7 @@
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
+
 /* Eviction: packs leave host memory, and are closed to clients while they are updated. */
-#include "daemon/telemetry/trace.h"
 
 /* ---- Leases ---- */
 

@@ -3,8 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "daemon/model/model.h"
 #include "daemon/residency/damage.h"
-#include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 
 /* The lease is counted here, before anything can evict the pack again. */
 static void grant(struct pending *pending)

@@ -2,7 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 #include "proto/name.h"
 
 /* Loads under way for prefetches: what is being loaded has its slot already, and can be used by nobody yet.

@@ -3,16 +3,16 @@
  * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none wishes for one; wishes
  * are served when a transfer ends, a client rings at a release, or, should one release without that, a timer
  * fires. */
-#include "daemon/model/job.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/model/model.h"
 #include "daemon/residency/damage.h"
-#include "daemon/telemetry/stall.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 {

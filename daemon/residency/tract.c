@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/resources/budget.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
 
 uint64_t tract_bytes(const struct job *job, enum tract_state state)
 {

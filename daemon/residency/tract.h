@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_TRACT_H
 #define TIERD_DAEMON_TRACT_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 uint64_t tract_bytes(const struct job *job, enum tract_state state);
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "common/size.h"
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "daemon/resources/placement.h"
-#include "daemon/request/refuse.h"
 #include "daemon/resources/room.h"
 
 /* In tenths of a unit, up or down. */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "common/size.h"
-#include "daemon/telemetry/events.h"
-#include "daemon/model/job.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/model/model.h"
 #include "offload/store/store.h"
 
 /* Who has just left unmaps within a moment; who does not may never. */

@@ -6,7 +6,7 @@
 #include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/resources/placement.h"
 #include "daemon/resources/room.h"
 

@@ -21,7 +21,7 @@
 #include "common/reservation.h"
 #include "common/size.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 struct node_events {
 	struct event *engine, *workers, *slow_workers;

@@ -1,7 +1,6 @@
 #include "daemon/resources/placement.h"
 
-#include "daemon/model/job.h"
-#include "daemon/model/sums.h"
+#include "daemon/model/model.h"
 
 bool placement_is_chosen(const struct job *job)
 {

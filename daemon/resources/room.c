@@ -4,7 +4,7 @@
 
 #include "common/size.h"
 #include "daemon/resources/budget.h"
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* Of a budget, what no cache takes. */
 #define RESERVE_MOST (64 * MIB)

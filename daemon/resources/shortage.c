@@ -4,7 +4,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* How long a tract may take to become empty before another one is tried, too. */
 #define RETRY_US 100000

@@ -4,15 +4,16 @@
  *
  * Extents go in groups. Before the first of a group the nodes are read that say where its extents are, of all
  * maps, and the extents of it that only snapshots have. */
-#include "daemon/scrub/scan.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "daemon/scrub/damaged.h"
-#include "daemon/durability/durable.h"
-#include "daemon/model/job.h"
-#include "daemon/request/refuse.h"
+#include "daemon/scrub/scan.h"
 
 int scan_check(const struct job *job, char *message, size_t size)
 {

@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_SCAN_H
 #define TIERD_DAEMON_SCAN_H
 
-#include "daemon/durability/errand.h"
+#include "daemon/durability/durability.h"
 #include "offload/store/store_verify.h"
 
 struct job;

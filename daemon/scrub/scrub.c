@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "common/clock.h"
-#include "daemon/model/access.h"
-#include "daemon/residency/damage.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 #include "daemon/scrub/scan.h"
 
 #define EXTENTS_AT_ONCE 16

@@ -3,6 +3,7 @@
 #ifndef TIERD_DAEMON_SCRUB_H
 #define TIERD_DAEMON_SCRUB_H
 
+#include "daemon/scrub/verify.h"
 #include "daemon/request/pending.h"
 #include "daemon/scrub/scrub_pace.h"
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/model/access.h"
-#include "daemon/residency/damage.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
 #include "daemon/scrub/scan.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 /* What one answer covers at most: a client that goes costs no more, and one that stays sees how far it is. */
 #define EXTENTS_PER_REPLY 16

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_VERIFY_H
 #define TIERD_DAEMON_VERIFY_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* That read at once; others wait for them, each for its part. They have a MiB of host memory each. */
 #define VERIFY_MAX_RUNNING 4

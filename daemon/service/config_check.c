@@ -13,7 +13,7 @@
 #include "common/size.h"
 #include "daemon/service/config_defaults.h"
 #include "daemon/service/config_values.h"
-#include "daemon/resources/staging.h"
+#include "daemon/resources/resources.h"
 #include "offload/device/fault.h"
 
 /* A connection has a socket and a process; a rank on it, its pages and doorbell. */

@@ -7,7 +7,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/model/catalog.h"
+#include "daemon/model/model.h"
 #include "daemon/service/config_values.h"
 #include "offload/device/schedule.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/own.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 static int make_folders(const char *path)
 {

@@ -1,15 +1,11 @@
 #include "daemon/service/node_parts.h"
 
-#include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/listing.h"
-#include "daemon/durability/presence.h"
-#include "daemon/life/idle.h"
-#include "daemon/life/replaced.h"
-#include "daemon/observe/endurance.h"
-#include "daemon/residency/cache.h"
+#include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
+#include "daemon/observe/observe.h"
+#include "daemon/residency/residency.h"
 #include "daemon/scrub/scrub.h"
-#include "daemon/values/reader.h"
+#include "daemon/values/values.h"
 
 static const struct holder *const holders[] = {
 	&cache_holder, &idle_holder, &readers_holder, &replaced_holder, NULL,

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_NODE_PARTS_H
 #define TIERD_DAEMON_NODE_PARTS_H
 
-#include "daemon/resources/node.h"
+#include "daemon/resources/resources.h"
 
 extern const struct node_parts node_parts;
 

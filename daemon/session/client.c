@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/request/asker.h"
+#include "daemon/life/life.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/scrub/scrub.h"
 #include "daemon/session/client_inside.h"
-#include "daemon/model/job.h"
-#include "daemon/values/reader.h"
 #include "daemon/session/request.h"
-#include "daemon/telemetry/stall.h"
-#include "daemon/scrub/verify.h"
+#include "daemon/telemetry/telemetry.h"
+#include "daemon/values/values.h"
 
 /* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
  * them back, close its step, or leave. Each membership can wait for its ready or two steps, and for a tensor;

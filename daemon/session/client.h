@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "daemon/resources/node.h"
-#include "daemon/request/port.h"
+#include "daemon/resources/resources.h"
+#include "daemon/request/request.h"
 
 struct client;
 

@@ -2,11 +2,10 @@
 #ifndef TIERD_DAEMON_CLIENT_INSIDE_H
 #define TIERD_DAEMON_CLIENT_INSIDE_H
 
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "daemon/session/client.h"
-#include "daemon/request/pending.h"
-#include "daemon/model/member.h"
-#include "daemon/telemetry/trace.h"
-#include "daemon/telemetry/watch.h"
+#include "daemon/telemetry/telemetry.h"
 
 #define CLIENT_MAX_MEMBERS 64
 

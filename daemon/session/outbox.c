@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "daemon/request/port.h"
+#include "daemon/request/request.h"
 
 #define FRAMES_PER_CALL 16
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 /* It is answered at once, and the connection has no more afterwards than before. */
 bool request_holds_nothing(const Tierd__Wire__Request *request);

@@ -3,12 +3,13 @@
 #ifndef TIERD_DAEMON_SESSION_H
 #define TIERD_DAEMON_SESSION_H
 
+#include "daemon/session/server.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/queue.h"
-#include "daemon/request/port.h"
+#include "daemon/request/request.h"
 
 struct event_base;
 struct node;

@@ -124,7 +124,8 @@ static void send_refusal(struct session *session, uint32_t request, int r, char 
 		session_send(session, FRAME_REPLY, request, &refusal.base, NULL, 0);
 }
 
-static void refuse(struct session *session, uint32_t request, int r, const char *format, va_list arguments)
+static void refuse_request(struct session *session, uint32_t request, int r, const char *format,
+			   va_list arguments)
 {
 	bool was_handling = session->is_handling;
 	char text[512];
@@ -156,7 +157,7 @@ void session_refuse_request(struct session *session, uint32_t request, int r, co
 	va_list arguments;
 
 	va_start(arguments, format);
-	refuse(session, request, r, format, arguments);
+	refuse_request(session, request, r, format, arguments);
 	va_end(arguments);
 }
 
@@ -165,6 +166,6 @@ void session_refuse(struct session *session, int r, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	refuse(session, 0, r, format, arguments);
+	refuse_request(session, 0, r, format, arguments);
 	va_end(arguments);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/session/client.h"
-#include "daemon/resources/node.h"
+#include "daemon/resources/resources.h"
 #include "daemon/session/request.h"
 
 void session_describe_program(struct session *session, const char *program)

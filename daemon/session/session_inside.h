@@ -5,7 +5,7 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
-#include "daemon/telemetry/events.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/session/inbox.h"
 #include "daemon/session/outbox.h"
 #include "daemon/session/session.h"

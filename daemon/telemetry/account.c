@@ -1,6 +1,7 @@
 /* The logical account of a job, as the ZeRO papers count: memory and communication of each rank, summed from
  * what is there and what was done, whatever the node shares physically. */
-#include "daemon/model/sums.h"
+#include "daemon/model/model.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/telemetry/trace.h"
 #include "offload/store/store.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/clock.h"
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/telemetry/log_limit.h"
 #include "daemon/telemetry/watch.h"
 

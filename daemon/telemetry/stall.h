@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_STALL_H
 #define TIERD_DAEMON_STALL_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 
 struct job;
 

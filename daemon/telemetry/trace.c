@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/model/access.h"
+#include "daemon/model/model.h"
 
 struct trace {
 	struct job *job; /* NULL: it is gone */

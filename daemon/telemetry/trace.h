@@ -7,8 +7,8 @@
 #define TIERD_DAEMON_TRACE_H
 
 #include "common/clock.h"
-#include "daemon/model/job.h"
-#include "daemon/request/pending.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "proto/vocabulary.h"
 
 /* A MiB and a quarter for each job that is traced, outside of the budgets. */

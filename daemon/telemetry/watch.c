@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/model/access.h"
+#include "daemon/model/model.h"
 
 void watch_init(struct watch *watch, struct port *port)
 {

@@ -4,7 +4,7 @@
 
 #include "common/log.h"
 #include "common/queue.h"
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 #include "proto/vocabulary.h"
 
 struct job;

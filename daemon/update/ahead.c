@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 #include "common/size.h"
-#include "daemon/residency/damage.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/early.h"
 #include "daemon/update/sweep.h"
-#include "daemon/telemetry/trace.h"
 #include "daemon/update/warm.h"
 
 struct ahead_chunk;

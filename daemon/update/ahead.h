@@ -7,7 +7,7 @@
 #ifndef TIERD_DAEMON_AHEAD_H
 #define TIERD_DAEMON_AHEAD_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* Of a job that is planned. */
 uint64_t ahead_metadata_bytes(const struct job *job);

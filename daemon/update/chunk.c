@@ -1,11 +1,11 @@
 /* A chunk: elements of a pack's section that are read, updated by a worker and written together. */
 #include "common/size.h"
-#include "daemon/residency/damage.h"
+#include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
-#include "daemon/model/location.h"
+#include "daemon/model/model.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/step_listeners.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/warm.h"
 
 /* ---- Transfers ---- */

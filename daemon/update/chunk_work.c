@@ -2,9 +2,11 @@
  */
 #include <string.h>
 
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
 #include "daemon/update/early.h"
-#include "daemon/model/sums.h"
 #include "daemon/update/sweep.h"
+#include "daemon/update/update.h"
 #include "offload/optimizer/initializer.h"
 #include "offload/optimizer/moments.h"
 

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/residency/residency.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/sweep.h"
+#include "daemon/update/update.h"
 #include "daemon/update/warm.h"
 
 static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)

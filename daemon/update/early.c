@@ -13,21 +13,23 @@
  *
  * A rewrite that is held back needs a place beside the committed one and keeps what is visible: so that two
  * places are enough they are the same, which they are once the last step is durable. */
-#include "daemon/update/early.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/size.h"
-#include "daemon/update/ahead.h"
 #include "daemon/gradients/gradient.h"
-#include "daemon/update/groups.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/gradients/norm.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/ahead.h"
+#include "daemon/update/early.h"
+#include "daemon/update/groups.h"
 #include "daemon/update/rates.h"
-#include "daemon/gradients/spill.h"
-#include "daemon/update/sweep.h"
 #include "daemon/update/step_listeners.h"
+#include "daemon/update/sweep.h"
+#include "daemon/update/update.h"
 #include "daemon/update/warm.h"
 
 struct early {

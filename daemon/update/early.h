@@ -8,7 +8,7 @@
 #ifndef TIERD_DAEMON_EARLY_H
 #define TIERD_DAEMON_EARLY_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* The memory that an announced step takes, of a job that is planned. */
 uint64_t early_metadata_bytes(const struct job *job);

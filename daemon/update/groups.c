@@ -5,7 +5,7 @@
 
 #include "common/cleanup.h"
 #include "common/plural.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 #include "proto/name.h"
 
 /* Room for the names of a unit and a tensor in a message of 832 bytes. */

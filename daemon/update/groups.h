@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_GROUPS_H
 #define TIERD_DAEMON_GROUPS_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 void groups_set(struct pending *pending, const Tierd__Wire__GroupsSet *set);
 void groups_get(struct pending *pending, const Tierd__Wire__GroupsGet *get);

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_RATES_H
 #define TIERD_DAEMON_RATES_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 /* What a client sends, with room for the groups of any job. -EINVAL with a message. */
 int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates, char *message,

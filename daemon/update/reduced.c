@@ -5,8 +5,10 @@
  * theirs is under way. A skipped step never comes here; the end of the epoch drops one that has. */
 #include <errno.h>
 
-#include "daemon/model/job.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
 #include "daemon/update/step_listeners.h"
+#include "daemon/update/update.h"
 
 /* ---- Begin ---- */
 

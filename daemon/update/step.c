@@ -8,15 +8,17 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
-#include "daemon/gradients/gradient.h"
 #include "daemon/update/groups.h"
-#include "daemon/model/job.h"
-#include "daemon/gradients/norm_work.h"
 #include "daemon/update/rates.h"
 #include "daemon/update/step_listeners.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/update/update.h"
 
 /* A rank that has closed its part announces the next one. */
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)

@@ -14,11 +14,13 @@
 #include "common/clock.h"
 #include "common/plural.h"
 #include "common/size.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/residency/residency.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
-#include "daemon/gradients/spill.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/sweep.h"
+#include "daemon/update/update.h"
 #include "proto/name.h"
 
 #define LEASE_PATIENCE_NS UINT64_C(1000000000)

@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/update/sweep_watch.h"
 
 /* At most: 512 KiB of bf16, 1 MiB of fp32. Half of that is whole blocks of every stream, too. */

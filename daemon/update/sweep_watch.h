@@ -4,7 +4,7 @@
 #define TIERD_DAEMON_SWEEP_WATCH_H
 
 #include "common/queue.h"
-#include "daemon/model/catalog.h"
+#include "daemon/model/model.h"
 #include "offload/optimizer/optimizer.h"
 
 struct sweep_watch;

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 #include "common/log.h"
-#include "daemon/resources/budget.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/residency/cache.h"
-#include "daemon/update/warm_inside.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
 #include "daemon/update/step_listeners.h"
+#include "daemon/update/warm_inside.h"
 
 /* ---- Life ---- */
 

@@ -7,7 +7,8 @@
 #include <errno.h>
 
 #include "common/size.h"
-#include "daemon/telemetry/trace.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/warm_inside.h"
 

@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_WARM_INSIDE_H
 #define TIERD_DAEMON_WARM_INSIDE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/warm.h"
 

@@ -1,15 +1,16 @@
 /* A copy pins the pack, so that no sweep begins on it, reads what is on NVMe, and has a worker copy. The pin
  * is held for one transfer and one memcpy. The node's staging buffers are for jobs that are trained; a reader
  * has its own. */
-#include "daemon/values/copy.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/residency/damage.h"
-#include "daemon/model/job.h"
-#include "daemon/update/warm.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
+#include "daemon/values/copy.h"
 #include "offload/optimizer/moments.h"
 
 /* As many values are moved in a microsecond or two. */

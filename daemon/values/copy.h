@@ -4,7 +4,7 @@
 #define TIERD_DAEMON_COPY_H
 
 #include "common/workers.h"
-#include "daemon/model/state.h"
+#include "daemon/model/model.h"
 #include "offload/store/store.h"
 
 struct job;

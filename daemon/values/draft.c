@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/resources/budget.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
 #include "daemon/values/draft_inside.h"
 #include "daemon/values/state_write.h"
+#include "daemon/values/values.h"
 
 static uint64_t record_bytes(const struct job *job, const struct draft_record *record)
 {

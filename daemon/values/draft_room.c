@@ -6,10 +6,9 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "daemon/resources/budget.h"
-#include "daemon/resources/disposal.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 #include "daemon/values/draft_inside.h"
-#include "daemon/request/refuse.h"
 #include "offload/device/fault.h"
 #include "offload/device/nvme.h"
 

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
 #include "daemon/values/bundle.h"
-#include "daemon/residency/damage.h"
-#include "daemon/gradients/spill.h"
 #include "daemon/values/state_write.h"
-#include "daemon/model/sums.h"
-#include "daemon/update/warm.h"
+#include "daemon/values/values.h"
 #include "daemon/values/writing.h"
 
 /* As many values are moved in a microsecond or two; many pieces of them are not handed over one by one. */

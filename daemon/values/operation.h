@@ -11,8 +11,7 @@
 #ifndef TIERD_DAEMON_OPERATION_H
 #define TIERD_DAEMON_OPERATION_H
 
-#include "daemon/model/job.h"
-#include "daemon/model/state.h"
+#include "daemon/model/model.h"
 #include "offload/optimizer/format.h"
 
 /* COMPARE: what a writing gives a frozen tensor has to be what it has. */

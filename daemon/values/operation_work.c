@@ -3,8 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
 #include "daemon/values/operation.h"
-#include "daemon/model/sums.h"
 #include "offload/optimizer/moments.h"
 
 static void *slot_address(const struct tensor_operation *operation)

@@ -6,13 +6,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/model/access.h"
-#include "daemon/resources/budget.h"
-#include "daemon/model/definition.h"
-#include "daemon/resources/disposal.h"
+#include "daemon/durability/durability.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/resources/resources.h"
 #include "daemon/values/reader_values.h"
-#include "daemon/request/refuse.h"
-#include "daemon/durability/snapshot.h"
 
 /* ---- Memory ---- */
 

@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_READER_H
 #define TIERD_DAEMON_READER_H
 
-#include "daemon/request/pending.h"
+#include "daemon/request/request.h"
 #include "daemon/values/view.h"
 
 /* Of one connection, and of one user. */

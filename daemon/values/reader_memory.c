@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/resources/disposal.h"
+#include "daemon/resources/resources.h"
 #include "daemon/values/reader_values.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 /* What the page tables of so many bytes take: eight bytes for each page. */
 static uint64_t table_bytes(uint64_t bytes)

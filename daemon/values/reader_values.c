@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/residency/damage.h"
-#include "daemon/request/refuse.h"
+#include "daemon/residency/residency.h"
+#include "daemon/request/request.h"
 
 #define VIEWS_AT_ONCE 2
 

@@ -2,9 +2,8 @@
 #ifndef TIERD_DAEMON_READER_VALUES_H
 #define TIERD_DAEMON_READER_VALUES_H
 
-#include "daemon/durability/errand.h"
-#include "daemon/durability/kept.h"
-#include "daemon/model/job.h"
+#include "daemon/durability/durability.h"
+#include "daemon/model/model.h"
 #include "daemon/values/reader.h"
 #include "daemon/values/view.h"
 

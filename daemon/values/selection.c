@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/model/job.h"
-#include "daemon/request/refuse.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "proto/name.h"
 
 #define PIECE_ALIGN_BYTES 64

@@ -1,7 +1,6 @@
 /* A job takes its values piece by piece: a copy, as a reader's, brings elements of the other job into a
  * buffer; a write, as a client's, puts them where this job's first values belong. The other job goes on
  * meanwhile if it likes: the first piece that it has changed since the beginning is the end of it. */
-#include "daemon/values/source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,10 +9,13 @@
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/model/access.h"
-#include "daemon/resources/budget.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
 #include "daemon/values/operation.h"
-#include "daemon/request/refuse.h"
+#include "daemon/values/source.h"
 #include "daemon/values/source_inside.h"
 
 /* Of tensors that have no source. */

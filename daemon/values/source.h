@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_SOURCE_H
 #define TIERD_DAEMON_SOURCE_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 struct source;
 

@@ -2,9 +2,8 @@
 #ifndef TIERD_DAEMON_SOURCE_INSIDE_H
 #define TIERD_DAEMON_SOURCE_INSIDE_H
 
+#include "daemon/durability/durability.h"
 #include "daemon/values/copy.h"
-#include "daemon/durability/errand.h"
-#include "daemon/durability/snapshot.h"
 #include "daemon/values/source.h"
 #include "daemon/values/source_map.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
 
 #define SHAPE_TEXT 128
 

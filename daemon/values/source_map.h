@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_SOURCE_MAP_H
 #define TIERD_DAEMON_SOURCE_MAP_H
 
-#include "daemon/model/catalog.h"
+#include "daemon/model/model.h"
 
 /* Elements first … end - 1 of what has this name. */
 struct source_entry {

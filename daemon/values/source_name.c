@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/model/access.h"
-#include "daemon/request/refuse.h"
+#include "daemon/model/model.h"
+#include "daemon/request/request.h"
 #include "daemon/values/source_inside.h"
 #include "proto/name.h"
 

@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/request/refuse.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/values/source_inside.h"
-#include "daemon/telemetry/trace.h"
 #include "offload/optimizer/moments.h"
 
 /* That have nothing to take: there may be very many. */

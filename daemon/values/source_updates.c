@@ -5,10 +5,9 @@
 
 #include "common/little_endian.h"
 #include "common/size.h"
-#include "daemon/residency/damage.h"
-#include "daemon/durability/durable.h"
-#include "daemon/durability/record.h"
-#include "daemon/request/refuse.h"
+#include "daemon/durability/durability.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
 #include "daemon/values/source_inside.h"
 
 uint64_t source_updates_bytes(const struct source *source)

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/durability/record.h"
+#include "daemon/durability/durability.h"
+#include "daemon/residency/residency.h"
 #include "offload/optimizer/moments.h"
 
 /* So that steps to come can be counted, too. */

@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/request/request.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
 #include "daemon/values/draft.h"
 #include "daemon/values/operation.h"
-#include "daemon/request/refuse.h"
 #include "daemon/values/state_write.h"
+#include "daemon/values/values.h"
 #include "daemon/values/writing.h"
 
 /* In the window a value is fp32 or, unless is_wide, of the tensor's format. */

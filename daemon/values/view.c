@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/resources/disposal.h"
-#include "daemon/model/job.h"
+#include "daemon/resources/resources.h"
+#include "daemon/model/model.h"
 
 /* Pieces that are looked at in a turn. */
 #define LOOKS_PER_TURN 256

@@ -6,7 +6,7 @@
 #ifndef TIERD_DAEMON_VIEW_H
 #define TIERD_DAEMON_VIEW_H
 
-#include "daemon/update/sweep_watch.h"
+#include "daemon/update/update.h"
 #include "daemon/values/selection.h"
 #include "offload/device/memory.h"
 

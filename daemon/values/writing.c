@@ -7,19 +7,21 @@
  * Until it is decided nothing of the job changes, so whoever goes before costs what was written, and nothing
  * else. After that the daemon needs nobody. What the daemon's own end, or a device, can interrupt is not
  * committed: the job comes back as it was before. */
-#include "daemon/values/writing.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/values/draft.h"
-#include "daemon/durability/durable.h"
+#include "daemon/durability/durability.h"
 #include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
+#include "daemon/values/draft.h"
 #include "daemon/values/reader.h"
 #include "daemon/values/state_write.h"
-#include "daemon/model/sums.h"
-#include "daemon/update/warm.h"
+#include "daemon/values/writing.h"
 
 /* ---- Entering ---- */
 

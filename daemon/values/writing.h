@@ -4,7 +4,7 @@
 #ifndef TIERD_DAEMON_WRITING_H
 #define TIERD_DAEMON_WRITING_H
 
-#include "daemon/model/job.h"
+#include "daemon/model/model.h"
 
 void writing_enter(struct pending *pending, const Tierd__Wire__WriteBegin *begin);
 void writing_leave(struct pending *pending, const Tierd__Wire__WriteEnd *end);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/life/life.h"
 #include "daemon/values/reader.h"
 #include "tests/fuzz/script.h"
 #include "tests/unit/daemon_support.h"

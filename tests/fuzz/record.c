@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/recovery/record_read.h"
+#include "daemon/life/life.h"
 #include "daemon/life/setup.h"
+#include "daemon/recovery/record_read.h"
 #include "tests/unit/daemon_support.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);

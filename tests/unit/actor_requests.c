@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include "common/bfloat16.h"
+#include "daemon/life/life.h"
 #include "daemon/model/job.h"
+#include "daemon/update/update.h"
+#include "daemon/values/values.h"
 
 /* ---- The requests of a training ---- */
 

@@ -1,3 +1,9 @@
+#include "daemon/durability/listing.h"
+#include "daemon/life/life.h"
+#include "daemon/model/job.h"
+#include "daemon/recovery/restore.h"
+#include "daemon/resources/loop.h"
+#include "daemon/service/node_parts.h"
 #include "tests/unit/daemon_support.h"
 
 #include <assert.h>
@@ -9,12 +15,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "daemon/model/job.h"
-#include "daemon/durability/listing.h"
-#include "daemon/resources/loop.h"
-#include "daemon/recovery/restore.h"
-#include "daemon/service/node_parts.h"
 
 /* ---- Scene ---- */
 

@@ -7,6 +7,7 @@
 
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/scene_test.h"
 
 /* Packs of their own; so many that some have not even begun to be written when the record is. */

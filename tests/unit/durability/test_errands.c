@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 #include "daemon/durability/errand.h"
+#include "daemon/durability/snapshot.h"
 #include "daemon/model/job.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/durability/snapshot.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor rank, first, second;

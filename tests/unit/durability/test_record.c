@@ -12,9 +12,12 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/life/life.h"
+#include "daemon/life/setup.h"
 #include "daemon/model/job.h"
 #include "daemon/recovery/record_read.h"
-#include "daemon/life/setup.h"
+#include "daemon/residency/residency.h"
 #include "proto/record.pb-c.h"
 #include "tests/unit/daemon_support.h"
 

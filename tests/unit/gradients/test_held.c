@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/gradients/gradient.h"
+#include "daemon/gradients/gradients.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000

@@ -11,6 +11,7 @@
 
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/gradient.h"
+#include "daemon/values/values.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 8

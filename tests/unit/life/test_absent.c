@@ -9,8 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/update/early.h"
 #include "daemon/gradients/gradient.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/early.h"
 #include "tests/unit/scene_test.h"
 
 /* Without padding, so that a unit's gradients are one array. */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "daemon/durability/durable.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
 #include "tests/unit/scene_test.h"
 

@@ -9,8 +9,9 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/resources/disposal.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/model/job.h"
+#include "daemon/resources/disposal.h"
 #include "daemon/session/request.h"
 #include "tests/unit/daemon_support.h"
 

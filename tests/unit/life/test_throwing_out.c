@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "daemon/update/sweep.h"
+#include "daemon/values/values.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000000

@@ -14,6 +14,7 @@
 #include "common/size.h"
 #include "daemon/model/catalog.h"
 #include "daemon/model/options.h"
+#include "daemon/residency/residency.h"
 
 #define MAX_TENSORS 4
 

@@ -13,6 +13,7 @@
 
 #include "daemon/model/job.h"
 #include "daemon/observe/statistics.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/scene_test.h"
 
 #define UNIT_BYTES (2 * PLAY_ELEMENTS)

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/durability/family.h"
+#include "daemon/life/life.h"
 #include "proto/frame.h"
 #include "tests/unit/scene_test.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "daemon/gradients/gradients.h"
 #include "daemon/residency/cache.h"
 #include "daemon/update/warm.h"
 #include "tests/unit/scene_test.h"

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/client_holds.h"
 #include "tests/unit/scene_test.h"
 

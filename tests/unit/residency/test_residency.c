@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
+#include "daemon/residency/residency.h"
 #include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
 #include "daemon/model/job.h"
 #include "daemon/model/location.h"

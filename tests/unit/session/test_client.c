@@ -9,9 +9,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon/resources/budget.h"
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/budget.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000

@@ -10,6 +10,8 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/gradients/gradients.h"
+#include "daemon/life/life.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/sweep.h"

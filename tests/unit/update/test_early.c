@@ -11,8 +11,10 @@
 
 #include "common/log.h"
 #include "daemon/durability/durable.h"
-#include "daemon/update/early.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/gradients/spilled.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/early.h"
 #include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 

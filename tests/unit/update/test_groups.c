@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
 #include "tests/unit/scene_test.h"
 

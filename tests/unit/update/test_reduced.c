@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS 3000 /* of a tensor; 12 blocks with the padding */

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/residency/cache.h"
 #include "daemon/durability/durable.h"
 #include "daemon/life/idle.h"
+#include "daemon/residency/cache.h"
+#include "daemon/residency/residency.h"
 #include "daemon/residency/tract.h"
 #include "daemon/update/warm_inside.h"
 #include "tests/unit/scene_test.h"

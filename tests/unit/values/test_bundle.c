@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/daemon_support.h"
 
 #define UNITS 5

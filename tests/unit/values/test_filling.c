@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS (UINT64_C(1) << 19) /* of bf16: as many as the window holds */

@@ -12,9 +12,10 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/life/life.h"
 #include "daemon/model/job.h"
-#include "daemon/values/reader_values.h"
 #include "daemon/update/warm.h"
+#include "daemon/values/reader_values.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 12

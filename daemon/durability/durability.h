@@ -1,0 +1,26 @@
+/* Records, commits, snapshots, the list of jobs. */
+#ifndef TIERD_DAEMON_DURABILITY_FRONT_H
+#define TIERD_DAEMON_DURABILITY_FRONT_H
+
+#include "daemon/durability/backup.h"
+#include "daemon/durability/blob_requests.h"
+#include "daemon/durability/devices.h"
+#include "daemon/durability/durable.h"
+#include "daemon/durability/errand.h"
+#include "daemon/durability/family.h"
+#include "daemon/durability/kept.h"
+#include "daemon/durability/listing.h"
+#include "daemon/durability/pace.h"
+#include "daemon/durability/presence.h"
+#include "daemon/durability/record.h"
+#include "daemon/durability/record_unpack.h"
+#include "daemon/durability/refill.h"
+#include "daemon/durability/reserve.h"
+#include "daemon/durability/retain.h"
+#include "daemon/durability/retention.h"
+#include "daemon/durability/snapshot.h"
+#include "daemon/durability/snapshot_list.h"
+#include "daemon/durability/state_file.h"
+#include "daemon/durability/stored.h"
+
+#endif

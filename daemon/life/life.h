@@ -1,0 +1,58 @@
+/* A job from its opening to its end: ranks, epochs, plans, idle jobs. */
+#ifndef TIERD_DAEMON_LIFE_FRONT_H
+#define TIERD_DAEMON_LIFE_FRONT_H
+
+#include "daemon/life/drain.h"
+#include "daemon/life/drop.h"
+#include "daemon/life/evict.h"
+#include "daemon/life/idle.h"
+#include "daemon/life/leave.h"
+#include "daemon/life/lost.h"
+#include "daemon/life/plan.h"
+#include "daemon/life/release.h"
+#include "daemon/life/remedy.h"
+#include "daemon/life/replaced.h"
+#include "daemon/life/setup.h"
+#include "daemon/life/share.h"
+#include "daemon/model/model.h"
+
+/* ---- job.c, opening.c, unit_requests.c, ready.c, epoch.c: membership and epochs ---- */
+/* A job without ranks and units, in JOB_FORMING; freed by job_free(). */
+int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
+	    const struct job_options *options, struct job **ret_job);
+/* What it may take of memory, of disk and of the devices' time, by what its owner may. */
+void job_set_limits(struct job *job, const struct quota *quota);
+/* 0, or a negative errno with a message: whether a user may have one more, and a new one that name. */
+int job_check_count(const struct node *node, uid_t uid, char *message, size_t size);
+int job_check_name(const struct node *node, const char *name, char *message, size_t size);
+/* Checks and charges the next unit. A negative errno with a message. */
+int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size);
+void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct memberships *client,
+	      uint32_t handle);
+void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition);
+void job_ready(struct pending *pending, int timeout_ms);
+/* Those that wait to be ready are told why they will not be. */
+void job_fail_ready(struct job *job, int r, const char *message);
+/* The member leaves. is_orderly: nobody is disturbed until a step would need it. */
+void job_leave(struct member *member, bool is_orderly, const char *reason);
+/* In its turn: starts what all ranks are ready for. */
+void job_go_on(struct job *job);
+/* But scans, which need no more than its store: a scrub that is hurried reads on and on, and would keep an
+ * idle job from giving back its memory. */
+bool job_is_at_rest(const struct job *job);
+/* But scans, and early updates that are ready and wait for the step's decision. */
+bool job_is_still(const struct job *job);
+void job_free(struct job *job);
+
+/* ---- setup.c: reserving memory and disk; daemon/life/setup_plan.c plans them ---- */
+
+/* Plans and reserves; job->phase becomes JOB_FILLING, or JOB_FORMING again after an error, and job_planned()
+ * is called. Of a released job: JOB_TRAINED, or JOB_RELEASED. */
+void setup_start(struct job *job);
+/* Gives back what host memory a job needs only while it is used. It has no ranks, all of its state is on
+ * NVMe, and nothing is in flight. */
+void setup_release(struct job *job);
+void setup_clear(struct job *job);
+void job_planned(struct job *job, int r, const char *message);
+
+#endif

@@ -1,0 +1,61 @@
+/* The step: decision, sweep, early updates, warm state. */
+#ifndef TIERD_DAEMON_UPDATE_FRONT_H
+#define TIERD_DAEMON_UPDATE_FRONT_H
+
+#include "daemon/model/model.h"
+#include "daemon/residency/residency.h"
+#include "daemon/update/ahead.h"
+#include "daemon/update/early.h"
+#include "daemon/update/groups.h"
+#include "daemon/update/step_listeners.h"
+#include "daemon/update/sweep_watch.h"
+#include "daemon/update/warm.h"
+
+/* ---- step.c ---- */
+/* Closes the rank's part of a step, or of a writing, or keeps it until it can be closed. False: it is
+ * refused. */
+bool step_take(struct pending *pending, struct step_rates *rates);
+void step_fail_refused(struct member *member);
+/* The open step is decided: ranks can begin with the next one. */
+void step_begin_decided(struct job *job);
+/* The open step cannot be taken: its gradients are dropped, the ranks may push again. */
+void step_fail(struct job *job, int r, const char *message);
+void step_close(struct pending *pending, const Tierd__Wire__Step *step);
+void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin);
+/* Decides the open step if everything is there. */
+void step_advance(struct job *job);
+/* The open step is decided; broken: the unit whose gradients are not finite, so that it is skipped, or NULL.
+ */
+void step_decide(struct job *job, const char *broken);
+void step_applied(struct job *job); /* the sweep is done */
+void step_abort(struct job *job);
+
+/* ---- reduced.c ---- */
+/* The open step's gradients are there for the owners of its parts. */
+void reduced_begin(struct job *job);
+/* Decides it if all owners have finished and nothing of theirs is under way. */
+void reduced_advance(struct job *job);
+void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish);
+/* It has ended its part. */
+void reduced_end_part(struct member *member);
+/* False, and the request is answered, if the tensor's gradients cannot be read now, nor masters written.
+ * Ranks divide a step among them as they like. */
+bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor);
+
+/* ---- sweep.c, course.c, chunk_work.c ---- */
+/* The memory that one takes. */
+uint64_t sweep_metadata_bytes(const struct job *job);
+/* Passes over all packs that have something to do: applies the decided step, or splits the masters. */
+int sweep_start(struct job *job, bool is_initializing);
+/* In the job's turn alone. */
+void sweep_go_on(struct job *job);
+/* What is waited for comes before others. */
+extern const struct residency_listener sweep_residency_listener;
+void sweep_free(struct job *job);
+/* What is in flight comes home, no more is started, nothing is applied. */
+void sweep_cancel(struct job *job);
+/* The initializer's values of elements of a tensor. */
+void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
+		       float *values);
+
+#endif
