@@ -2,7 +2,7 @@
 """What tierd.h declares stands in the manual pages: each structure in one of them, as it is declared, with an entry for
 each field and the value that its macro gives it; each parameter that may be NULL in the page of its function; each
 option of a job in what is said, and tested, of who resumes one; each constant of an enum in some page. And the
-README's code is that of examples/minimal.c."""
+docs/c.md's code is that of examples/minimal.c."""
 import os
 import re
 import sys
@@ -76,9 +76,9 @@ def check_options(names):
 
 def check_readme():
     program = {line.strip() for line in open("examples/minimal.c")}
-    section = open("README.md").read().split("## What a trainer looks like\n")[1].split("\n## ")[0]
+    section = open("docs/c.md").read().split("## What a trainer looks like\n")[1].split("\n## ")[0]
     for line in "".join(block.split("```")[0] for block in section.split("```c\n")[1:]).split("\n"):
-        require(line.strip() in program or line.strip() in ("", "…"), f"the README has '{line.strip()}', and minimal.c has not")
+        require(line.strip() in program or line.strip() in ("", "…"), f"docs/c.md has '{line.strip()}', and minimal.c has not")
 
 
 structures = re.findall(r"^struct (\w+) \{\n(.*?)^\};", header, re.S | re.M)
