@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The modules of daemon/, offload/ and client/, and their order: fails where a file includes a header of a module above its
-own, or an object calls a function of one. docs/HACKING.md says what a module above may do instead.
+own, or an object calls a function of one. docs/HACKING.md says what a module above may do instead. Of a module of daemon/
+others include its front alone, MODULE/MODULE.h.
 
 usage: rooms.py ROOT BUILD           checks
        rooms.py ROOT BUILD --picture prints what docs/architecture.md has between its marks
        rooms.py ROOT BUILD --calls   prints the calls that go upwards, by function
-       rooms.py ROOT BUILD --known   prints STILL_UP as it is now
+       rooms.py ROOT BUILD --known   prints STILL_UP and PAST_FRONTS as they are now
 """
 import collections
 import os
@@ -60,6 +61,17 @@ STILL_UP = {
     ("daemon", "resources", "service"): (1, 0),
 }
 
+# Files that include other headers of a module below than its front, and how many: likewise to go.
+PAST_FRONTS = {
+    "daemon/life/setup_plan.c": 1,
+    "daemon/observe/waits.c": 1,
+    "daemon/resources/slots.h": 1,
+    "daemon/scrub/scrub.h": 1,
+    "daemon/update/early.c": 2,
+    "daemon/update/step.c": 1,
+    "daemon/values/writing.c": 1,
+}
+
 MARKS = "<!-- modules: begin, by tests/style/rooms.py -->\n", "<!-- modules: end -->\n"
 INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
 
@@ -82,6 +94,19 @@ def includes(root):
                     pair = room_of(path), room_of(header)
                     if all(pair) and pair[0] != pair[1]:
                         found[pair].add(f"{path} includes {header}")
+    return found
+
+
+def past_fronts(included):
+    """path: headers of modules below that it includes and that are no fronts."""
+    found = collections.defaultdict(list)
+    for pair, texts in included.items():
+        top, room = pair[1]
+        if top != "daemon" or goes_up(pair):
+            continue
+        for path, header in (text.split(" includes ") for text in texts):
+            if header != f"{top}/{room}/{room}.h":
+                found[path].append(header)
     return found
 
 
@@ -160,6 +185,13 @@ def check(root, build):
             found += ["    " + text for text in sorted(included[pair] | called[pair])]
         elif now != known:
             found.append(f"{name}: only {now} go upwards now: write that into {os.path.basename(__file__)}")
+    for path, headers in sorted(past_fronts(included).items()):
+        if len(headers) > PAST_FRONTS.get(path, 0):
+            found.append(f"{path} includes {', '.join(sorted(headers))}, of other modules, instead of their fronts")
+    for path, known in PAST_FRONTS.items():
+        now = len(past_fronts(included).get(path, ()))
+        if now < known:
+            found.append(f"{path}: only {now} headers that are no fronts now: write that into {os.path.basename(__file__)}")
     with open(os.path.join(root, "docs/architecture.md"), encoding="utf-8") as file:
         begin, end = map(file.read().partition, MARKS)
     if begin[2].partition(MARKS[1])[0].strip() != picture(set(included) | set(called)).strip() or not end[1]:
@@ -181,6 +213,8 @@ def main():
         included, called = includes(root), calls(build)
         for pair in sorted(filter(goes_up, set(included) | set(called))):
             print(f'    ("{pair[0][0]}", "{pair[0][1]}", "{pair[1][1]}"): ({len(included[pair])}, {count_functions(called[pair])}),')
+        for path, headers in sorted(past_fronts(included).items()):
+            print(f'    "{path}": {len(headers)},')
     else:
         breaches = check(root, build)
         if breaches:
