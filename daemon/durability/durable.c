@@ -286,7 +286,7 @@ void durable_answer(struct member *member, struct pending *pending)
 
 	if (!job->durability.durable) {
 		pending_error(pending, -EOPNOTSUPP,
-			      job->durability.setting == DURABILITY_NONE
+			      job->location.durability == DURABILITY_NONE
 				      ? "job %s is not durable: it was opened so"
 				      : "job %s is not durable: tierd has no NVMe path",
 			      job->name);

@@ -14,7 +14,7 @@ struct job *family_next(const struct queue *jobs, const char *file, const struct
 	for (struct queue *link = job ? job->link.next : jobs->next; link != jobs; link = link->next) {
 		struct job *next = queue_entry(link, struct job, link);
 
-		if (strcmp(next->durability.file, file) == 0)
+		if (strcmp(next->location.file, file) == 0)
 			return next;
 	}
 	return NULL;
@@ -86,7 +86,7 @@ unsigned family_asked_snapshots(const struct job *job)
 {
 	unsigned most = job->durability.snapshots_asked;
 
-	FAMILY_FOREACH (other, &job->node->jobs, job->durability.file)
+	FAMILY_FOREACH (other, &job->node->jobs, job->location.file)
 		if (other->durability.snapshots_asked > most)
 			most = other->durability.snapshots_asked;
 	return most;
@@ -97,7 +97,7 @@ int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 	if (!is_fork)
 		return budget_take_found(job, share_of(job), message, size);
 	budget_set_state(job, share_of(job));
-	family_charge_again(job->node, job->durability.file);
+	family_charge_again(job->node, job->location.file);
 	return 0;
 }
 

@@ -164,12 +164,12 @@ static bool set_paths(const struct listing *listing, struct job_list_store *stor
 
 int listing_put(struct listing *listing, const struct job *job, bool *ret_has_changed)
 {
-	struct job_list_store *store = job_list_find(&listing->list, job->durability.file);
+	struct job_list_store *store = job_list_find(&listing->list, job->location.file);
 	const struct job_list_job *listed = store ? job_list_find_job(store, job->name) : NULL;
 	bool has_changed = !listed || listed->number != job->number;
 	int r = 0;
 
-	store = store ?: job_list_add(&listing->list, job->durability.file);
+	store = store ?: job_list_add(&listing->list, job->location.file);
 	if (!store)
 		return -ENOMEM;
 	has_changed |= set_paths(listing, store, &job->resources.paths);
@@ -183,7 +183,7 @@ void listing_note(const struct job *job)
 {
 	struct listing *listing = job->node->durability.listing;
 	bool has_changed = false;
-	int r = listing && job->durability.is_durable ? listing_put(listing, job, &has_changed) : 0;
+	int r = listing && job->location.is_durable ? listing_put(listing, job, &has_changed) : 0;
 
 	if (r < 0)
 		log_error("job %s of user %u is not on the list of jobs: %s; if its disk is not mounted when "

@@ -21,7 +21,7 @@ static void finish(struct listing_entry *entry, int r)
 		       ": %s; make room there, or "
 		       "make it writable",
 		       job->node->durability.listing->directory, strerror(-r));
-		listing_forget(job->node, job->durability.file, job->name);
+		listing_forget(job->node, job->location.file, job->name);
 	}
 	entry->done(entry, r);
 }
@@ -48,7 +48,7 @@ static void run_identify(struct work *work)
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 	const struct job *job = entry->job;
 	const struct node_path *path = &job->node->paths[job->resources.paths.paths[0]];
-	_cleanup_close_ int fd = own_open(path->directory_fd, job->durability.file, O_RDONLY, 0);
+	_cleanup_close_ int fd = own_open(path->directory_fd, job->location.file, O_RDONLY, 0);
 
 	entry->status = fd < 0 ? fd : store_device_read(fd, &entry->says);
 }
@@ -67,7 +67,7 @@ static void on_identified(struct work *work)
 		return;
 	}
 	r = listing_put(listing, job, &has_changed);
-	store = r < 0 ? NULL : job_list_find(&listing->list, job->durability.file);
+	store = r < 0 ? NULL : job_list_find(&listing->list, job->location.file);
 	if (store && entry->status == 0) {
 		memcpy(store->store, entry->says.store, sizeof(store->store));
 		store->generation = entry->says.generation;

@@ -11,8 +11,8 @@
 
 uint32_t pace_durability(const struct job *job)
 {
-	if (job->durability.setting != DURABILITY_DEFAULT)
-		return job->durability.setting;
+	if (job->location.durability != DURABILITY_DEFAULT)
+		return job->location.durability;
 	return job->location.has_nvme_optimizer ? DURABILITY_STEP : HOST_SECONDS;
 }
 

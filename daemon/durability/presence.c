@@ -26,7 +26,7 @@ static bool is_there(struct job *job, unsigned path)
 	ino_t *inode = &job->durability.files.inodes[path];
 	struct stat status;
 
-	if (fstatat(job->node->paths[path].directory_fd, job->durability.file, &status, AT_SYMLINK_NOFOLLOW) <
+	if (fstatat(job->node->paths[path].directory_fd, job->location.file, &status, AT_SYMLINK_NOFOLLOW) <
 	    0)
 		return errno != ENOENT && errno != ENOTDIR;
 	if (*inode == 0)
@@ -47,7 +47,7 @@ static void tell(const struct job *job)
 	else
 		events_of_job(job, EVENT_MENDED, &(struct log_fields){ .tier = "nvme" },
 			      "its store %s is back in its place: steps are durable again",
-			      job->durability.file);
+			      job->location.file);
 }
 
 bool presence_check(struct job *job)
@@ -71,7 +71,7 @@ const char *presence_describe(const struct job *job, char *text, size_t size)
 		snprintf(text, size,
 			 "its store %.300s/%s has been removed: no step is durable any more, and all of its "
 			 "state is gone when tierd ends; export it before (tierctl export %s)",
-			 job->node->paths[job->durability.files.removed].folder, job->durability.file,
+			 job->node->paths[job->durability.files.removed].folder, job->location.file,
 			 job->name);
 	return text;
 }

@@ -155,7 +155,7 @@ static uint32_t snapshots_of(const struct job_options *options, uint32_t asked)
 static void fill_front(const struct job *job, struct front *front)
 {
 	tierd__record__job_definition__init(&front->definition);
-	front->definition.format = job->durability.record_format;
+	front->definition.format = job->location.record_format;
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
@@ -166,7 +166,7 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.is_sharing_set = job->life.is_sharing_set;
 	front->definition.parameter_placement = placement_of(job->location.has_nvme_parameters);
 	front->definition.optimizer_placement = placement_of(job->location.has_nvme_optimizer);
-	front->definition.durability = job->durability.setting;
+	front->definition.durability = job->location.durability;
 	front->definition.devices = job->resources.paths.count;
 	/* What the plan decides is never 0, and takes as many bytes before. */
 	front->definition.layout = job->location.places ? record_layout(job) : 1;
@@ -276,8 +276,8 @@ static uint64_t tensors_bytes(const struct job *job)
 	uint64_t missed = field_bytes(tensors * sizeof(uint64_t));
 	uint64_t groups = field_bytes(tensors * TENSOR_GROUP_BYTES);
 
-	return (job->durability.record_format >= RECORD_FORMAT_TENSORS ? missed : 0) +
-	       (job->durability.record_format >= RECORD_FORMAT_GROUPS ? groups : 0);
+	return (job->location.record_format >= RECORD_FORMAT_TENSORS ? missed : 0) +
+	       (job->location.record_format >= RECORD_FORMAT_GROUPS ? groups : 0);
 }
 
 uint64_t record_progress_bytes(const struct job *job)
@@ -375,7 +375,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	struct options_groups groups;
 	uint8_t *at = bytes;
 
-	progress.format = job->durability.record_format;
+	progress.format = job->location.record_format;
 	progress.step = job->step;
 	progress.epoch = job->epoch + job->is_live;
 	progress.loss_scale = job->update.loss_scale.value;

@@ -98,10 +98,10 @@ int record_check_job(const struct job *job, const Tierd__Record__JobProgress *pr
 {
 	uint32_t units = job->catalog.unit_count;
 	uint64_t tensors = job->catalog.tensor_count;
-	uint64_t counted = job->durability.record_format >= RECORD_FORMAT_TENSORS ? tensors : 0;
-	uint64_t grouped = job->durability.record_format >= RECORD_FORMAT_GROUPS ? tensors : 0;
+	uint64_t counted = job->location.record_format >= RECORD_FORMAT_TENSORS ? tensors : 0;
+	uint64_t grouped = job->location.record_format >= RECORD_FORMAT_GROUPS ? tensors : 0;
 
-	if (progress->format != job->durability.record_format)
+	if (progress->format != job->location.record_format)
 		return refuse(message, size, -EBADMSG, "its progress is not of its definition's format");
 	if (progress->n_updates != units || progress->n_last_updates != units ||
 	    progress->n_groups != job->options.group_count)

@@ -140,7 +140,7 @@ static void tell(struct reserve *reserve)
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)
 		job_settle(job);
-	family_charge_again(job->node, job->durability.file);
+	family_charge_again(job->node, job->location.file);
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
 		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);

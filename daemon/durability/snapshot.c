@@ -119,7 +119,7 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 	if (!job->durability.durable)
 		return refuse(
 			message, size, -EOPNOTSUPP,
-			job->durability.setting == DURABILITY_NONE
+			job->location.durability == DURABILITY_NONE
 				? "job %s is not durable, and so it has no snapshots: it was opened so; "
 				  "open another job that is, with this one as its source"
 				: "job %s is not durable, and so it has no snapshots: tierd has no "

@@ -74,14 +74,14 @@ void stored_assign(struct job *job, uint64_t number)
 	snprintf(file.name, sizeof(file.name), "%s", job->name);
 	print_file(&file);
 	job->number = number;
-	memcpy(job->durability.file, file.file, sizeof(job->durability.file));
+	memcpy(job->location.file, file.file, sizeof(job->location.file));
 }
 
 void stored_name(const struct job *job, struct stored_job *ret_job)
 {
 	*ret_job = (struct stored_job){ .uid = job->uid, .number = job->number };
 	snprintf(ret_job->name, sizeof(ret_job->name), "%s", job->name);
-	memcpy(ret_job->file, job->durability.file, sizeof(ret_job->file));
+	memcpy(ret_job->file, job->location.file, sizeof(ret_job->file));
 }
 
 /* NAME-N.store; of a number above the most that fits, later ones would begin anew. */

@@ -175,7 +175,7 @@ static int check_absent(const struct job *job, const Tierd__Wire__Push *push, ch
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\" has %u tensor%s: as many bits say which of them have no gradient",
 			      unit->name, tensors, PLURAL(tensors));
-	if (job->durability.record_format < RECORD_FORMAT_TENSORS)
+	if (job->location.record_format < RECORD_FORMAT_TENSORS)
 		return refuse(
 			message, size, -EOPNOTSUPP,
 			"unit \"%s\": the store of job %s was made by an older tierd, and has no place "

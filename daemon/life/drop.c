@@ -24,7 +24,7 @@ void drop_others(const struct job *job)
 	if (!family.is_fenced)
 		return;
 	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
-	FAMILY_FOREACH (other, &job->node->jobs, job->durability.file) {
+	FAMILY_FOREACH (other, &job->node->jobs, job->location.file) {
 		if (!other->durability.durable)
 			continue;
 		drop_ranks(other, reason);
@@ -55,7 +55,7 @@ static void refuse_lost(struct pending *pending, const struct job *job)
 		pending, -EBUSY,
 		"the store of job %s, %s, cannot be opened%s: %s; drop --lost destroys all that is left of "
 		"it, and what is not here now as soon as it is",
-		job->name, job->durability.file,
+		job->name, job->location.file,
 		job->life.loss.is_explained ? "" : ", and may have forks, too, which would go with it",
 		job->reason);
 }

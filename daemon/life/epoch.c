@@ -156,7 +156,7 @@ static void break_others(const struct job *job)
 	family_get(job, &family);
 	if (!family.is_fenced || family.others == 0)
 		return;
-	FAMILY_FOREACH (other, &job->node->jobs, job->durability.file)
+	FAMILY_FOREACH (other, &job->node->jobs, job->location.file)
 		if (other != job && other->durability.durable)
 			break_with(other, job);
 }

@@ -209,7 +209,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .options = *options,
 			     .durability.snapshots_asked = options->snapshots,
 			     .epoch = 1,
-			     .durability.record_format = RECORD_FORMAT,
+			     .location.record_format = RECORD_FORMAT,
 			     .resources.paths = node_all_paths(node),
 			     .residency.directory_memory = MEMORY_INIT,
 			     .residency.arena = MEMORY_INIT,
@@ -223,7 +223,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job->catalog.dimension_maximum = node->settings.dimensions_per_tensor;
 	listeners_set(job);
 	job_set_limits(job, quota);
-	job->durability.setting = options->durability ? options->durability : node->settings.durability;
+	job->location.durability = options->durability ? options->durability : node->settings.durability;
 	shortage_init(&job->resources.shortage, room_claim(job), job);
 	job->update.loss_scale.value = options->loss_scale.initial;
 	blobs_init(&job->durability.blobs);

@@ -31,7 +31,7 @@ static struct job *new_job(struct node *node, const struct stored_job *file)
 	    job_new(node, file->uid, &quota, file->name, &options, &job) < 0)
 		return NULL;
 	job->number = file->number;
-	memcpy(job->durability.file, file->file, sizeof(job->durability.file));
+	memcpy(job->location.file, file->file, sizeof(job->location.file));
 	job->phase = JOB_BROKEN;
 	job->life.is_lost = true;
 	/* As far as anybody knows. */
@@ -61,7 +61,7 @@ static void tell(const struct job *job, const char *why)
 				 ? "; what else is in it, such as forks, nobody can say before that"
 				 : "");
 	events_of_job(job, EVENT_BROKEN, NULL,
-		      "its store %s cannot be opened: %s; nothing of it is touched%s", job->durability.file,
+		      "its store %s cannot be opened: %s; nothing of it is touched%s", job->location.file,
 		      why, more);
 }
 

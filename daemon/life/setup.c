@@ -142,7 +142,7 @@ static int make_nvme_state(struct setup *setup)
 	const struct job *job = setup->job;
 	struct store *nvme = NULL;
 	int r = make_nvme_store(setup, TAKE_PTR(setup->nvme),
-				&(struct files){ job->durability.file, setup->device_bytes, true }, &nvme);
+				&(struct files){ job->location.file, setup->device_bytes, true }, &nvme);
 
 	setup->made.parameter_store = job->location.has_stored_parameters ? nvme : NULL;
 	setup->made.optimizer_store = job->location.has_nvme_optimizer ? nvme : NULL;
@@ -319,7 +319,7 @@ static int take_over(struct setup *setup)
 	take_all_slots(job, setup->is_return);
 	int r = gradient_init(job);
 
-	if (r == 0 && job->durability.is_durable && !job->durability.durable)
+	if (r == 0 && job->location.is_durable && !job->durability.durable)
 		r = durable_init(job, false, &replaced_listener);
 	if (r == 0)
 		r = reshape_keep(job);
@@ -334,7 +334,7 @@ static void end_setup(struct setup *setup, int r)
 
 	job->life.setup = NULL;
 	if (r < 0 && !setup->is_return)
-		listing_forget(job->node, job->durability.file, job->name);
+		listing_forget(job->node, job->location.file, job->name);
 	setup_give_up(setup);
 	if (setup->is_return) {
 		job->phase = r < 0 ? JOB_RELEASED : JOB_TRAINED;
@@ -547,7 +547,7 @@ void setup_clear(struct job *job)
 	if (job_nvme_store(job))
 		store_keep(job_nvme_store(job), is_kept);
 	if (job_nvme_store(job) && !is_kept)
-		listing_forget(job->node, job->durability.file, job->name);
+		listing_forget(job->node, job->location.file, job->name);
 	leave_family(job);
 	made.parameter_store = job->location.parameter_store;
 	made.optimizer_store = job->location.optimizer_store;

@@ -160,12 +160,12 @@ static int plan_nvme_store(struct setup *setup)
 	struct job *job = setup->job;
 	int r = store_layout_new(&setup->nvme);
 
-	if (r == 0 && job->durability.is_durable)
+	if (r == 0 && job->location.is_durable)
 		r = durable_lay_out(job, setup->nvme);
 	if (r == 0)
 		r = add_all(job, setup->nvme, job->location.has_stored_parameters,
 			    job->location.has_nvme_optimizer || job->location.has_backup);
-	if (r == 0 && job->durability.is_durable && job->options.blob_bytes > 0)
+	if (r == 0 && job->location.is_durable && job->options.blob_bytes > 0)
 		r = add_blobs(job, setup->nvme);
 	return r;
 }
@@ -175,7 +175,7 @@ static int plan_host_store(struct setup *setup)
 	struct job *job = setup->job;
 	int r = store_layout_new(&setup->host);
 
-	if (r == 0 && job->durability.is_durable)
+	if (r == 0 && job->location.is_durable)
 		r = store_layout_add_stream(setup->host, "record");
 	return r < 0 ? r : add_all(job, setup->host, false, true);
 }
@@ -185,10 +185,10 @@ static int plan_stores(struct setup *setup)
 	struct job *job = setup->job;
 	int r = 0;
 
-	job->durability.is_durable =
-		job->resources.paths.count > 0 && job->durability.setting != DURABILITY_NONE;
-	job->location.has_stored_parameters = job->location.has_nvme_parameters || job->durability.is_durable;
-	job->location.has_backup = job->durability.is_durable && !job->location.has_nvme_optimizer;
+	job->location.is_durable =
+		job->resources.paths.count > 0 && job->location.durability != DURABILITY_NONE;
+	job->location.has_stored_parameters = job->location.has_nvme_parameters || job->location.is_durable;
+	job->location.has_backup = job->location.is_durable && !job->location.has_nvme_optimizer;
 	job->resources.warm_most_bytes = warm_bytes_most(job);
 	if (job->location.has_stored_parameters || job->location.has_nvme_optimizer)
 		r = plan_nvme_store(setup);

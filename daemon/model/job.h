@@ -136,6 +136,11 @@ struct job_location {
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct job_streams streams;
 	struct pack_place *places;
+	char file[JOB_FILE_BYTES]; /* of its store: daemon/durability/stored.h */
+	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
+			      */
+	bool is_durable;     /* as it is planned: its state outlives the daemon */
+	uint32_t record_format; /* RECORD_FORMAT_…: what there is room for in its record */
 };
 
 /* What is counted of it. */
@@ -241,7 +246,6 @@ struct job_update {
 
 /* Its store, and what is durable there. */
 struct job_durability {
-	char file[JOB_FILE_BYTES];     /* of its store: daemon/durability/stored.h */
 	struct presence_files files;   /* its own, once it is durable */
 	bool is_leaving;	       /* its store, which others have, too */
 	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
@@ -252,10 +256,6 @@ struct job_durability {
 	bool is_retention_set;	  /* by daemon/durability/retain.h: its ranks need not know */
 	struct queue kept_steps;  /* for readers: daemon/durability/kept.h */
 	bool has_earlier_updates; /* units have had more than its steps, there */
-	uint32_t record_format;	  /* RECORD_FORMAT_…: what there is room for in its record */
-	uint32_t setting; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
-			   */
-	bool is_durable;
 	struct blobs blobs;
 	struct durable *durable; /* NULL: its state ends with the daemon, or has not begun */
 	struct backup *backup;	 /* NULL: it needs none */

@@ -280,7 +280,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->stage = job->options.stage;
 	wire->epoch = job->epoch;
 	wire->step = job->step;
-	wire->is_durable = job->durability.is_durable;
+	wire->is_durable = job->location.is_durable;
 	wire->damaged_blocks = damaged_blocks(&job->scrub.damaged);
 	wire->snapshots = snapshot_count(job);
 	wire->snapshot_maximum = job->options.snapshots;

@@ -147,7 +147,7 @@ static int begin(struct errand *errand, struct store *store)
 	if (r < 0)
 		return r;
 	request.serial = fork->file.number = ++job->node->jobs_created;
-	memcpy(fork->file.file, job->durability.file, sizeof(fork->file.file));
+	memcpy(fork->file.file, job->location.file, sizeof(fork->file.file));
 	fork->restore = restore_begin_fork(job, &fork->file, &fork->notice);
 	if (!fork->restore)
 		return -ENOMEM;

@@ -87,7 +87,7 @@ static int make_job(struct node *node, const struct record_source *source,
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	(*ret_job)->resources.paths = *source->paths;
-	(*ret_job)->durability.record_format = definition->format;
+	(*ret_job)->location.record_format = definition->format;
 	return 0;
 }
 
@@ -225,7 +225,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 		return r;
 	job->location.has_nvme_parameters = definition->parameter_placement == PLACEMENT_NVME;
 	job->location.has_nvme_optimizer = definition->optimizer_placement == PLACEMENT_NVME;
-	job->durability.setting = definition->durability;
+	job->location.durability = definition->durability;
 	/* Its tensors have values, and its ranks come back to them. */
 	job->values.has_values = job->life.has_begun = true;
 	job->life.idle_since_ns = clock_now_ns();

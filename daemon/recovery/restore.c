@@ -109,7 +109,7 @@ static int make_job(struct restore *restore)
 	if (r < 0)
 		return r;
 	job->number = restore->file.number;
-	memcpy(job->durability.file, restore->file.file, sizeof(job->durability.file));
+	memcpy(job->location.file, restore->file.file, sizeof(job->location.file));
 	job->scrub.state = restore->origin.scrub;
 	job->scrub.damaged = damaged_take(&restore->origin.damaged);
 	r = setup_adopt(job, restore->store, restore->is_fork, restore->message, sizeof(restore->message));

@@ -428,7 +428,7 @@ static const char *describe_nvme(const struct job *job)
 {
 	if (job->resources.nvme_bytes > job->resources.draft_path_bytes * job->resources.paths.count)
 		return "its gradient sums, beside the state that it has";
-	if (job->durability.is_durable && (job->location.has_backup || placement_is_chosen(job)))
+	if (job->location.is_durable && (job->location.has_backup || placement_is_chosen(job)))
 		return "twice its state, but what is frozen once: updates go to free places; with durability "
 		       "none what is in host memory needs none";
 	return job->location.has_nvme_sums

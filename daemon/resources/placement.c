@@ -10,7 +10,7 @@ bool placement_is_chosen(const struct job *job)
 
 bool placement_may_release(const struct job *job)
 {
-	return job->durability.is_durable ||
+	return job->location.is_durable ||
 	       (job->location.has_nvme_parameters && job->location.has_nvme_optimizer);
 }
 
@@ -26,7 +26,7 @@ struct placement_job placement_describe(const struct job *job)
 					     .optimizer = job->options.optimizer_placement,
 					     .stage = job->options.stage,
 					     .has_paths = job->node->path_count > 0,
-					     .is_durable = job->durability.setting != DURABILITY_NONE,
+					     .is_durable = job->location.durability != DURABILITY_NONE,
 					     .may_spill = may_spill(job) };
 
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)

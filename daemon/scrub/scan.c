@@ -19,7 +19,7 @@ int scan_check(const struct job *job, char *message, size_t size)
 {
 	if (job->phase < JOB_TRAINED)
 		return refuse(message, size, -EBUSY, "job %s has no values yet", job->name);
-	if (!job->durability.is_durable && !job->location.has_nvme_parameters &&
+	if (!job->location.is_durable && !job->location.has_nvme_parameters &&
 	    !job->location.has_nvme_optimizer)
 		return refuse(message, size, -EOPNOTSUPP, "job %s has nothing on NVMe", job->name);
 	if (!job_nvme_store(job))

@@ -53,8 +53,9 @@ static bool is_possible(const struct job *job)
 {
 	const struct job_options *options = &job->options;
 
-	return job->location.has_nvme_optimizer && job->durability.durable && job->gradients.sum_ranks == 1 &&
-	       (early_keeps(job) || job->location.has_nvme_parameters) && !options->optimizer->is_by_owner;
+	return job->location.has_nvme_optimizer && job->location.is_durable &&
+	       job->gradients.sum_ranks == 1 && (early_keeps(job) || job->location.has_nvme_parameters) &&
+	       !options->optimizer->is_by_owner;
 }
 
 /* The open step is neither decided nor about to be, and the state is as the last commit has it. */

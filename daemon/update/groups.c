@@ -83,7 +83,7 @@ static int check_set(const struct member *member, const Tierd__Wire__GroupsSet *
 			      name_fit(unit->name, NAME_TEXT), unit->name, unit->tensor_count,
 			      PLURAL(unit->tensor_count), set->n_groups,
 			      set->n_groups == 1 ? " is" : "s are");
-	if (job->durability.record_format < RECORD_FORMAT_GROUPS)
+	if (job->location.record_format < RECORD_FORMAT_GROUPS)
 		return refuse(
 			message, size, -EOPNOTSUPP,
 			"the store of job %s was made by an older tierd, and has no place for the "

@@ -101,7 +101,7 @@ static void begin_stretch(const struct job *job, struct warm_stretch *stretch, u
 			  bool may_defer)
 {
 	stretch->unwritten = (uint8_t)chunks;
-	stretch->is_deferred = may_defer && job->durability.durable &&
+	stretch->is_deferred = may_defer && job->location.is_durable &&
 			       job->update.commit_listener->seconds(job) > 0 &&
 			       job->update.warm->shares[stretch->share].state == SHARE_HERE;
 }

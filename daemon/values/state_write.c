@@ -31,7 +31,7 @@ static bool check_step(struct pending *pending, uint64_t step)
 /* All of a unit's, if its job has but one number for them. */
 static void give_updates(const struct job *job, struct unit *unit, struct tensor *tensor, uint64_t updates)
 {
-	bool is_counted = job->durability.record_format >= RECORD_FORMAT_TENSORS;
+	bool is_counted = job->location.record_format >= RECORD_FORMAT_TENSORS;
 	struct tensor *first = is_counted ? tensor : unit->tensors;
 	uint32_t count = is_counted ? 1 : unit->tensor_count;
 

@@ -160,7 +160,7 @@ MUTANTS = (
         "room for what absent tensors missed in a record that has none",
         "record",
         "daemon/durability/record.c",
-        (("(job->durability.record_format >= RECORD_FORMAT_TENSORS ? missed : 0)", "missed"),),
+        (("(job->location.record_format >= RECORD_FORMAT_TENSORS ? missed : 0)", "missed"),),
     ),
     (
         "an absent tensor believed to have missed more updates than there were",
@@ -172,7 +172,7 @@ MUTANTS = (
         "room for groups of tensors in a record that has none",
         "record",
         "daemon/durability/record.c",
-        (("(job->durability.record_format >= RECORD_FORMAT_GROUPS ? groups : 0)", "groups"),),
+        (("(job->location.record_format >= RECORD_FORMAT_GROUPS ? groups : 0)", "groups"),),
     ),
     (
         "groups that tensors were moved to not recorded",
@@ -482,7 +482,7 @@ MUTANTS = (
         "a progress of another format believed",
         "record",
         "daemon/durability/record_unpack.c",
-        (("\tif (progress->format != job->durability.record_format)", "\tif (false)"),),
+        (("\tif (progress->format != job->location.record_format)", "\tif (false)"),),
     ),
     (
         "absent gradients zeroed as if they were as wide as parameters",

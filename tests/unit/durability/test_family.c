@@ -434,7 +434,7 @@ static void flip_map(const char *name)
 	char path[512];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, job->durability.file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, job->location.file);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	for (unsigned copy = 0; copy < 2; copy++) {
@@ -540,7 +540,7 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 	char path[512];
 
 	open_family();
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->durability.file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->location.file);
 	actor_die(&asker);
 	actor_die(&rank);
 	assert_int_equal(truncate(path, MIB), 0);
@@ -573,7 +573,7 @@ static void what_was_given_up_is_on_the_list_as_long_as_a_file_is_left(void **st
 	char file[JOB_FILE_BYTES];
 
 	open_family();
-	memcpy(file, find("play")->durability.file, sizeof(file));
+	memcpy(file, find("play")->location.file, sizeof(file));
 	listed = job_list_find(&scene.node->durability.listing->list, file);
 	for (unsigned i = 0; i < listed->job_count; i++)
 		listed->jobs[i].is_given_up = true;
@@ -592,7 +592,7 @@ static void two_that_are_lost_are_tried_again_at_once(void **state)
 	int folder = scene.node->paths[0].directory_fd;
 
 	open_family();
-	memcpy(file, find("play")->durability.file, sizeof(file));
+	memcpy(file, find("play")->location.file, sizeof(file));
 	assert_int_equal(renameat(folder, file, folder, "away"), 0);
 	open_files_again(NULL);
 	assert_true(find("a")->life.is_lost && find("b")->life.is_lost);
@@ -615,7 +615,7 @@ static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **stat
 	char file[JOB_FILE_BYTES];
 
 	open_family();
-	memcpy(file, find("play")->durability.file, sizeof(file));
+	memcpy(file, find("play")->location.file, sizeof(file));
 	assert_int_equal(
 		job_list_add_job(job_list_find(&scene.node->durability.listing->list, file), "ended", 99), 0);
 	scene.node->durability.listing->is_behind = true;

@@ -326,7 +326,7 @@ static void expect_same_places(const struct job *here, const struct job *there)
 
 static void expect_same_tensors(const struct job *here, const struct job *there)
 {
-	assert_int_equal(here->durability.record_format, there->durability.record_format);
+	assert_int_equal(here->location.record_format, there->location.record_format);
 	for (uint32_t u = 0; u < here->catalog.unit_count; u++) {
 		const struct unit *unit = &here->catalog.units[u], *other_unit = &there->catalog.units[u];
 
@@ -592,12 +592,12 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	job->step = job->decided = job->epoch = 1;
 	assert_true(record_progress_bytes(job) <=
 		    16 * job->catalog.unit_count + (8 + 2) * job->catalog.tensor_count + 192);
-	job->durability.record_format = RECORD_FORMAT_TENSORS;
+	job->location.record_format = RECORD_FORMAT_TENSORS;
 	assert_true(record_progress_bytes(job) <=
 		    16 * job->catalog.unit_count + 8 * job->catalog.tensor_count + 192);
-	job->durability.record_format = RECORD_FORMAT_UNITS;
+	job->location.record_format = RECORD_FORMAT_UNITS;
 	assert_true(record_progress_bytes(job) <= 16 * job->catalog.unit_count + 192);
-	job->durability.record_format = RECORD_FORMAT;
+	job->location.record_format = RECORD_FORMAT;
 }
 
 /* As another tierd has made it. */
@@ -609,7 +609,7 @@ static struct job *start_in_format(uint32_t format)
 	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
 	assert_int_equal(open_as(&actors[0], &options, 0, MODE_CREATE), 0);
 	job = find(&scene, options.name);
-	job->durability.record_format = format;
+	job->location.record_format = format;
 	define_units(&actors[0], true);
 	assert_int_equal(actor_write(&actors[0], 0, 2, 0, 10), 0);
 	assert_int_equal(actor_ready(&actors[0]), 0);
@@ -643,7 +643,7 @@ static void a_job_of_the_first_format_keeps_it(void **state)
 	progress = record_progress_bytes(job);
 	free_record(&record);
 	check_way_and_back(job);
-	job->durability.record_format = RECORD_FORMAT_TENSORS;
+	job->location.record_format = RECORD_FORMAT_TENSORS;
 	assert_int_equal(record_progress_bytes(job), progress + 2 + 8 * job->catalog.tensor_count);
 }
 
@@ -665,7 +665,7 @@ static void a_job_of_the_second_format_keeps_it(void **state)
 	progress = record_progress_bytes(job);
 	free_record(&record);
 	check_way_and_back(job);
-	job->durability.record_format = RECORD_FORMAT;
+	job->location.record_format = RECORD_FORMAT;
 	assert_int_equal(record_progress_bytes(job), progress + 2 + 2 * job->catalog.tensor_count);
 }
 

@@ -131,7 +131,7 @@ static void of_one_that_was_cut_off_nothing_is_known(void **state)
 	char path[PATH_MAX];
 
 	leave_job("play", 2);
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->durability.file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->location.file);
 	assert_int_equal(truncate(path, 8 << 20), 0);
 	come_back("play");
 	expect_lost("play", "was cut off");
