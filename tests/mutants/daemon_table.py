@@ -487,31 +487,31 @@ MUTANTS = (
     (
         "absent gradients zeroed as if they were as wide as parameters",
         "library",
-        "client/library/push.c",
+        "client/library/calls/push.c",
         (("unit_layout_gradient_element(&unit->layout, tensor->section)", "section_element_bytes(tensor->section)"),),
     ),
     (
         "a buffer given back while it is zeroed",
         "library",
-        "client/library/gradients.c",
+        "client/library/calls/gradients.c",
         (("\twhile (buffer_is_being_zeroed(job, buffer_held(job, unit)))\n\t\tbuffer_wait_for_zeroing(job);\n", ""),),
     ),
     (
         "a buffer pushed while it is zeroed",
         "library",
-        "client/library/push.c",
+        "client/library/calls/push.c",
         (("\twhile (r == 0 && buffer_is_being_zeroed(job, buffer_held(job, unit))) {", "\twhile (false) {"),),
     ),
     (
         "buffers dropped while one is zeroed",
         "library",
-        "client/library/buffers.c",
+        "client/library/pages/buffers.c",
         (("\twhile (any_is_being_zeroed(job))", "\twhile (false)"),),
     ),
     (
         "two threads in the end of one writing",
         "library",
-        "client/library/writing.c",
+        "client/library/calls/writing.c",
         (("\tif (!job->is_writing_busy) {", "\tif (true) {"),),
     ),
     (
@@ -571,7 +571,7 @@ MUTANTS = (
     (
         "values of memory that come through the window",
         "library_reader",
-        "client/library/mapping.c",
+        "client/library/connection/mapping.c",
         (("return at < mapping->bytes", "return false"),),
     ),
     (

@@ -94,7 +94,7 @@ def self_test():
         "common/log.h": "// #include <liburing.h>\n",
         "proto/frame.c": '#include "frame.h"\n#include "proto/tierd.pb-c.h"\n#include "common/log.h"\n',
         "proto/frame.h": "",
-        "client/library/job.c": '#include "client/tierd.h"\n#include "proto/frame.h"\n',
+        "client/library/pages/job.c": '#include "client/tierd.h"\n#include "proto/frame.h"\n',
         "client/tierd.h": "",
         "client/python/core/job.c": '#include <Python.h>\n#include "client/tierd.h"\n',
         "offload/device/ring.c": "#include <liburing.h>\n",
@@ -107,7 +107,7 @@ def self_test():
     bad = {
         "common/log.c": '#include "proto/frame.h"\n',
         "proto/frame.c": '#include "client/tierd.h"\n',
-        "client/library/job.c": '#include <daemon/session/session.h>\n',
+        "client/library/pages/job.c": '#include <daemon/session/session.h>\n',
         "client/value.c": "#include <Python.h>\n",
         "client/main.c": '#include "../daemon/session/session.h"\n',
         "offload/device/nvme.c": "  #  include <liburing.h>\n",

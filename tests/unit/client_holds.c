@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "client/library/hold.h"
+#include "client/library/pages/hold.h"
 
 #define UNITS 64
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "client/library/gradient_room.h"
+#include "client/library/pages/gradient_room.h"
 #include "common/cleanup.h"
 
 #define MANY 64

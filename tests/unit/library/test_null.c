@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/library/reader.h"
+#include "client/library/calls/reader.h"
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
 

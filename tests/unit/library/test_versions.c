@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "client/library/connection.h"
-#include "client/library/job.h"
-#include "client/library/ticket.h"
+#include "client/library/connection/connection.h"
+#include "client/library/pages/job.h"
+#include "client/library/pages/ticket.h"
 #include "tests/unit/fake_peer.h"
 
 #define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind

@@ -1,0 +1,119 @@
+/* The parameter groups of a unit's tensors. */
+#include <errno.h>
+#include <string.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/pages/ticket.h"
+#include "common/plural.h"
+
+/* Of a unit: a number for each of its tensors. */
+struct unit_groups {
+	uint32_t unit;
+	uint32_t *numbers;
+	size_t count;
+};
+
+static int check(const struct tierd_job *job, const struct unit_groups *groups)
+{
+	int r = job_check_unit(job, groups->unit);
+	uint32_t count = r < 0 ? 0 : job->units[groups->unit]->tensor_count;
+
+	if (r < 0 || groups->count == count)
+		return r;
+	return message_fail(-EINVAL, "unit \"%s\" has %u tensor%s, and there %s for %zu",
+			    job_unit_name(job, groups->unit), count, PLURAL(count),
+			    groups->count == 1 ? "is a group" : "are groups", groups->count);
+}
+
+/* ---- Setting ---- */
+
+static int set_locked(struct tierd_job *job, const struct unit_groups *groups)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GroupsSet set = TIERD__WIRE__GROUPS_SET__INIT;
+	int r = check(job, groups);
+
+	if (r < 0)
+		return r;
+	set.job = job->number;
+	set.epoch = job->epoch;
+	set.unit = groups->unit;
+	set.n_groups = groups->count;
+	set.groups = groups->numbers;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_SET;
+	request.groups_set = &set;
+	/* A part of the coming step from here on. */
+	job->has_undecided = true;
+	return ticket_call(job, &request);
+}
+
+static int set_once(struct tierd_job *job, const struct unit_groups *groups)
+{
+	int r = job_enter(job, JOB_READY);
+
+	return r < 0 ? r : job_finish(job, set_locked(job, groups));
+}
+
+int tierd_groups_set(struct tierd_job *job, uint32_t unit, const uint32_t *groups, size_t tensor_count)
+{
+	const struct unit_groups own = { unit, (uint32_t *)groups, tensor_count };
+	int r = CHECK_GIVEN(job, groups);
+
+	return r < 0 ? r : JOB_REPEAT(set_once(job, &own));
+}
+
+/* ---- Getting ---- */
+
+/* Of a ticket that was given up the caller's room is gone. */
+static void groups_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	const Tierd__Wire__GroupsReply *reply = answer->reply->groups;
+
+	if (answer->status == 0 && (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_GROUPS ||
+				    reply->n_groups != ticket->groups.count)) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	if (answer->status == 0 && !ticket->is_orphan)
+		memcpy(ticket->groups.numbers, reply->groups, reply->n_groups * sizeof(*reply->groups));
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+static const struct ticket_kind groups_kind = { .name = "tierd_groups_get",
+						.replies = 1,
+						.answer = groups_answer };
+
+static int get_locked(struct tierd_job *job, const struct unit_groups *groups)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GroupsGet get = TIERD__WIRE__GROUPS_GET__INIT;
+	struct tierd_ticket *ticket = NULL;
+	int r = check(job, groups);
+
+	if (r == 0)
+		r = ticket_new(job->node, job, &groups_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->groups.numbers = groups->numbers;
+	ticket->groups.count = groups->count;
+	get.job = job->number;
+	get.unit = groups->unit;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_GET;
+	request.groups_get = &get;
+	return ticket_run(ticket, &request, connection_deadline(job->node, -1));
+}
+
+static int get_once(struct tierd_job *job, const struct unit_groups *groups)
+{
+	int r = job_enter(job, JOB_LIVE);
+
+	return r < 0 ? r : job_finish(job, get_locked(job, groups));
+}
+
+int tierd_groups_get(struct tierd_job *job, uint32_t unit, uint32_t *ret_groups, size_t tensor_count)
+{
+	const struct unit_groups own = { unit, ret_groups, tensor_count };
+	int r = CHECK_GIVEN(job, ret_groups);
+
+	return r < 0 ? r : JOB_REPEAT(get_once(job, &own));
+}

@@ -1,0 +1,248 @@
+/* How a rank becomes a member of a job, and leaves it. */
+#include <errno.h>
+#include <string.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/pages/left.h"
+#include "client/library/joining/reconnect.h"
+#include "client/library/joining/reopen.h"
+#include "client/library/connection/structure.h"
+#include "client/library/pages/ticket.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+
+#define COMING_BACK_NS UINT64_C(10000000000)
+#define OPENING_PAUSE_NS UINT64_C(10000000)
+
+/* ---- Open ---- */
+
+static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request)
+{
+	struct tierd_node *node = job->node;
+	int r = connection_enter(node);
+
+	if (r < 0)
+		return r;
+	if (node->reconnect_ms > 0)
+		connection_look(node);
+	r = reconnect(node);
+	if (r == 0)
+		r = job_open_call(job, request, connection_deadline(node, -1));
+	/* What was opened may have gone with the connection, in the same breath. */
+	if (r == 0)
+		r = connection_check(node);
+	if (r == 0) {
+		job->awaited = job->state.step;
+		queue_push(&node->jobs, &job->link);
+	}
+	if (job_can_repeat(job, r)) {
+		/* It may have been opened, by a connection of which tierd has not seen the end yet. */
+		request->job_open->is_reconnect = true;
+		r = JOB_AGAIN;
+	}
+	connection_exit(node);
+	return r;
+}
+
+/* A job that broke comes back from its store, and one that gets another world size comes to rest: that takes
+ * a moment. A daemon that drains is about to be started again. */
+static uint64_t patience_ns(const struct tierd_job *job, int r)
+{
+	if (r == -EAGAIN)
+		return COMING_BACK_NS;
+	return r == -ESHUTDOWN ? (uint64_t)job->node->reconnect_ms * 1000000 : 0;
+}
+
+static int open_patiently(struct tierd_job *job, const Tierd__Wire__Request *request)
+{
+	uint64_t start = clock_now_ns();
+	int r;
+
+	for (;;) {
+		r = JOB_REPEAT(open_first(job, request));
+		if (clock_now_ns() - start >= patience_ns(job, r) || connection_is_interrupted(job->node))
+			return r;
+		clock_sleep_ns(OPENING_PAUSE_NS);
+	}
+}
+
+int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options,
+		   struct tierd_job **ret_job)
+{
+	static const struct tierd_group default_group = TIERD_GROUP_INIT;
+	struct tierd_job_options own = TIERD_JOB_OPTIONS_INIT;
+	_cleanup_(job_freep) struct tierd_job *job = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+	_cleanup_(wire_groups_free) struct wire_groups groups = { NULL, NULL };
+	int r = CHECK_GIVEN(node, options, ret_job);
+
+	if (r < 0)
+		return r;
+	r = structure_take(&own, sizeof(own), sizeof(own), options);
+	if (r < 0)
+		return message_fail(r,
+				    "the job options have a wrong size; start from TIERD_JOB_OPTIONS_INIT");
+	r = job_options_check(&own);
+	if (r < 0)
+		return r;
+	if (own.group_count == 0) {
+		own.group_count = 1;
+		own.groups = &default_group;
+	}
+	r = job_encode_groups(own.groups, own.group_count, &groups);
+	if (r == 0)
+		r = job_new(node, &own, &groups, &job);
+	if (r < 0)
+		return r;
+	job_options_encode(&own, &groups, &open);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
+	request.job_open = &open;
+	r = reopen_remember(node, &open.base, &job->opening);
+	if (r == 0)
+		r = open_patiently(job, &request);
+	if (r == 0)
+		*ret_job = TAKE_PTR(job);
+	return r;
+}
+
+/* ---- Ready ---- */
+
+static int ready_once(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+{
+	struct tierd_job_state state;
+	int r = job_enter(job, JOB_OPEN);
+
+	if (r < 0)
+		return r;
+	r = job_ready_locked(job, timeout_ms, &state);
+	r = job_finish(job, r);
+	if (r == 0 && ret_state)
+		*ret_state = state;
+	return r;
+}
+
+int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+{
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : JOB_REPEAT(ready_once(job, timeout_ms, ret_state));
+}
+
+static int ready_begin_once(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+{
+	int r = job_enter(job, JOB_OPEN);
+
+	if (r < 0)
+		return r;
+	return job_finish(job, job_ready_begin_locked(job, timeout_ms, ret_ticket));
+}
+
+int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+{
+	int r = CHECK_GIVEN(job, ret_ticket);
+
+	return r < 0 ? r : JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
+}
+
+int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state)
+{
+	int r = CHECK_GIVEN(ticket, ret_state);
+
+	if (r == 0)
+		r = ticket_enter_result(ticket, &ready_kind);
+	if (r < 0)
+		return r;
+	*ret_state = ticket->state;
+	ticket_exit(ticket->node);
+	return 0;
+}
+
+int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
+{
+	int r = CHECK_GIVEN(job, ret_state);
+
+	if (r == 0)
+		r = job_enter(job, JOB_LIVE);
+	if (r < 0)
+		return r;
+	*ret_state = job->state;
+	job_exit(job);
+	return 0;
+}
+
+/* ---- Leave ---- */
+
+void job_drop(struct tierd_job *job)
+{
+	/* In a child too: tierd_disconnect frees the jobs that are left. */
+	queue_remove(&job->link);
+	if (job->generation != connection_generation) {
+		/* It cannot see how many leases there were, and whoever has one may still name the handle. */
+		job->has_left = true;
+		if (!job->attachment)
+			job_free(job);
+		return;
+	}
+	left_keep(job);
+	gathers_leave(job);
+	writing_forget(job);
+	ticket_leave_job(job->node, job);
+	if (!left_begin(job))
+		job_free(job);
+}
+
+/* With the connection, tierd has ended the membership. */
+static bool has_been_left(const struct tierd_job *job)
+{
+	const struct tierd_node *node = job->node;
+
+	return node->is_lost || node->is_reconnecting || (job->must_reopen && !node->error) ||
+	       job->refusal < 0;
+}
+
+static int leave(struct tierd_job *job, bool at_once)
+{
+	struct tierd_node *node = job->node;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobLeave body = TIERD__WIRE__JOB_LEAVE__INIT;
+	int r;
+
+	if (job->has_left)
+		return left_fail(job);
+	r = connection_enter(node);
+	if (r < 0) {
+		job_drop(job);
+		return r;
+	}
+	left_keep(job);
+	if (node->reconnect_ms > 0)
+		connection_look(node);
+	body.job = job->number;
+	body.at_once = at_once;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
+	request.job_leave = &body;
+	if (!has_been_left(job))
+		r = ticket_call(job, &request);
+	/* Also in the middle of the call. */
+	if (has_been_left(job))
+		r = job->lost_work && !at_once ? message_fail_text(-ESTALE, job->stale_text) : 0;
+	reconnect_settle(node);
+	job_drop(job);
+	connection_exit(node);
+	return r;
+}
+
+int tierd_job_close(struct tierd_job *job)
+{
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : leave(job, false);
+}
+
+int tierd_job_detach(struct tierd_job *job)
+{
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : leave(job, true);
+}

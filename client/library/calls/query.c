@@ -1,0 +1,57 @@
+/* What this rank has: its leases, and where its memory lies. */
+#include <errno.h>
+
+#include "client/library/pages/hold.h"
+#include "client/library/connection/structure.h"
+
+/* ---- Leases ---- */
+
+static uint64_t count_leases(const struct tierd_job *job, uint32_t unit)
+{
+	uint64_t leases = 0;
+
+	if (unit != TIERD_ALL)
+		return attachment_leases(job->attachment, unit);
+	for (uint32_t i = 0; i < job->ready_units; i++)
+		leases += attachment_leases(job->attachment, i);
+	return leases;
+}
+
+int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases)
+{
+	int r = CHECK_GIVEN(job, ret_leases);
+
+	if (r == 0)
+		r = job_enter(job, JOB_OPEN);
+	if (r < 0)
+		return r;
+	if (unit != TIERD_ALL)
+		r = job_check_unit(job, unit);
+	if (r == 0)
+		*ret_leases = count_leases(job, unit);
+	job_exit(job);
+	return r;
+}
+
+/* ---- Memory ---- */
+
+int tierd_mappings(struct tierd_job *job, struct tierd_mappings *ret_mappings)
+{
+	struct tierd_mappings own = TIERD_MAPPINGS_INIT;
+	int r = CHECK_GIVEN(job, ret_mappings);
+
+	if (r == 0)
+		r = job_enter(job, JOB_READY);
+	if (r < 0)
+		return r;
+	own.parameters = job->attachment->arena_mapping.address;
+	own.parameter_bytes = job->attachment->arena_mapping.bytes;
+	own.gradients = job->attachment->gradient_mapping.address;
+	own.gradient_bytes = job->attachment->gradient_mapping.bytes;
+	own.page_bytes = job->attachment->arena_page_bytes;
+	job_exit(job);
+	if (structure_give(ret_mappings, sizeof(own), &own, sizeof(own)) < 0)
+		return message_fail(-EINVAL,
+				    "the mappings have a wrong size; start from TIERD_MAPPINGS_INIT");
+	return 0;
+}

@@ -1,0 +1,529 @@
+#include "client/library/calls/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/joining/reconnect.h"
+#include "client/library/connection/structure.h"
+#include "client/library/pages/ticket.h"
+
+#define MAX_PIECES 10000
+/* Room for an element is what it takes; less than a page makes no sense. */
+#define WINDOW_BYTES_MINIMUM 4096
+
+/* ---- Calls ---- */
+
+/* A connection that was lost has taken its readers with it, also if it has been opened again since. */
+int reader_check(const struct tierd_reader *reader)
+{
+	int r = connection_check(reader->node);
+
+	if (r == 0 && reader->connections != reader->node->connections)
+		r = message_fail(
+			-ECONNRESET,
+			"the connection of this reader of job \"%s\" was lost; close it and open another",
+			reader->name);
+	return r;
+}
+
+int reader_enter(struct tierd_reader *reader)
+{
+	int r = connection_enter(reader->node);
+
+	if (r < 0)
+		return r;
+	r = reader_check(reader);
+	if (r < 0)
+		connection_exit(reader->node);
+	return r;
+}
+
+static const struct ticket_kind refresh_kind, read_kind;
+
+/* Whether the daemon still answers a request for which nobody waits any more; it takes one at a time. */
+static bool has_given_up(const struct tierd_reader *reader)
+{
+	QUEUE_FOREACH (link, &reader->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->is_orphan && (ticket->kind == &refresh_kind || ticket->kind == &read_kind) &&
+		    ticket->reader == reader)
+			return true;
+	}
+	return false;
+}
+
+static bool is_free(const void *argument)
+{
+	const struct tierd_reader *reader = argument;
+
+	return !reader->is_busy && !has_given_up(reader);
+}
+
+/* One thread at a time: the window is one. */
+int reader_take(struct tierd_reader *reader, uint64_t deadline)
+{
+	int r = connection_wait(reader->node, is_free, reader, deadline);
+
+	if (r == -ETIMEDOUT)
+		return message_fail(
+			r,
+			"tierd still answers an earlier call with this reader of job \"%s\", or one of "
+			"another thread",
+			reader->name);
+	if (r == 0)
+		reader->is_busy = true;
+	return r;
+}
+
+void reader_give(struct tierd_reader *reader)
+{
+	reader->is_busy = false;
+	pthread_cond_broadcast(&reader->node->changed);
+}
+
+int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
+		const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = reader_check(reader);
+
+	if (r == 0)
+		r = ticket_new(reader->node, NULL, kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->reader = reader;
+	return ticket_run(ticket, request, deadline);
+}
+
+static void status_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+/* ---- Open ---- */
+
+static void post_close(struct tierd_node *node, uint32_t number)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
+
+	body.reader = number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
+	request.reader_close = &body;
+	connection_post(node, connection_number(node), &request);
+}
+
+static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status < 0) {
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+		return;
+	}
+	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_OPEN) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	/* Nobody waits any more: the reader must not stay behind. */
+	if (ticket->is_orphan) {
+		struct tierd_node *node = ticket->node;
+
+		ticket_complete(ticket, TIERD_DONE, 0, NULL);
+		post_close(node, answer->reply->reader_open->reader);
+		return;
+	}
+	ticket->reader_open.reply = *answer->reply->reader_open;
+	ticket->reader_open.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
+	ticket_complete(ticket, TIERD_DONE, ticket->reader_open.fd < 0 ? -errno : 0, NULL);
+}
+
+static void open_dispose(struct tierd_ticket *ticket)
+{
+	fd_close(ticket->reader_open.fd);
+}
+
+static const struct ticket_kind open_kind = { .name = "tierd_reader_open",
+					      .replies = 1,
+					      .answer = open_answer,
+					      .dispose = open_dispose,
+					      .is_jobless = true };
+
+static struct tierd_reader *reader_free(struct tierd_reader *reader)
+{
+	if (!reader)
+		return NULL;
+	queue_remove(&reader->link);
+	/* A child has no mapping there, but may have put something else. */
+	if (reader->generation == connection_generation)
+		mapping_free(&reader->window);
+	reader_forget(reader);
+	free(reader);
+	return NULL;
+}
+DEFINE_FREEP(struct tierd_reader *, reader_free)
+
+void reader_drop(struct tierd_reader *reader)
+{
+	reader_free(reader);
+}
+
+static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
+{
+	const Tierd__Wire__ReaderOpenReply *reply = &ticket->reader_open.reply;
+	int r = -EPROTO;
+
+	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM && reply->unit_count <= JOB_MAX_UNITS)
+		r = mapping_new(ticket->reader_open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
+				&reader->window);
+	if (r < 0) {
+		post_close(reader->node, reply->reader);
+		return message_fail(r, "mapping the window of a reader of job \"%s\": %s", reader->name,
+				    strerror(-r));
+	}
+	reader->connections = reader->node->connections;
+	reader->number = reply->reader;
+	reader->step = reply->step;
+	reader->unit_count = reply->unit_count;
+	return 0;
+}
+
+static int open_locked(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = reconnect(reader->node);
+
+	if (r == 0)
+		r = ticket_new(reader->node, NULL, &open_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->fd_count = 1;
+	ticket->reader_open.fd = -1;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, deadline);
+	if (r == 0)
+		r = adopt(reader, ticket);
+	ticket_abandon(ticket);
+	return r;
+}
+
+static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline);
+
+/* Its units, and the step at which it stands. */
+static int complete(struct tierd_reader *reader, uint64_t deadline)
+{
+	Tierd__Wire__ReaderRefresh body = TIERD__WIRE__READER_REFRESH__INIT;
+	int r = reader_learn(reader, deadline);
+
+	if (r == 0)
+		r = refresh(reader, &body, deadline);
+	if (r < 0)
+		post_close(reader->node, reader->number);
+	return r;
+}
+
+static int reader_new(struct tierd_node *node, const char *name, struct tierd_reader **ret_reader)
+{
+	struct tierd_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return message_fail_memory();
+	reader->node = node;
+	reader->generation = node->generation;
+	queue_init(&reader->link);
+	snprintf(reader->name, sizeof(reader->name), "%s", name);
+	*ret_reader = reader;
+	return 0;
+}
+
+int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options *options,
+		      struct tierd_reader **ret_reader)
+{
+	struct tierd_reader_options own = TIERD_READER_OPTIONS_INIT;
+	_cleanup_(reader_freep) struct tierd_reader *reader = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
+	int r = CHECK_GIVEN(node, options, ret_reader);
+
+	if (r < 0)
+		return r;
+	r = structure_take(&own, sizeof(own), sizeof(own), options);
+	if (r < 0)
+		return message_fail(
+			r, "the reader's options have a wrong size; start from TIERD_READER_OPTIONS_INIT");
+	if (!own.name || strlen(own.name) > TIERD_MAX_JOB_NAME || own.owner > UINT32_MAX)
+		return message_fail(-EINVAL, "a reader names a job, in at most %d bytes, and its owner",
+				    TIERD_MAX_JOB_NAME);
+	if (own.snapshot && (!own.snapshot[0] || strlen(own.snapshot) > TIERD_MAX_SNAPSHOT_NAME))
+		return message_fail(-EINVAL, "a snapshot has a name, of 1 to %d bytes",
+				    TIERD_MAX_SNAPSHOT_NAME);
+	if (own.snapshot && own.as_snapshot)
+		return message_fail(-EINVAL, "a reader reads a snapshot, or as if there were one: not both");
+	r = reader_new(node, own.name, &reader);
+	if (r == 0)
+		r = connection_enter(node);
+	if (r < 0)
+		return r;
+	uint64_t deadline = connection_deadline(node, -1);
+
+	open.name = (char *)own.name;
+	open.has_owner = own.owner >= 0;
+	open.owner = own.owner >= 0 ? (uint32_t)own.owner : 0;
+	if (own.snapshot)
+		open.snapshot = (char *)own.snapshot;
+	open.as_snapshot = own.as_snapshot;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
+	request.reader_open = &open;
+	r = open_locked(reader, &request, deadline);
+	if (r == 0)
+		r = complete(reader, deadline);
+	if (r == 0)
+		queue_push(&node->readers, &reader->link);
+	connection_exit(node);
+	if (r == 0)
+		*ret_reader = TAKE_PTR(reader);
+	return r;
+}
+
+int tierd_reader_close(struct tierd_reader *reader)
+{
+	static const struct ticket_kind kind = {
+		.name = "tierd_reader_close", .replies = 1, .answer = status_answer, .is_jobless = true
+	};
+	struct tierd_node *node;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
+	int r = CHECK_GIVEN(reader);
+
+	if (r < 0)
+		return r;
+	node = reader->node;
+	r = connection_enter(node);
+	if (r < 0) {
+		reader_free(reader);
+		return r;
+	}
+	body.reader = reader->number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
+	request.reader_close = &body;
+	r = reader_call(reader, &kind, &request, connection_deadline(node, -1));
+	reader_free(reader);
+	connection_exit(node);
+	return r;
+}
+
+int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *ret_state)
+{
+	struct tierd_reader_state own = TIERD_READER_STATE_INIT;
+	int r = CHECK_GIVEN(reader, ret_state);
+
+	if (r == 0)
+		r = reader_enter(reader);
+	if (r < 0)
+		return r;
+	own.step = reader->step;
+	own.unit_count = reader->unit_count;
+	connection_exit(reader->node);
+	if (structure_give(ret_state, sizeof(own), &own, sizeof(own)) < 0)
+		return message_fail(-EINVAL,
+				    "the state has a wrong size; start from TIERD_READER_STATE_INIT");
+	return 0;
+}
+
+/* ---- Refresh ---- */
+
+static void refresh_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status == 0 && answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_REFRESH) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	if (answer->status == 0 && !ticket->is_orphan)
+		ticket->reader->step = answer->reply->reader_refresh->step;
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+static const struct ticket_kind refresh_kind = {
+	.name = "tierd_reader_refresh", .replies = 1, .answer = refresh_answer, .is_jobless = true
+};
+
+static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderRefresh refresh = *body;
+
+	refresh.reader = reader->number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_REFRESH;
+	request.reader_refresh = &refresh;
+	return reader_call(reader, &refresh_kind, &request, deadline);
+}
+
+static int encode_piece(const struct tierd_piece *piece, Tierd__Wire__ReaderPiece *ret_wire)
+{
+	if (!piece->state)
+		return message_fail(-EINVAL,
+				    "a piece names no state; it is \"parameter\", \"master\" or a slot of "
+				    "the optimizer, such as \"m\"");
+	tierd__wire__reader_piece__init(ret_wire);
+	ret_wire->state = (char *)piece->state;
+	ret_wire->all_units = piece->unit == TIERD_ALL;
+	ret_wire->all_tensors = piece->tensor == TIERD_ALL || ret_wire->all_units;
+	ret_wire->unit = ret_wire->all_units ? 0 : piece->unit;
+	ret_wire->tensor = ret_wire->all_tensors ? 0 : piece->tensor;
+	ret_wire->first = ret_wire->all_tensors ? 0 : piece->first;
+	ret_wire->count = ret_wire->all_tensors ? 0 : piece->count;
+	return 0;
+}
+
+/* Pieces as given, which a program of a later version may have made larger. */
+static int encode_pieces(const struct tierd_piece *pieces, size_t count, Tierd__Wire__ReaderPiece *wire,
+			 Tierd__Wire__ReaderPiece **pointers)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *given = (const char *)pieces + i * pieces->size;
+		struct tierd_piece piece = TIERD_PIECE_INIT;
+		int r = structure_take(&piece, sizeof(piece), sizeof(piece), given);
+
+		if (r < 0 || piece.size != pieces->size)
+			return message_fail(-EINVAL,
+					    "piece %zu has a wrong size; start from TIERD_PIECE_INIT", i);
+		r = encode_piece(&piece, &wire[i]);
+		if (r < 0)
+			return r;
+		pointers[i] = &wire[i];
+	}
+	return 0;
+}
+
+static int refresh_alone(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body,
+			 uint64_t *ret_step)
+{
+	uint64_t deadline;
+	int r = reader_enter(reader);
+
+	if (r < 0)
+		return r;
+	deadline = connection_deadline(reader->node, -1);
+	r = reader_take(reader, deadline);
+	if (r == 0) {
+		r = refresh(reader, body, deadline);
+		reader_give(reader);
+	}
+	if (r == 0 && ret_step)
+		*ret_step = reader->step;
+	connection_exit(reader->node);
+	return r;
+}
+
+int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *pieces, size_t count,
+			 uint64_t *ret_step)
+{
+	Tierd__Wire__ReaderRefresh body = TIERD__WIRE__READER_REFRESH__INIT;
+	_cleanup_free_ Tierd__Wire__ReaderPiece *wire = NULL;
+	_cleanup_free_ Tierd__Wire__ReaderPiece **pointers = NULL;
+	int r = CHECK_GIVEN(reader);
+
+	if (r < 0)
+		return r;
+	if (!pieces)
+		return refresh_alone(reader, &body, ret_step);
+	if (count > MAX_PIECES)
+		return message_fail(-E2BIG, "%zu pieces are more than %d; TIERD_ALL chooses many at once",
+				    count, MAX_PIECES);
+	wire = calloc(count + 1, sizeof(*wire));
+	pointers = calloc(count + 1, sizeof(*pointers));
+	if (!wire || !pointers)
+		return message_fail_memory();
+	r = encode_pieces(pieces, count, wire, pointers);
+	if (r < 0)
+		return r;
+	body.has_pieces = true;
+	body.n_pieces = count;
+	body.pieces = pointers;
+	return refresh_alone(reader, &body, ret_step);
+}
+
+/* ---- Read ---- */
+
+static const struct ticket_kind read_kind = {
+	.name = "tierd_reader_read", .replies = 1, .answer = status_answer, .is_jobless = true
+};
+
+int reader_read_call(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	return reader_call(reader, &read_kind, request, deadline);
+}
+
+uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state)
+{
+	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
+		return 4;
+	return tensor->format == TIERD_BYTES ? 1 : 2;
+}
+
+/* What the window has room for at a time; copied without the lock, unless tierd writes it where it is wanted.
+ */
+static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, uint64_t bytes, char *data,
+		    uint64_t deadline)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	uint64_t fits = reader->window.bytes / bytes, left = read->count;
+	int r = 0;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
+	request.reader_read = read;
+	read->to_memory = mapping_has(&reader->memory, data, left * bytes);
+	for (; r == 0 && left > 0; left -= read->count) {
+		read->count = left < fits ? left : fits;
+		read->at = read->to_memory ? (uint64_t)(data - (char *)reader->memory.address) : 0;
+		r = reader_read_call(reader, &request, deadline);
+		if (r < 0)
+			return r;
+		connection_exit(reader->node);
+		if (!read->to_memory)
+			memcpy(data, reader->window.address, read->count * bytes);
+		pthread_mutex_lock(&reader->node->lock);
+		r = reader_check(reader);
+		data += read->count * bytes;
+		read->first += read->count;
+	}
+	return r;
+}
+
+int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, const char *state,
+		      uint64_t first, uint64_t count, void *ret_data)
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	uint64_t deadline;
+	int r = CHECK_GIVEN(reader, state);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(ret_data);
+	if (r == 0)
+		r = reader_check_range(reader, unit, tensor, first, count);
+	if (r == 0)
+		r = reader_enter(reader);
+	if (r < 0)
+		return r;
+	deadline = connection_deadline(reader->node, -1);
+	r = reader_take(reader, deadline);
+	if (r == 0) {
+		read.reader = reader->number;
+		read.unit = unit;
+		read.tensor = tensor;
+		read.state = (char *)state;
+		read.first = first;
+		read.count = count;
+		read.step = reader->step;
+		r = read_all(reader, &read, reader_element_bytes(&reader->units[unit].tensors[tensor], state),
+			     ret_data, deadline);
+		reader_give(reader);
+	}
+	connection_exit(reader->node);
+	return r;
+}

@@ -1,0 +1,63 @@
+/* A reader as its process sees it: the units of a job, and the window through which their values come. */
+#ifndef TIERD_CLIENT_READER_H
+#define TIERD_CLIENT_READER_H
+
+#include "client/library/connection/connection.h"
+#include "client/library/connection/mapping.h"
+
+struct ticket_kind;
+
+struct reader_unit {
+	char *name;
+	uint32_t tensor_count, known_tensors;
+	struct tierd_tensor *tensors; /* their strings are owned */
+};
+
+struct tierd_reader {
+	struct tierd_node *node;
+	struct queue link; /* of the node's */
+	uint32_t generation;
+	uint32_t connections; /* of the node, when it was opened */
+	uint32_t number;
+	char name[TIERD_MAX_JOB_NAME + 1];
+	uint64_t step;
+	struct mapping window;
+	struct mapping memory; /* the caller's, that tierd writes to; absent until it is asked for */
+	bool is_busy;	       /* it does one thing at a time */
+	struct reader_unit *units;
+	uint32_t unit_count;
+};
+
+/* ---- With the node's lock held ---- */
+
+/* Sends a request and waits for the answer of its kind. */
+int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
+		const Tierd__Wire__Request *request, uint64_t deadline);
+
+/* The same of values. */
+int reader_read_call(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline);
+
+/* 0, or why it cannot be used any more. */
+int reader_check(const struct tierd_reader *reader);
+/* For one thread at a time, because the window is one. */
+int reader_take(struct tierd_reader *reader, uint64_t deadline);
+void reader_give(struct tierd_reader *reader);
+
+/* Asks for the units. */
+int reader_learn(struct tierd_reader *reader, uint64_t deadline);
+void reader_forget(struct tierd_reader *reader);
+
+/* -EINVAL: there are none. */
+int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_t tensor, uint64_t first,
+		       uint64_t count);
+
+/* In the window. */
+uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state);
+
+/* Locks the node, if the reader can be used; connection_exit() ends that. */
+int reader_enter(struct tierd_reader *reader);
+
+/* Frees the handle; the daemon is told elsewhere. */
+void reader_drop(struct tierd_reader *reader);
+
+#endif

@@ -1,0 +1,146 @@
+/* Memory of the caller's own that a reader's values are written to by tierd. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/library/calls/reader.h"
+#include "client/library/pages/ticket.h"
+#include "common/cleanup.h"
+#include "common/size.h"
+#include "proto/vocabulary.h"
+
+#define PAGE_BYTES 4096
+
+/* ---- The file ---- */
+
+static void file_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	int r = answer->status;
+
+	if (r == 0) {
+		ticket->reader_memory.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
+		r = ticket->reader_memory.fd < 0 ? -errno : 0;
+	}
+	ticket_complete(ticket, TIERD_DONE, r, answer->status < 0 ? answer->text : NULL);
+}
+
+static void file_dispose(struct tierd_ticket *ticket)
+{
+	fd_close(ticket->reader_memory.fd);
+}
+
+static const struct ticket_kind file_kind = { .name = "tierd_reader_memory",
+					      .replies = 1,
+					      .answer = file_answer,
+					      .dispose = file_dispose,
+					      .is_jobless = true };
+
+static int ask_for_file(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline,
+			int *ret_fd)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(reader->node, NULL, &file_kind, &ticket);
+
+	if (r < 0)
+		return r;
+	ticket->fd_count = 1;
+	ticket->reader_memory.fd = -1;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, deadline);
+	if (r == 0)
+		*ret_fd = TAKE_FD(ticket->reader_memory.fd);
+	ticket_abandon(ticket);
+	return r;
+}
+
+/* ---- Its memory ---- */
+
+/* Every page is written to: tierd wants no page of the file that is not there. */
+static int fill(int fd, uint64_t bytes, const void *values, struct mapping *mapping)
+{
+	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+		return -errno;
+	int r = mapping_new(fd, bytes, PROT_READ | PROT_WRITE, mapping);
+
+	if (r < 0)
+		return r;
+	/* It is the caller's, in its children too. */
+	(void)madvise(mapping->address, bytes, MADV_DOFORK);
+	if (values)
+		memcpy(mapping->address, values, bytes);
+	else
+		memset(mapping->address, 0, bytes);
+	return 0;
+}
+
+/* Whoever looks at the old memory finds the new one, with the same values. */
+static int put(struct mapping *mapping, void *place)
+{
+	if (mremap(mapping->address, mapping->bytes, mapping->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) ==
+	    MAP_FAILED)
+		return -errno;
+	mapping->address = place;
+	return 0;
+}
+
+static int lend(struct tierd_reader *reader, Tierd__Wire__Request *request, uint64_t bytes, void **memory,
+		uint64_t deadline)
+{
+	struct mapping mapping = { NULL, 0 };
+	_cleanup_close_ int fd = -1;
+	int r = ask_for_file(reader, request, deadline, &fd);
+
+	if (r < 0)
+		return r;
+	connection_exit(reader->node);
+	r = fill(fd, bytes, *memory, &mapping);
+	pthread_mutex_lock(&reader->node->lock);
+	if (r < 0)
+		r = message_fail(r, "%lu bytes of memory to be read to: %s", bytes, strerror(-r));
+	else
+		r = reader_check(reader);
+	request->reader_memory->bytes = bytes;
+	if (r == 0)
+		r = reader_read_call(reader, request, deadline);
+	if (r == 0 && *memory && put(&mapping, *memory) < 0)
+		r = message_fail(-errno, "replacing memory at its address: %s", strerror(errno));
+	if (r < 0) {
+		mapping_free(&mapping);
+		return r;
+	}
+	reader->memory = mapping;
+	*memory = mapping.address;
+	return 0;
+}
+
+int tierd_reader_memory(struct tierd_reader *reader, size_t size, void **memory)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderMemory body = TIERD__WIRE__READER_MEMORY__INIT;
+	uint64_t deadline;
+	int r = CHECK_GIVEN(reader, memory);
+
+	if (r < 0)
+		return r;
+	if (size == 0 || size > WIRE_MAX_READER_MEMORY || (uintptr_t)*memory % PAGE_BYTES != 0)
+		return message_fail(-EINVAL, "memory of a reader has 1 byte to 1 TiB, in whole pages");
+	r = reader_enter(reader);
+	if (r < 0)
+		return r;
+	deadline = connection_deadline(reader->node, -1);
+	r = reader_take(reader, deadline);
+	if (r == 0) {
+		body.reader = reader->number;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_READER_MEMORY;
+		request.reader_memory = &body;
+		r = lend(reader, &request, size_align(size, PAGE_BYTES), memory, deadline);
+		reader_give(reader);
+	}
+	connection_exit(reader->node);
+	return r;
+}

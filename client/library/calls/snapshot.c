@@ -1,0 +1,86 @@
+#include <errno.h>
+#include <string.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/pages/ticket.h"
+
+static void snapshot_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status == 0 && answer->reply->body_case != TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE)
+		ticket_violation(ticket, "another reply");
+	else
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+static const struct ticket_kind snapshot_kind = { .name = "tierd_snapshot",
+						  .replies = 1,
+						  .answer = snapshot_answer };
+
+static int send_snapshot(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotTake take = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(job->node, job, &snapshot_kind, &ticket);
+
+	if (r < 0)
+		return r;
+	take.job = job->number;
+	take.snapshot = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
+	request.snapshot_take = &take;
+	r = ticket_send(ticket, &request);
+	if (r == 0)
+		*ret_ticket = ticket;
+	return r;
+}
+
+static int begin_once(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
+{
+	int r = job_enter(job, JOB_OPEN);
+
+	if (r < 0)
+		return r;
+	return job_finish(job, send_snapshot(job, name, ret_ticket));
+}
+
+static int check_name(const struct tierd_job *job, const char *name)
+{
+	if (strlen(name) <= TIERD_MAX_SNAPSHOT_NAME)
+		return 0;
+	return message_fail(-EINVAL, "a snapshot of job \"%s\" has a name, of 1 to %d bytes", job->name,
+			    TIERD_MAX_SNAPSHOT_NAME);
+}
+
+int tierd_snapshot_begin(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
+{
+	int r = CHECK_GIVEN(job, name, ret_ticket);
+
+	if (r == 0)
+		r = check_name(job, name);
+	return r < 0 ? r : JOB_REPEAT(begin_once(job, name, ret_ticket));
+}
+
+static int snapshot_once(struct tierd_job *job, const char *name)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = job_enter(job, JOB_OPEN);
+
+	if (r < 0)
+		return r;
+	r = send_snapshot(job, name, &ticket);
+	if (r == 0) {
+		r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+		ticket_abandon(ticket);
+	}
+	return job_finish(job, r);
+}
+
+int tierd_snapshot(struct tierd_job *job, const char *name)
+{
+	int r = CHECK_GIVEN(job, name);
+
+	if (r == 0)
+		r = check_name(job, name);
+	return r < 0 ? r : JOB_REPEAT(snapshot_once(job, name));
+}

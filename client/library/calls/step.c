@@ -1,0 +1,327 @@
+#include <errno.h>
+#include <string.h>
+#include <stdio.h>
+#include <math.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/connection/structure.h"
+#include "client/library/pages/ticket.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+
+/* ---- Rates ---- */
+
+struct wire_rates {
+	Tierd__Wire__Rates rates;
+	struct wire_groups groups;
+};
+
+static void wire_rates_free(struct wire_rates *wire)
+{
+	wire_groups_free(&wire->groups);
+}
+
+static int encode_rates(const struct tierd_job *job, const struct tierd_rates *given,
+			struct wire_rates *ret_rates)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	int r = structure_take(&rates, sizeof(rates), sizeof(rates), given);
+
+	if (r < 0)
+		return message_fail(r, "the rates have a wrong size; start from TIERD_RATES_INIT");
+	/* Nobody looks at it. */
+	if (job->is_by_owner || rates.drop)
+		rates.learning_rate = 0;
+	if (isnan(rates.learning_rate))
+		return message_fail(
+			-EINVAL,
+			"the rates' learning_rate is NaN, which TIERD_RATES_INIT sets for one that is not "
+			"given; set it (0 is allowed, and trains nothing)");
+	if (rates.group_count != 0 && rates.group_count != job->group_count)
+		return message_fail(-EINVAL, "the rates have %u groups, but job \"%s\" has %u",
+				    rates.group_count, job->name, job->group_count);
+	if (rates.group_count != 0 && !rates.groups)
+		return message_fail(-EINVAL, "group_count is %u, but groups is NULL", rates.group_count);
+	r = job_encode_groups(rates.groups, rates.group_count, &ret_rates->groups);
+	if (r < 0)
+		return r;
+	tierd__wire__rates__init(&ret_rates->rates);
+	ret_rates->rates.learning_rate = rates.learning_rate;
+	ret_rates->rates.gradient_scale = rates.gradient_scale;
+	ret_rates->rates.loss_scale = rates.loss_scale;
+	ret_rates->rates.has_clip_norm = !(rates.clip_norm < 0);
+	ret_rates->rates.clip_norm = rates.clip_norm;
+	ret_rates->rates.is_dropped = rates.drop;
+	ret_rates->rates.n_groups = rates.group_count;
+	ret_rates->rates.groups = ret_rates->groups.pointers;
+	return 0;
+}
+
+static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
+	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	r = encode_rates(job, rates, &wire);
+	if (r == 0) {
+		begin.job = job->number;
+		begin.epoch = job->epoch;
+		begin.rates = &wire.rates;
+		begin.micro_batches = micro_batches;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_BEGIN;
+		request.step_begin = &begin;
+		job->has_undecided = true;
+		r = ticket_call(job, &request);
+	}
+	return job_finish(job, r);
+}
+
+int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
+{
+	int r = CHECK_GIVEN(job, rates);
+
+	return r < 0 ? r : JOB_REPEAT(step_begin_once(job, rates, micro_batches));
+}
+
+/* ---- Step ---- */
+
+static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *reply)
+{
+	ticket->step = (struct tierd_step_result){
+		.step = reply->step,
+		.gradient_norm = reply->gradient_norm,
+		.is_skipped = reply->is_skipped,
+		.loss_scale = reply->loss_scale,
+		.next_loss_scale = reply->next_loss_scale,
+	};
+	ticket->job->state.step = reply->step;
+	ticket->job->state.loss_scale = reply->next_loss_scale;
+	/* Every push before it was summed. */
+	ticket_settle_silent(ticket->job, ticket->request);
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+}
+
+/* The scale of the coming step is known when this one is decided. */
+static void reduced(struct tierd_ticket *ticket, const Tierd__Wire__StepReduced *reply)
+{
+	ticket->step = (struct tierd_step_result){
+		.step = reply->step,
+		.gradient_norm = reply->gradient_norm,
+		.loss_scale = reply->loss_scale,
+		.next_loss_scale = reply->loss_scale,
+	};
+	ticket_complete(ticket, TIERD_REDUCED, 0, NULL);
+}
+
+static bool is_reduced_reply(const struct tierd_ticket *ticket, const struct answer *answer)
+{
+	return answer->status == 0 && ticket->is_reducing && !ticket->events[TIERD_REDUCED].is_here &&
+	       answer->reply->body_case == TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
+}
+
+static void step_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	struct tierd_job *job = ticket->job;
+
+	if (is_reduced_reply(ticket, answer)) {
+		reduced(ticket, answer->reply->step_reduced);
+	} else if (ticket->events[TIERD_DONE].is_here) {
+		ticket_complete(ticket, TIERD_DURABLE, answer->status, answer->text);
+	} else if (answer->status < 0) {
+		/* Nobody needs to wait for what will not come. */
+		if (ticket->epoch == job->epoch) {
+			job->awaited--;
+			job->has_undecided = true;
+		}
+		/* It was for a push of which we had not heard: this reports it. */
+		if (ticket->refused_pushes != job->refused_pushes)
+			job->push_error = 0;
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	} else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_STEP) {
+		ticket_violation(ticket, "another reply");
+	} else {
+		applied(ticket, answer->reply->step);
+	}
+}
+
+/* To be durable. Nobody waits for the answer. */
+static void step_hurry(struct tierd_ticket *ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepHurry hurry = TIERD__WIRE__STEP_HURRY__INIT;
+	struct tierd_job *job = ticket->job;
+
+	if (!job->is_paced || ticket->is_hurried || ticket->events[TIERD_DURABLE].is_here)
+		return;
+	ticket->is_hurried = true;
+	hurry.job = job->number;
+	hurry.request = ticket->request;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_HURRY;
+	request.step_hurry = &hurry;
+	connection_post(job->node, connection_number(job->node), &request);
+}
+
+#define NAMED_HOLDERS 16
+
+/* Units that are held, of which the first are named, as far as there is room. */
+struct held {
+	char names[768];
+	uint32_t count, named;
+};
+
+static void add_held(struct held *held, const char *name)
+{
+	size_t used = strlen(held->names);
+
+	held->count++;
+	if (held->named == NAMED_HOLDERS || used + strlen(name) + 5 > sizeof(held->names))
+		return;
+	snprintf(held->names + used, sizeof(held->names) - used, "%s\"%s\"", used > 0 ? ", " : "", name);
+	held->named++;
+}
+
+static int refuse_held(const struct held *held, const char *what, const char *remedy, const char *before)
+{
+	char more[32] = "";
+
+	if (held->count == 0)
+		return 0;
+	if (held->count > held->named)
+		snprintf(more, sizeof(more), " and %u more", held->count - held->named);
+	return message_fail(-EBUSY, "%s of %u unit%s are held: %s%s; %s before %s", what, held->count,
+			    held->count > 1 ? "s" : "", held->names, more, remedy, before);
+}
+
+int step_check_leases(struct tierd_job *job, const char *before)
+{
+	struct held buffers = { 0 }, leases = { 0 };
+	uint32_t next = 0;
+	int r;
+
+	for (const char *name = gradients_held(job, &next); name; name = gradients_held(job, &next))
+		add_held(&buffers, name);
+	r = refuse_held(&buffers, "gradient buffers", "push or discard them", before);
+	for (uint32_t unit = 0; unit < job->unit_count && r == 0; unit++)
+		if (job->hot[unit].awaited_mask && !gathers_forget(job, unit))
+			add_held(&leases, job_unit_name(job, unit));
+	return r < 0 ? r : refuse_held(&leases, "leases", "release them", before);
+}
+
+static int step_send(struct tierd_job *job, const struct tierd_rates *rates, bool is_awaited,
+		     struct tierd_ticket **ret_ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
+	struct tierd_ticket *ticket = NULL;
+	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
+	int r = encode_rates(job, rates, &wire);
+
+	if (r == 0)
+		r = gathers_settle(job);
+	if (r == 0)
+		r = push_check(job);
+	if (r == 0)
+		r = step_check_leases(job, "the step");
+	if (r == 0)
+		attachment_collect(job);
+	if (r == 0)
+		r = ticket_new(job->node, job, &step_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->is_reducing = job->is_by_owner;
+	step.job = job->number;
+	step.epoch = job->epoch;
+	step.rates = &wire.rates;
+	step.is_awaited = is_awaited;
+	step.refused_pushes = ticket->refused_pushes = job->refused_pushes;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
+	request.step = &step;
+	/* Before it is sent: a gather after it must not find the old version. */
+	job->awaited++;
+	r = ticket_send(ticket, &request);
+	if (r < 0) {
+		job->awaited--;
+	} else {
+		job->has_undecided = false;
+		gradients_rewind(job);
+		*ret_ticket = ticket;
+	}
+	return r;
+}
+
+static int step_once(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+{
+	struct tierd_ticket *ticket = NULL;
+	uint64_t start;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	start = clock_now_ns();
+	if (job->is_by_owner && !ret_ticket)
+		r = message_fail(-EINVAL,
+				 "job \"%s\" has the optimizer none: its step needs a ticket, to wait for "
+				 "TIERD_REDUCED, and tierd_step_finish before it is done",
+				 job->name);
+	else
+		r = step_send(job, rates, !ret_ticket, &ticket);
+	if (r == 0 && ret_ticket) {
+		*ret_ticket = ticket;
+	} else if (r == 0) {
+		r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+		ticket_abandon(ticket);
+	}
+	job->step_wait_ns += clock_now_ns() - start;
+	return job_finish(job, r);
+}
+
+int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+{
+	int r = CHECK_GIVEN(job, rates);
+
+	return r < 0 ? r : JOB_REPEAT(step_once(job, rates, ret_ticket));
+}
+
+int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result)
+{
+	int r = CHECK_GIVEN(ticket, ret_result);
+
+	if (r == 0)
+		r = ticket_enter_result(ticket, &step_kind);
+	if (r < 0)
+		return r;
+	*ret_result = ticket->step;
+	ticket_exit(ticket->node);
+	return 0;
+}
+
+static int step_finish_once(struct tierd_job *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	finish.job = job->number;
+	finish.epoch = job->epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
+	request.step_finish = &finish;
+	r = ticket_call(job, &request);
+	return job_finish(job, r);
+}
+
+int tierd_step_finish(struct tierd_job *job)
+{
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : JOB_REPEAT(step_finish_once(job));
+}
+
+const struct ticket_kind step_kind = {
+	.name = "tierd_step", .replies = 2, .answer = step_answer, .hurry = step_hurry
+};

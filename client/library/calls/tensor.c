@@ -1,0 +1,235 @@
+#include <errno.h>
+#include <string.h>
+
+#include "client/library/calls/tensor.h"
+#include "client/library/pages/window.h"
+
+/* ---- Pieces ---- */
+
+/* What is moved, and how far it got. */
+struct transfer {
+	struct tierd_job *job;
+	uint32_t unit, tensor;
+	const char *state; /* NULL: write */
+	bool is_master;
+	const char *written_state; /* of the optimizer; NULL: none */
+	uint64_t step;
+	bool has_full_elements; /* of four bytes, whatever the tensor's format */
+	uint64_t first, count;
+	char *data;
+	uint64_t element_bytes;
+	uint64_t deadline;
+};
+
+int tensor_check_range(const struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first,
+		       uint64_t count)
+{
+	int r = job_check_unit(job, unit);
+	uint64_t elements;
+
+	if (r < 0)
+		return r;
+	if (tensor >= job->units[unit]->tensor_count)
+		return message_fail(-EINVAL, "unit \"%s\" has no tensor %u: it has %u",
+				    job_unit_name(job, unit), tensor, job->units[unit]->tensor_count);
+	elements = job->units[unit]->tensors[tensor].elements;
+	if (first > elements || count > elements - first)
+		return message_fail(
+			-EINVAL, "elements %lu to %lu are not within tensor %u of unit \"%s\", which has %lu",
+			first, first + count, tensor, job_unit_name(job, unit), elements);
+	return 0;
+}
+
+uint64_t tensor_element_bytes(const struct tierd_job *job, uint32_t unit, uint32_t tensor,
+			      bool has_full_elements)
+{
+	return has_full_elements ? sizeof(float)
+				 : section_element_bytes(job->units[unit]->tensors[tensor].section);
+}
+
+static int move_piece(struct transfer *transfer, uint64_t count)
+{
+	struct tierd_job *job = transfer->job;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
+
+	if (transfer->state) {
+		read = (Tierd__Wire__TensorRead){ .base = read.base,
+						  .job = job->number,
+						  .unit = transfer->unit,
+						  .tensor = transfer->tensor,
+						  .state = (char *)transfer->state,
+						  .first = transfer->first,
+						  .count = count,
+						  .version = job_awaited(job, transfer->unit) };
+		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
+		request.tensor_read = &read;
+	} else {
+		write = (Tierd__Wire__TensorWrite){ .base = write.base,
+						    .job = job->number,
+						    .unit = transfer->unit,
+						    .tensor = transfer->tensor,
+						    .first = transfer->first,
+						    .count = count,
+						    .is_master = transfer->is_master,
+						    .state = transfer->written_state
+								     ? (char *)transfer->written_state
+								     : write.state,
+						    .step = transfer->step };
+		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
+		job->has_written = true;
+		request.tensor_write = &write;
+	}
+	return window_call(job, &request, transfer->deadline, NULL);
+}
+
+static int transfer_all(struct transfer *transfer)
+{
+	struct tierd_job *job = transfer->job;
+	uint64_t fits = job->window_mapping.bytes / transfer->element_bytes;
+	int r = window_take(job, transfer->deadline);
+
+	if (r < 0)
+		return r;
+	while (transfer->count > 0) {
+		uint64_t count = transfer->count < fits ? transfer->count : fits;
+		uint64_t bytes = count * transfer->element_bytes;
+
+		if (!transfer->state)
+			window_copy(job, job->window_mapping.address, transfer->data, bytes);
+		r = move_piece(transfer, count);
+		if (r < 0)
+			return r;
+		if (transfer->state)
+			window_copy(job, transfer->data, job->window_mapping.address, bytes);
+		transfer->data += bytes;
+		transfer->first += count;
+		transfer->count -= count;
+	}
+	window_give(job);
+	return 0;
+}
+
+/* Goes on where it was, should the connection be lost. */
+static int transfer_once(struct transfer *transfer, enum job_need need)
+{
+	struct tierd_job *job = transfer->job;
+	int r = job_enter(job, need);
+
+	if (r < 0)
+		return r;
+	r = tensor_check_range(job, transfer->unit, transfer->tensor, transfer->first, transfer->count);
+	if (r == 0) {
+		transfer->element_bytes = tensor_element_bytes(job, transfer->unit, transfer->tensor,
+							       transfer->has_full_elements);
+		transfer->deadline = connection_deadline(job->node, -1);
+		r = transfer_all(transfer);
+	}
+	return job_finish(job, r);
+}
+
+int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
+		       const void *data, bool is_master)
+{
+	struct transfer transfer = { .job = job,
+				     .unit = unit,
+				     .tensor = tensor,
+				     .is_master = is_master,
+				     .has_full_elements = is_master,
+				     .first = first,
+				     .count = count,
+				     .data = (char *)data };
+
+	int r = CHECK_GIVEN(job);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(data);
+	return r < 0 ? r : JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
+}
+
+int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
+			     uint64_t step, uint64_t first, uint64_t count, const void *data)
+{
+	struct transfer transfer = { .job = job,
+				     .unit = unit,
+				     .tensor = tensor,
+				     .written_state = state,
+				     .step = step,
+				     .has_full_elements = true,
+				     .first = first,
+				     .count = count,
+				     .data = (char *)data };
+
+	int r = CHECK_GIVEN(job, state);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(data);
+	if (r < 0)
+		return r;
+	if (!*state)
+		return message_fail(-EINVAL,
+				    "no state is named; it is a slot of the optimizer, such as \"m\"");
+	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
+}
+
+int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
+		      uint64_t first, uint64_t count, void *ret_data)
+{
+	struct transfer transfer = { .job = job,
+				     .unit = unit,
+				     .tensor = tensor,
+				     .state = state,
+				     .first = first,
+				     .count = count,
+				     .data = ret_data };
+
+	int r = CHECK_GIVEN(job, state);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(ret_data);
+	if (r < 0)
+		return r;
+	transfer.has_full_elements = strcmp(state, "parameter") != 0;
+	return JOB_REPEAT(transfer_once(&transfer, JOB_STATE));
+}
+
+/* ---- Shards ---- */
+
+static void shard_of(const struct tierd_job *job, uint32_t unit, uint32_t number, uint64_t *ret_first,
+		     uint64_t *ret_count)
+{
+	const struct unit_layout *layout = &job->units[unit]->layout;
+	const struct tensor_layout *tensor = &job->units[unit]->tensors[number];
+	/* Trainable elements are numbered through both sections. */
+	uint64_t begin = tensor->first + unit_layout_section_first(layout, (int)tensor->section);
+	uint64_t end = begin + tensor->elements;
+	uint64_t trainable = unit_layout_trainable(layout);
+	uint64_t shard_begin = unit_layout_shard(trainable, job->rank, job->world_size);
+	uint64_t shard_end = unit_layout_shard(trainable, job->rank + 1, job->world_size);
+	uint64_t first = begin > shard_begin ? begin : shard_begin;
+	uint64_t last = end < shard_end ? end : shard_end;
+
+	*ret_first = first < last ? first - begin : 0;
+	*ret_count = first < last ? last - first : 0;
+}
+
+int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
+		       uint64_t *ret_count)
+{
+	int r = CHECK_GIVEN(job, ret_first, ret_count);
+
+	if (r == 0)
+		r = job_enter(job, JOB_LIVE);
+	if (r < 0)
+		return r;
+	r = tensor_check_range(job, unit, tensor, 0, 0);
+	if (r == 0 && unit_layout_gradient_offset(&job->units[unit]->layout,
+						  &job->units[unit]->tensors[tensor]) == TIERD_NO_OFFSET)
+		r = message_fail(-EINVAL, "tensor %u of unit \"%s\" is frozen: it is not partitioned", tensor,
+				 job_unit_name(job, unit));
+	if (r == 0)
+		shard_of(job, unit, tensor, ret_first, ret_count);
+	job_exit(job);
+	return r;
+}

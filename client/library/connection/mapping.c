@@ -1,0 +1,95 @@
+#include "client/library/connection/mapping.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/size.h"
+
+#define HUGE_PAGE (2 * MIB)
+
+/* Address space whose huge pages begin where the file's do; what is too much is given back. */
+static int reserve(size_t bytes, char **ret_address)
+{
+	size_t reserved = bytes + HUGE_PAGE;
+	char *address = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (address == MAP_FAILED)
+		return -errno;
+	char *aligned = (char *)size_align((uintptr_t)address, HUGE_PAGE);
+
+	if (aligned > address)
+		munmap(address, (size_t)(aligned - address));
+	munmap(aligned + bytes, (size_t)(address + reserved - (aligned + bytes)));
+	*ret_address = aligned;
+	return 0;
+}
+
+/* No part is empty, larger than its file, or begins before the end of the one before it; *end: of them all.
+ */
+static int check(const struct mapping_part *part, uint64_t *end)
+{
+	struct stat status;
+
+	if (fstat(part->fd, &status) < 0)
+		return -errno;
+	if (part->bytes == 0 || part->bytes > (uint64_t)status.st_size || part->offset < *end ||
+	    part->offset % 4096 != 0 || part->offset > INT64_MAX - part->bytes - HUGE_PAGE)
+		return -EPROTO;
+	*end = part->offset + part->bytes;
+	return 0;
+}
+
+static int map(char *address, const struct mapping_part *part, int protection)
+{
+	char *at = address + part->offset;
+
+	if (mmap(at, part->bytes, protection, MAP_SHARED | MAP_FIXED, part->fd, 0) == MAP_FAILED ||
+	    madvise(at, part->bytes, MADV_DONTFORK) < 0)
+		return -errno;
+	return 0;
+}
+
+int mapping_new_parts(const struct mapping_part *parts, unsigned count, int protection,
+		      struct mapping *ret_mapping)
+{
+	char *address = NULL;
+	uint64_t bytes = 0;
+	int r = 0;
+
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = check(&parts[i], &bytes);
+	if (r == 0)
+		r = reserve(size_align(bytes, 4096), &address);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = map(address, &parts[i], protection);
+	if (r < 0) {
+		munmap(address, bytes);
+		return r;
+	}
+	*ret_mapping = (struct mapping){ address, bytes };
+	return 0;
+}
+
+int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapping)
+{
+	const struct mapping_part part = { fd, 0, bytes };
+
+	return mapping_new_parts(&part, 1, protection, ret_mapping);
+}
+
+bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes)
+{
+	uintptr_t at = (uintptr_t)address - (uintptr_t)mapping->address;
+
+	return at < mapping->bytes && bytes <= mapping->bytes - at && at % sizeof(float) == 0;
+}
+
+void mapping_free(struct mapping *mapping)
+{
+	if (mapping->address)
+		munmap(mapping->address, mapping->bytes);
+	*mapping = (struct mapping){ NULL, 0 };
+}

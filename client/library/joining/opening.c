@@ -1,0 +1,97 @@
+/* A request that opens a job, and what its answer brings. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/pages/ticket.h"
+
+/* Room for an element is what it takes; less than a page makes no sense. */
+#define WINDOW_BYTES_MINIMUM 4096
+
+static void post_leave(struct tierd_node *node, uint32_t number)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobLeave leave = TIERD__WIRE__JOB_LEAVE__INIT;
+
+	leave.job = number;
+	leave.at_once = true;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
+	request.job_leave = &leave;
+	connection_post(node, connection_number(node), &request);
+}
+
+static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status < 0) {
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+		return;
+	}
+	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_OPEN) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	/* Nobody waits any more: the membership must not stay behind. */
+	if (ticket->is_orphan) {
+		struct tierd_node *node = ticket->node;
+
+		ticket_complete(ticket, TIERD_DONE, 0, NULL);
+		post_leave(node, answer->reply->job_open->job);
+		return;
+	}
+	ticket->open.reply = *answer->reply->job_open;
+	ticket->open.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
+	ticket_complete(ticket, TIERD_DONE, ticket->open.fd < 0 ? -errno : 0, NULL);
+}
+
+static void open_dispose(struct tierd_ticket *ticket)
+{
+	fd_close(ticket->open.fd);
+}
+
+static const struct ticket_kind open_kind = { .name = "tierd_job_open",
+					      .replies = 1,
+					      .answer = open_answer,
+					      .dispose = open_dispose,
+					      .is_jobless = true };
+
+static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
+{
+	const Tierd__Wire__JobOpenReply *reply = &ticket->open.reply;
+	int r = -EPROTO;
+
+	mapping_free(&job->window_mapping);
+	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM)
+		r = mapping_new(ticket->open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
+				&job->window_mapping);
+	if (r < 0) {
+		post_leave(job->node, reply->job);
+		return message_fail(r, "mapping the exchange window of job \"%s\": %s", job->name,
+				    strerror(-r));
+	}
+	job->number = reply->job;
+	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
+	job->epoch = reply->epoch;
+	job->incarnation = job->node->incarnation;
+	return 0;
+}
+
+int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(job->node, NULL, &open_kind, &ticket);
+
+	if (r < 0)
+		return r;
+	ticket->fd_count = 1;
+	ticket->open.fd = -1;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, deadline);
+	if (r == 0)
+		r = adopt(job, ticket);
+	ticket_abandon(ticket);
+	return r;
+}

@@ -1,0 +1,239 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/joining/reopen.h"
+#include "client/library/pages/ticket.h"
+
+/* Beyond the time that the daemon was given to collect the ranks: planning and initializing. */
+#define READY_MARGIN_MS 10000
+
+/* ---- Ready ---- */
+
+static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
+{
+	ticket_settle_silent(job, job->node->last_request);
+	writing_forget(job);
+	gradients_recover(job);
+	job->refused_pushes = 0;
+	job->push_error = 0;
+	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
+	job->epoch = reply->epoch;
+	job->is_paced = reply->durability_seconds > 0;
+	job->awaited = reply->step;
+	job->is_stale = job->has_undecided = job->must_rejoin = false;
+	job->lost_work = NULL;
+	job->attachment->live_epoch = reply->epoch;
+	job->ready_units = job->unit_count;
+}
+
+/* Names the phase again, to a daemon that does not know it. */
+static void restore_phase(struct tierd_job *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+
+	if (*job->phase == '\0')
+		return;
+	phase.job = job->number;
+	phase.name = job->phase;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	connection_post(job->node, connection_number(job->node), &request);
+}
+
+static void ready_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	struct tierd_job *job = ticket->job;
+	const Tierd__Wire__JobReadyReply *reply = answer->reply->job_ready;
+	int r = 0;
+
+	job->is_getting_ready = false;
+	/* A job without values can be given some; else it would have to be closed first. */
+	if (answer->status == -ENODATA)
+		job->is_stale = false;
+	if (answer->status < 0) {
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+		return;
+	}
+	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_READY ||
+	    reply->unit_count != job->unit_count) {
+		ticket_violation(ticket, "other units");
+		return;
+	}
+	if (ticket->fd_count > 0)
+		r = attachment_new(job, reply, answer->fds);
+	if (r == -EPROTO)
+		ticket_violation(ticket, "pages of another layout");
+	if (r == -EPROTO || r == -EPROTONOSUPPORT)
+		return;
+	if (r == 0) {
+		begin_epoch(job, reply);
+		if (ticket->fd_count > 0) {
+			attachment_collect(job);
+			restore_phase(job);
+		}
+		job->has_unclaimed_ready = ticket->is_orphan;
+		ticket->state = job->state;
+	}
+	ticket_complete(ticket, TIERD_DONE, r, "mapping the job's memory failed");
+}
+
+static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+{
+	struct tierd_node *node = job->node;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobReady ready = TIERD__WIRE__JOB_READY__INIT;
+	struct tierd_ticket *ticket = NULL;
+	int r;
+
+	gradients_settle(job);
+	if (job->is_getting_ready)
+		return message_fail(-EALREADY,
+				    "job \"%s\": an earlier tierd_job_ready still waits for the other ranks",
+				    job->name);
+	if (job->unit_count == 0)
+		return message_fail(-EINVAL, "job \"%s\" has no units; call tierd_unit_define first",
+				    job->name);
+	gradients_drop(job);
+	r = job_return(job);
+	if (r < 0)
+		return r;
+	ready.job = job->number;
+	ready.timeout_ms = timeout_ms >= 0 ? timeout_ms : node->timeout_ms;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_READY;
+	request.job_ready = &ready;
+	r = ticket_new(node, job, &ready_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->fd_count = job_is_attached(job) ? 0 : ATTACHMENT_FDS;
+	job->is_getting_ready = true;
+	r = ticket_send(ticket, &request);
+	if (r < 0)
+		job->is_getting_ready = false;
+	else
+		*ret_ticket = ticket;
+	return r;
+}
+
+/* The daemon itself says who is missing when the time is over; only where it does not, the library gives up.
+ */
+static uint64_t ready_deadline(const struct tierd_node *node, int timeout_ms)
+{
+	if (timeout_ms < 0)
+		timeout_ms = node->timeout_ms;
+	if (timeout_ms < 0 || timeout_ms > INT32_MAX - READY_MARGIN_MS)
+		return CONNECTION_NEVER;
+	return connection_deadline(node, timeout_ms + READY_MARGIN_MS);
+}
+
+static bool is_answered(const void *argument)
+{
+	const struct tierd_job *job = argument;
+
+	return !job->is_getting_ready;
+}
+
+/* The answer to an earlier call that has given up is this one's: 1; 0 if there is none. */
+static int claim(struct tierd_job *job, uint64_t deadline)
+{
+	int r = 0;
+
+	if (job->is_getting_ready && ticket_is_given_up(job, &ready_kind))
+		r = connection_wait(job->node, is_answered, job, deadline);
+	if (r < 0 && r != -ETIMEDOUT)
+		return r;
+	if (!job->has_unclaimed_ready || job->is_stale)
+		return 0;
+	job->has_unclaimed_ready = false;
+	return 1;
+}
+
+int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = claim(job, connection_deadline(job->node, timeout_ms));
+
+	if (r == 1) {
+		*ret_state = job->state;
+		return 0;
+	}
+	if (r == 0)
+		r = ready_begin(job, timeout_ms, &ticket);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, ready_deadline(job->node, timeout_ms));
+	if (r == 0)
+		*ret_state = ticket->state;
+	ticket_abandon(ticket);
+	return r;
+}
+
+static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(job->node, job, &ready_kind, &ticket);
+
+	if (r < 0) {
+		job->has_unclaimed_ready = true;
+		return r;
+	}
+	ticket->state = job->state;
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+	*ret_ticket = ticket;
+	return 0;
+}
+
+int job_ready_begin_locked(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+{
+	int r = claim(job, 0);
+
+	if (r == 0)
+		return ready_begin(job, timeout_ms, ret_ticket);
+	return r == 1 ? begin_claimed(job, ret_ticket) : r;
+}
+
+/* ---- Going on ---- */
+
+static bool has_rejoined(const void *argument)
+{
+	const struct tierd_job *job = argument;
+
+	return !job->is_rejoining;
+}
+
+static int rejoin(struct tierd_job *job)
+{
+	struct tierd_job_state state;
+	int r;
+
+	job->is_rejoining = true;
+	r = job_ready_locked(job, -1, &state);
+	job->is_rejoining = false;
+	pthread_cond_broadcast(&job->node->changed);
+	if (r == 0 || r == -ETIMEDOUT || job->node->error)
+		return r;
+	job->must_rejoin = false;
+	job->is_stale = true;
+	snprintf(
+		job->stale_text, sizeof(job->stale_text),
+		"the connection to tierd was lost, and job \"%s\" cannot go on: %.300s; call tierd_job_ready",
+		job->name, tierd_message());
+	return message_fail_text(-ESTALE, job->stale_text);
+}
+
+int job_rejoin(struct tierd_job *job)
+{
+	int r = 0;
+
+	while (r == 0 && job->must_rejoin)
+		r = job->is_rejoining ? connection_wait(job->node, has_rejoined, job,
+							connection_deadline(job->node, -1))
+				      : rejoin(job);
+	return r;
+}
+
+const struct ticket_kind ready_kind = {
+	.name = "tierd_job_ready", .replies = 1, .answer = ready_answer, .begins_epoch = true
+};

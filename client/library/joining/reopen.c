@@ -1,0 +1,249 @@
+#include "client/library/joining/reopen.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/library/pages/job.h"
+#include "client/library/pages/ticket.h"
+#include "client/library/pages/window.h"
+#include "common/clock.h"
+#include "proto/vocabulary.h"
+
+/* A daemon opens jobs and defines units at once; one that does not hangs. */
+#define ANSWER_NS UINT64_C(10000000000)
+/* Between two looks whether a job is there again. */
+#define NAP_NS UINT64_C(10000000)
+
+int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *message,
+		    struct remembered *ret_message)
+{
+	size_t length = protobuf_c_message_get_packed_size(message);
+
+	if (node->reconnect_ms == 0)
+		return 0;
+	ret_message->bytes = malloc(length + 1);
+	if (!ret_message->bytes)
+		return message_fail_memory();
+	ret_message->length = protobuf_c_message_pack(message, ret_message->bytes);
+	return 0;
+}
+
+/* ---- The loss ---- */
+
+/* What of this rank goes with the connection; NULL: nothing. */
+static const char *find_lost_work(const struct tierd_job *job)
+{
+	if (job->ready_units == 0)
+		return job->has_written ? "the values that it has written" : NULL;
+	if (job->awaited != job->state.step)
+		return "the answer to its last step";
+	if (job->has_undecided)
+		return "the part of the next step that it has handed in";
+	return gradients_held(job, &(uint32_t){ 0 }) ? "the gradients in a buffer that it holds" : NULL;
+}
+
+void job_lose(struct tierd_job *job)
+{
+	ticket_lose_job(job);
+	if (!job->must_reopen && !job->is_stale) {
+		job->lost_work = find_lost_work(job);
+		job->is_stale = job->lost_work != NULL;
+		if (job->is_stale)
+			snprintf(job->stale_text, sizeof(job->stale_text),
+				 "job \"%s\": the connection to tierd was lost, and with it %s; call "
+				 "tierd_job_ready",
+				 job->name, job->lost_work);
+	}
+	job->must_reopen = true;
+	job->must_rejoin = false;
+	job->is_getting_ready = false;
+	job->has_unclaimed_ready = false;
+	job_poison(job);
+}
+
+/* ---- Opening ---- */
+
+static int send_opening(struct tierd_job *job, uint32_t mode, bool is_reconnect)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobOpen *open =
+		tierd__wire__job_open__unpack(NULL, job->opening.length, job->opening.bytes);
+	int r;
+
+	if (!open)
+		return message_fail_memory();
+	open->mode = open->mode == MODE_RESUME ? MODE_RESUME : mode;
+	open->is_reconnect = is_reconnect;
+	open->takeover = false;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
+	request.job_open = open;
+	r = job_open_call(job, &request, clock_now_ns() + ANSWER_NS);
+	tierd__wire__job_open__free_unpacked(open, NULL);
+	return r;
+}
+
+static int send_definition(struct tierd_job *job, const struct unit *unit)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitDefine *define =
+		tierd__wire__unit_define__unpack(NULL, unit->definition.length, unit->definition.bytes);
+	int r;
+
+	if (!define)
+		return message_fail_memory();
+	define->job = job->number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
+	request.unit_define = define;
+	r = ticket_call_until(job, &request, clock_now_ns() + ANSWER_NS);
+	tierd__wire__unit_define__free_unpacked(define, NULL);
+	return r;
+}
+
+static int open_and_define(struct tierd_job *job, uint32_t mode, bool is_reconnect)
+{
+	int r = send_opening(job, mode, is_reconnect);
+
+	for (uint32_t unit = 0; r == 0 && unit < job->unit_count; unit++)
+		r = send_definition(job, job->units[unit]);
+	return r;
+}
+
+/* ---- Where it stands ---- */
+
+/* Without values of its own a new job gets what the one before had: its initializers make the same again. */
+static bool stands_where_we_do(const struct tierd_job *job)
+{
+	if (job->state.status == JOB_RESUMED)
+		return job->ready_units == 0 || job->state.step == job->awaited;
+	return job->awaited == 0 && !job->has_written;
+}
+
+static void describe_loss(struct tierd_job *job, bool is_restarted)
+{
+	char work[96] = "";
+
+	if (job->lost_work)
+		snprintf(work, sizeof(work), is_restarted ? ", and has lost %s" : ", and with it %s",
+			 job->lost_work);
+	snprintf(job->stale_text, sizeof(job->stale_text),
+		 "%s%s: job \"%s\" stands at step %lu%s, this rank was at step %lu; call tierd_job_ready",
+		 is_restarted ? "tierd was restarted" : "the connection to tierd was lost", work, job->name,
+		 job->state.step, job->state.status == JOB_RESUMED ? "" : " (it is new: its state is lost)",
+		 (uint64_t)job->awaited);
+}
+
+static void judge(struct tierd_job *job, bool is_restarted)
+{
+	bool stands = stands_where_we_do(job);
+
+	/* One whose epoch had ended before stays stale for its own reason. */
+	if (job->lost_work || !(stands || job->is_stale)) {
+		job->is_stale = true;
+		describe_loss(job, is_restarted);
+	}
+	job->must_rejoin = !job->is_stale && job->ready_units > 0;
+}
+
+/* Lost again, if only right after the last answer; or the daemon has no place for anybody, or the job comes
+ * back just now. */
+static bool is_of_the_moment(const struct tierd_node *node, int r)
+{
+	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM || r == -EAGAIN;
+}
+
+int job_reopen(struct tierd_job *job)
+{
+	uint64_t incarnation = job->incarnation;
+	/* The membership that the lost connection had gives way. Whoever created the job, it is there or
+	 * lost. */
+	int r = open_and_define(job, MODE_EITHER, true);
+
+	if (is_of_the_moment(job->node, r))
+		return job->node->error ? connection_check(job->node) : r;
+	job->must_reopen = job->is_sent_away = false;
+	job->refusal = r;
+	if (r == 0)
+		judge(job, job->incarnation != incarnation);
+	else
+		snprintf(job->stale_text, sizeof(job->stale_text),
+			 "the connection to tierd was lost, and job \"%s\" cannot be opened again: %.300s; "
+			 "close it",
+			 job->name, tierd_message());
+	return 0;
+}
+
+/* ---- Sent away ---- */
+
+/* This rank has no part in the job any more, and may open it again. */
+static void send_away(struct tierd_job *job)
+{
+	/* Else nobody has kept what it was opened with. */
+	if (job->node->reconnect_ms == 0)
+		return;
+	job->is_sent_away = true;
+	/* What is mapped stays where it is; the next ready brings other pages. */
+	if (job->attachment)
+		job->attachment->connection = ATTACHMENT_NO_CONNECTION;
+}
+
+void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
+{
+	if (event->may_return)
+		send_away(job);
+	/* One of which this rank was not a part, or that a new ready has overtaken. */
+	if (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0)
+		return;
+	job->is_stale = true;
+	job_poison(job);
+	snprintf(job->stale_text, sizeof(job->stale_text),
+		 "epoch %u of job \"%s\" has ended: %s; call tierd_job_ready", event->epoch, job->name,
+		 event->reason && *event->reason->message ? event->reason->message : "tierd gave no reason");
+	ticket_settle_silent(job, job->node->last_request);
+}
+
+/* Another thread may be in the middle of a call that has not heard of it yet. It has a state, wherever that
+ * stands: a job that is not there any more is not made anew. */
+static int return_once(struct tierd_job *job)
+{
+	int r = window_take(job, connection_deadline(job->node, -1));
+
+	if (r < 0)
+		return r;
+	r = job->is_sent_away ? open_and_define(job, MODE_RESUME, false) : 0;
+	if (r == 0)
+		job->is_sent_away = false;
+	window_give(job);
+	return r;
+}
+
+static int nap(struct tierd_node *node)
+{
+	uint32_t connection = node->connections;
+
+	connection_exit(node);
+	clock_sleep_ns(NAP_NS);
+	pthread_mutex_lock(&node->lock);
+	if (node->connections != connection)
+		return message_fail(-ECONNRESET, "the connection to tierd was opened again");
+	return connection_check(node);
+}
+
+int job_return(struct tierd_job *job)
+{
+	uint64_t deadline = clock_now_ns() + (uint64_t)job->node->reconnect_ms * 1000000;
+	int r = 0;
+
+	/* No other call of the kind comes in between. */
+	job->is_getting_ready = true;
+	while (r == 0 && job->is_sent_away) {
+		r = return_once(job);
+		if ((r == -EAGAIN || r == -ESHUTDOWN) && clock_now_ns() < deadline)
+			r = nap(job->node);
+	}
+	/* With a connection that is lost, that is over. */
+	if (r != -ECONNRESET)
+		job->is_getting_ready = false;
+	return r;
+}

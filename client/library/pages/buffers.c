@@ -1,0 +1,106 @@
+#include "client/library/pages/buffers.h"
+
+/* The states lie in the lease page: this rank takes and pushes, the daemon frees. The unit of a held buffer
+ * is known only here. */
+uint32_t buffer_state(const struct tierd_job *job, uint32_t buffer)
+{
+	return atomic_load_explicit(&job->attachment->buffer_states[buffer], memory_order_acquire);
+}
+
+void buffer_set_state(struct tierd_job *job, uint32_t buffer, enum gradient_buffer_state state)
+{
+	atomic_store_explicit(&job->attachment->buffer_states[buffer], state, memory_order_release);
+}
+
+uint32_t buffer_count(const struct tierd_job *job)
+{
+	return job->attachment ? job->attachment->buffer_count : 0;
+}
+
+uint32_t buffer_held(const struct tierd_job *job, uint32_t unit)
+{
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (buffer_state(job, i) == GRADIENT_BUFFER_HELD && job->attachment->buffers[i].unit == unit)
+			return i;
+	return NO_BUFFER;
+}
+
+char *buffer_address(const struct tierd_job *job, uint32_t buffer)
+{
+	return (char *)job->attachment->gradient_mapping.address + job->attachment->buffers[buffer].offset;
+}
+
+/* ---- Zeroing ---- */
+
+struct gradient_buffer *buffer_begin_zeroing(struct tierd_job *job, uint32_t buffer)
+{
+	struct gradient_buffer *own = &job->attachment->buffers[buffer];
+
+	own->is_being_zeroed = true;
+	job_exit(job);
+	return own;
+}
+
+void buffer_end_zeroing(struct tierd_job *job, struct gradient_buffer *own)
+{
+	pthread_mutex_lock(&job->node->lock);
+	own->is_being_zeroed = false;
+	pthread_cond_broadcast(&job->node->changed);
+}
+
+bool buffer_is_being_zeroed(const struct tierd_job *job, uint32_t buffer)
+{
+	return buffer < buffer_count(job) && job->attachment->buffers[buffer].is_being_zeroed;
+}
+
+void buffer_wait_for_zeroing(struct tierd_job *job)
+{
+	pthread_cond_wait(&job->node->changed, &job->node->lock);
+}
+
+/* ---- All of them ---- */
+
+static bool any_is_being_zeroed(const struct tierd_job *job)
+{
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (buffer_is_being_zeroed(job, i))
+			return true;
+	return false;
+}
+
+void gradients_settle(struct tierd_job *job)
+{
+	while (any_is_being_zeroed(job))
+		buffer_wait_for_zeroing(job);
+}
+
+void gradients_drop(struct tierd_job *job)
+{
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (buffer_state(job, i) == GRADIENT_BUFFER_HELD)
+			buffer_set_state(job, i, GRADIENT_BUFFER_FREE);
+	gradients_rewind(job);
+}
+
+void gradients_rewind(struct tierd_job *job)
+{
+	if (job->attachment)
+		gradient_room_rewind(&job->attachment->room);
+}
+
+void gradients_recover(struct tierd_job *job)
+{
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (buffer_state(job, i) == GRADIENT_BUFFER_PUSHED)
+			buffer_set_state(job, i, GRADIENT_BUFFER_FREE);
+}
+
+const char *gradients_held(const struct tierd_job *job, uint32_t *next)
+{
+	for (uint32_t i = *next; i < buffer_count(job); i++)
+		if (buffer_state(job, i) == GRADIENT_BUFFER_HELD) {
+			*next = i + 1;
+			return job_unit_name(job, job->attachment->buffers[i].unit);
+		}
+	return NULL;
+}
