@@ -44,6 +44,12 @@ ROOMS = {
         "tierctl": "the command",
         "python": "the Python package",
     },
+    "client/library": {
+        "connection": "the socket that all threads share: frames, mappings, messages of errors",
+        "pages": "what a rank has of a job: tickets, leases, gradient buffers, the exchange window",
+        "joining": "a rank comes into its job: opened, ready, and again after a connection was lost",
+        "calls": "the functions of tierd.h",
+    },
 }
 
 # What still goes upwards, and is to go: includes and called functions. A number that has become smaller is written here.
@@ -72,27 +78,28 @@ PAST_FRONTS = {
     "daemon/values/writing.c": 1,
 }
 
+TOPS = sorted({top.split("/")[0] for top in ROOMS})
+
 MARKS = "<!-- modules: begin, by tests/style/rooms.py -->\n", "<!-- modules: end -->\n"
 INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
 
 
-def room_of(path):
-    top, *rest = path.split("/")
-    return (top, rest[0]) if len(rest) > 1 and rest[0] in ROOMS.get(top, ()) else None
+def rooms_of(path):
+    """The modules that a file is in, by the folder that they are modules of."""
+    return {top: room for top, rooms in ROOMS.items() for room in rooms if path.startswith(f"{top}/{room}/")}
 
 
 def includes(root):
     """(module, module): lines that include a header of the second."""
     found = collections.defaultdict(set)
-    for top in ROOMS:
+    for top in TOPS:
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in filter(lambda name: name.endswith((".c", ".h")), names):
                 path = os.path.relpath(os.path.join(folder, name), root)
                 with open(os.path.join(root, path), encoding="utf-8") as lines:
                     headers = [match[1] for match in map(INCLUDE.match, lines) if match]
                 for header in headers:
-                    pair = room_of(path), room_of(header)
-                    if all(pair) and pair[0] != pair[1]:
+                    for pair in pairs(rooms_of(path), rooms_of(header)):
                         found[pair].add(f"{path} includes {header}")
     return found
 
@@ -110,17 +117,22 @@ def past_fronts(included):
     return found
 
 
-def room_of_object(path):
+def pairs(ours, theirs):
+    """Two modules of one folder: each as that folder and its name."""
+    return [((top, room), (top, theirs[top])) for top, room in ours.items() if theirs.get(top, room) != room]
+
+
+def rooms_of_object(path):
     """Meson names an object after its source: FOLDER_NAME.c.o, below the folder whose meson.build has the target."""
-    top, *rest = path.split("/")
-    rooms = ROOMS[top]
-    return next(((top, part) for part in rest[:-1] if part in rooms), None) or next(
-        ((top, room) for room in rooms if rest[-1].startswith(room + "_")), None)
+    *folders, name = path.split("/")
+    flat = "_".join([folder for folder in folders if not folder.endswith(".p")] + [name])
+    return {top: room for top, rooms in ROOMS.items() for room in rooms
+            if flat.startswith(f"{top}/{room}_".replace("/", "_"))}
 
 
 def symbols(build):
     """Of each object: its module, what it defines, what it wants."""
-    for top in ROOMS:
+    for top in TOPS:
         objects = [os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(build, top))
                    for name in names if name.endswith(".o")]
         defined, wanted = collections.defaultdict(set), collections.defaultdict(set)
@@ -130,21 +142,21 @@ def symbols(build):
             *_, kind, name = rest.split()
             (wanted if kind in "Uvw" else defined)[path].add(name)
         for path in objects:
-            room = room_of_object(os.path.relpath(path, build))
-            if room:
-                yield room, os.path.basename(path)[:-len(".o")], defined[path], wanted[path]
+            rooms = rooms_of_object(os.path.relpath(path, build))
+            if rooms:
+                yield rooms, os.path.basename(path)[:-len(".o")], defined[path], wanted[path]
 
 
 def calls(build):
     """(module, module): functions of the second that the first calls."""
     every = list(symbols(build))
-    home = {(room[0], name): (room, source) for room, source, names, _ in every for name in names}
+    home = {(next(iter(rooms)).split("/")[0], name): (rooms, source) for rooms, source, names, _ in every for name in names}
     found = collections.defaultdict(set)
-    for room, source, _, names in every:
+    for rooms, source, _, names in every:
         for name in names:
-            there, callee = home.get((room[0], name), (room, source))
-            if there != room:
-                found[room, there].add(f"{name} of {callee} is called in {source}")
+            there, callee = home.get((next(iter(rooms)).split("/")[0], name), (rooms, source))
+            for pair in pairs(rooms, there):
+                found[pair].add(f"{name} of {callee} is called in {source}")
     return found
 
 
