@@ -15,6 +15,7 @@
 #include "daemon/life/life.h"
 #include "daemon/life/listeners.h"
 #include "daemon/life/lost.h"
+#include "daemon/life/member.h"
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
@@ -161,6 +162,7 @@ static bool is_quiet(const struct job *job)
 static const struct job_callbacks callbacks = {
 	.abort = epoch_abort,
 	.break_down = epoch_break,
+	.let_go = member_let_go,
 	.throw_out = epoch_throw_out,
 	.drop = drop,
 	.describe_loss = describe_loss,

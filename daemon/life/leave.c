@@ -24,7 +24,7 @@ static void end_membership(struct pending *pending, bool at_once)
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s the job", member->rank, (int)member->pid,
 		 at_once ? "detached from" : "closed");
 	job_leave(member, !at_once, reason);
-	refusal_tell(&client->refusal, pending_node(pending), job);
+	refusal_tell(client->refusal, pending_node(pending), job);
 }
 
 static void leave_now(struct pending *pending, bool at_once)
@@ -41,6 +41,9 @@ static void on_steps_over(evutil_socket_t fd, short events, void *argument)
 	bool is_lost = job->phase == JOB_BROKEN;
 	char loss[JOB_LOSS_TEXT] = "";
 
+	/* Whoever says that they are durable looks again. */
+	if (durable_is_owed(job))
+		return;
 	if (is_lost)
 		job_describe_loss(job, loss, sizeof(loss));
 	end_membership(pending, false);

@@ -9,6 +9,7 @@
 #include "daemon/life/leave.h"
 #include "daemon/life/lost.h"
 #include "daemon/life/plan.h"
+#include "daemon/life/refusal.h"
 #include "daemon/life/release.h"
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"

@@ -12,6 +12,7 @@
 #include "daemon/life/idle.h"
 #include "daemon/life/life.h"
 #include "daemon/life/lost.h"
+#include "daemon/life/member.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/reshape.h"
 #include "daemon/life/share.h"
@@ -160,7 +161,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 			snprintf(message, sizeof(message), "%s", strerror(-r));
 	}
 	if (r < 0) {
-		refusal_note(&client->refusal, job, open->rank, r, message);
+		refusal_note(client->refusal, job, open->rank, r, message);
 		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
 		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
 			      "rank %u (pid %d) cannot join it: %s", open->rank,
@@ -174,7 +175,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	idle_end(job);
 	member->joined_ns = member->heard_ns = clock_now_ns();
 	job->ranks[open->rank] = member;
-	refusal_forget(&client->refusal, job, open->rank);
+	refusal_forget(client->refusal, job, open->rank);
 	job->member_count++;
 	queue_push(&client->members, &member->client_link);
 	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
@@ -468,7 +469,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	r = job ? agree(job, &options, source, open->drafted, message, sizeof(message)) : 0;
 	if (r < 0) {
 		if (r != -EAGAIN)
-			refusal_note(&client->refusal, job, open->rank, r, message);
+			refusal_note(client->refusal, job, open->rank, r, message);
 		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
 		return;
 	}

@@ -11,6 +11,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
 #include "daemon/life/lost.h"
+#include "daemon/life/member.h"
 #include "daemon/life/reshape.h"
 #include "daemon/life/setup.h"
 #include "daemon/model/model.h"
@@ -74,7 +75,7 @@ static void fail_ready(struct member *member, int r, const char *message)
 	if (!pending)
 		return;
 	member->ready = NULL;
-	refusal_note(&member->client->refusal, member->job, member->rank, r, message);
+	refusal_note(member->client->refusal, member->job, member->rank, r, message);
 	pending_error(pending, r, "job %s: %s", member->job->name, message);
 }
 
@@ -174,7 +175,7 @@ static bool reply_ready(struct member *member)
 	if (is_complete) {
 		member->epoch = job->epoch;
 		member->refused_pushes = 0;
-		refusal_forget(&member->client->refusal, job, member->rank);
+		refusal_forget(member->client->refusal, job, member->rank);
 		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
 	} else {
 		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
@@ -323,7 +324,7 @@ void job_planned(struct job *job, int r, const char *message)
 		     link = queue_pop(&job->values.filling)) {
 			struct pending *filling = queue_entry(link, struct pending, link);
 
-			refusal_note(&filling->member->client->refusal, job, filling->member->rank, r,
+			refusal_note(filling->member->client->refusal, job, filling->member->rank, r,
 				     message);
 			pending_error(filling, r, "job %s: %s", job->name, message);
 		}

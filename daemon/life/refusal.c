@@ -1,9 +1,40 @@
 #include "daemon/life/refusal.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/model/model.h"
+
+struct refusal {
+	int error; /* 0: none */
+	char job[WIRE_MAX_JOB_NAME + 1];
+	uid_t owner;
+	uint32_t rank;
+	char text[512];
+};
+
+int refusal_new(struct refusal **ret_refusal)
+{
+	struct refusal *refusal = calloc(1, sizeof(*refusal));
+
+	if (!refusal)
+		return -ENOMEM;
+	*ret_refusal = refusal;
+	return 0;
+}
+
+struct refusal *refusal_free(struct refusal *refusal)
+{
+	free(refusal);
+	return NULL;
+}
+
+uint64_t refusal_bytes(void)
+{
+	return sizeof(struct refusal);
+}
 
 void refusal_note(struct refusal *refusal, const struct job *job, uint32_t rank, int r, const char *text)
 {
@@ -24,13 +55,13 @@ void refusal_forget(struct refusal *refusal, const struct job *job, uint32_t ran
 	if (is_of(refusal, job) && refusal->rank == rank)
 		refusal->error = 0;
 	for (uint32_t i = 0; i < job->options.world_size; i++)
-		if (job->ranks[i] && job->ranks[i]->untold.rank == rank)
-			job->ranks[i]->untold.error = 0;
+		if (job->ranks[i] && job->ranks[i]->untold->rank == rank)
+			job->ranks[i]->untold->error = 0;
 }
 
 bool refusal_answer(struct pending *ready)
 {
-	struct refusal *untold = &ready->member->untold;
+	struct refusal *untold = ready->member->untold;
 
 	if (untold->error == 0)
 		return false;
@@ -45,7 +76,7 @@ static void tell(struct member *member, const struct refusal *refusal)
 {
 	struct pending *ready = TAKE_PTR(member->ready);
 
-	member->untold = *refusal;
+	*member->untold = *refusal;
 	if (ready)
 		refusal_answer(ready);
 }

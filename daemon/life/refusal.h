@@ -4,22 +4,17 @@
 #define TIERD_DAEMON_REFUSAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
-
-#include "proto/vocabulary.h"
 
 struct job;
 struct node;
 struct pending;
+struct refusal; /* the last one of a client, or none */
 
-/* The last one of a client. */
-struct refusal {
-	int error; /* 0: none */
-	char job[WIRE_MAX_JOB_NAME + 1];
-	uid_t owner;
-	uint32_t rank;
-	char text[512];
-};
+int refusal_new(struct refusal **ret_refusal);
+struct refusal *refusal_free(struct refusal *refusal);
+uint64_t refusal_bytes(void);
 
 /* That rank is refused, with that message. refusal: its client's. */
 void refusal_note(struct refusal *refusal, const struct job *job, uint32_t rank, int r, const char *text);

@@ -9,6 +9,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/gradients/norm.h"
 #include "daemon/life/life.h"
+#include "daemon/life/member.h"
 #include "daemon/life/setup.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
@@ -224,11 +225,10 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 	const struct catalog *catalog = &job->catalog;
 
 	return catalog->unit_count * sizeof(struct sum) * job->gradients.sum_ranks +
-	       job->options.world_size *
-		       (catalog->unit_count * 2 * sizeof(uint32_t) +
-			catalog->tensor_count * sizeof(uint16_t) +
-			(job->options.gradient_buffers + 1) * gradient_absent_bytes(job) +
-			member_phase_bytes(job) + member_rates_bytes(job) + sizeof(struct member));
+	       job->options.world_size * (catalog->unit_count * 2 * sizeof(uint32_t) +
+					  catalog->tensor_count * sizeof(uint16_t) +
+					  (job->options.gradient_buffers + 1) * gradient_absent_bytes(job) +
+					  member_phase_bytes(job) + member_bytes(job));
 }
 
 /* What is measured of a step's gradients, and the chunks of its sweep, both twice, for what is early, too;

@@ -86,7 +86,7 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 			events_of_job(job, EVENT_REFUSED, NULL, "%s", message);
 	}
 	if (r < 0) {
-		refusal_note(&member->client->refusal, job, member->rank, r, message);
+		refusal_note(member->client->refusal, job, member->rank, r, message);
 		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
 		return;
 	}

@@ -120,6 +120,8 @@ struct job_callbacks {
 	 */
 	void (*abort)(struct job *job, int r);
 	void (*break_down)(struct job *job, const struct log_fields *about);
+	/* member_release(), of one that has left and whose memory the daemon does not use. */
+	void (*let_go)(struct member *member);
 	/* The functions of these names. */
 	void (*throw_out)(struct member *member, const char *reason);
 	void (*drop)(struct job *job);

@@ -5,15 +5,15 @@
 
 #include <event2/event_struct.h>
 
-#include "daemon/durability/awaited.h"
+#include "daemon/model/awaited.h"
 #include "daemon/model/options.h"
-#include "daemon/model/order.h"
 #include "daemon/request/request.h"
-#include "daemon/life/refusal.h"
 #include "offload/device/memory.h"
 #include "proto/pages.h"
 
 struct job;
+struct order;
+struct refusal;
 
 #define WINDOW_BYTES (UINT64_C(1) << 20)
 /* Of the orders of one member. */
@@ -30,7 +30,7 @@ struct unit_account {
 /* What a client has of jobs. Embedded in the client. */
 struct memberships {
 	struct queue members;
-	struct refusal refusal; /* the last one of an opening */
+	struct refusal *refusal; /* the last one of an opening: daemon/life/refusal.h */
 };
 
 struct member {
@@ -105,16 +105,8 @@ struct member {
 	int push_error;
 	char push_message[256];
 
-	struct refusal untold; /* of another rank, that has gone */
+	struct refusal *untold; /* of another rank, that has gone */
 };
-
-int member_new(struct job *job, struct memberships *client, struct port *port, uint32_t rank,
-	       struct member **ret_member);
-
-/* The pages, once the job is planned. */
-int member_make_pages(struct member *member);
-
-void member_free(struct member *member);
 
 /* Frees it if it has left, nothing uses its memory, and its process is gone or holds no lease. */
 void member_release(struct member *member);
@@ -133,17 +125,6 @@ bool member_has_leases(const struct member *member);
 /* Of the job's ranks that are there, as many as there is room for. */
 void members_describe(const struct job *job, char *text, size_t size);
 
-/* Makes phase the current one, and ends the pass of the last one, unless steps do that. -E2BIG: too many
- * phases; -ENOMEM: no memory for another. Message: for the client, if it fails. The first phase is in the
- * job's plan. */
-int member_set_phase(struct member *member, const char *phase, char *message, size_t size);
-uint64_t member_phase_bytes(const struct job *job);
-/* What the groups of its rates take. */
-uint64_t member_rates_bytes(const struct job *job);
-
-/* The pass of a training phase ends with its step. */
-void member_finish_pass(struct member *member);
-
 /* A step of the member has been answered: if that was the last, it may leave. */
 void member_step_over(struct member *member);
 /* A step of it is to be applied, or to become durable. */
@@ -156,8 +137,5 @@ uint64_t member_last_version(const struct member *member);
  * wait for ever. What it has to call then. */
 bool member_owes_step(const struct member *member);
 const char *member_owed_call(const struct member *member);
-
-/* Reads what is new in the trace. True if there was something. */
-bool member_read_trace(struct member *member);
 
 #endif

@@ -16,6 +16,7 @@
 #include "daemon/model/model.h"
 #include "daemon/observe/statistics.h"
 #include "daemon/observe/waits.h"
+#include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
@@ -29,28 +30,11 @@ struct statistics {
 
 /* ---- Counting ---- */
 
-/* A client can write what it likes into its page: no more counts than one gather in each nanosecond, so that
- * it spoils nobody's sums but its own job's. */
-void statistics_count_gathers(struct member *member)
-{
-	uint64_t now = clock_now_ns();
-
-	if (!member->has_pages)
-		return;
-	uint64_t head = atomic_load_explicit(&member->leases->trace_head, memory_order_relaxed);
-	uint64_t more = head - member->counted_gathers;
-
-	if (more <= now - member->counted_ns)
-		member->job->telemetry.figures.gathers += more;
-	member->counted_gathers = head;
-	member->counted_ns = now;
-}
-
 static void count_job(struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
-			statistics_count_gathers(job->ranks[rank]);
+			member_count_gathers(job->ranks[rank]);
 	stall_count(job);
 }
 

@@ -8,7 +8,6 @@
 #include "daemon/request/request.h"
 
 struct job;
-struct member;
 struct node;
 struct statistics;
 
@@ -24,8 +23,5 @@ DEFINE_FREEP(struct statistics *, statistics_free)
 
 /* Answers with a page's descriptor: of the node, or of a job that the peer may see. */
 void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *request);
-
-/* The member's page is about to go. */
-void statistics_count_gathers(struct member *member);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/model/model.h"
+#include "daemon/residency/order.h"
 #include "daemon/residency/residency.h"
 #include "proto/name.h"
 

@@ -42,8 +42,10 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	unsigned pendings = maximum_requests + SPARE_PENDINGS;
 	struct client *client = calloc(1, sizeof(*client) + pendings * sizeof(client->pendings[0]));
 
-	if (!client)
+	if (!client || refusal_new(&client->jobs.refusal) < 0) {
+		free(client);
 		return -ENOMEM;
+	}
 	pending_pool_init(&client->pool, node, port, &pending_listener, client->pendings, pendings);
 	client->maximum_requests = maximum_requests;
 	queue_init(&client->jobs.members);
@@ -125,7 +127,7 @@ void client_hang_up(struct client *client, const char *reason)
 		job_leave(member, false, text);
 	}
 	if (reason)
-		refusal_tell(&client->jobs.refusal, client->pool.node, NULL);
+		refusal_tell(client->jobs.refusal, client->pool.node, NULL);
 }
 
 bool client_has_jobs(const struct client *client)
@@ -165,6 +167,7 @@ struct client *client_free(struct client *client)
 		member_release(member);
 	}
 	client->pool.node->session.clients--;
+	refusal_free(client->jobs.refusal);
 	free(client);
 	return NULL;
 }

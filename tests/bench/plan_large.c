@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "daemon/durability/durable.h"
+#include "daemon/residency/order.h"
 #include "offload/device/fault.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/hollow.h"

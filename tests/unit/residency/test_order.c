@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/model/order.h"
+#include "daemon/residency/order.h"
 
 static struct order *make(uint32_t capacity)
 {

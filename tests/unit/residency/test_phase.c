@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
+#include "daemon/residency/order.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor actor;

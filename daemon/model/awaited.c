@@ -1,8 +1,8 @@
-#include "daemon/durability/awaited.h"
+#include "daemon/model/awaited.h"
 
 #include <assert.h>
 
-#include "daemon/model/model.h"
+#include "daemon/model/job.h"
 
 void awaited_add(struct awaited *awaited, uint64_t step, uint32_t request)
 {

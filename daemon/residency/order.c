@@ -1,4 +1,4 @@
-#include "daemon/model/order.h"
+#include "daemon/residency/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
