@@ -35,6 +35,12 @@ int frame_header_decode(const uint8_t bytes[FRAME_HEADER_BYTES], struct frame_he
 int frame_encode(uint32_t version, enum frame_type type, uint32_t request, const ProtobufCMessage *message,
 		 uint8_t **ret_frame, size_t *ret_length);
 
+/* A request with this body, for a call: WIRE_REQUEST(PHASE, phase, &phase). */
+#define WIRE_REQUEST(CASE, member, value)                                                                    \
+	(&(Tierd__Wire__Request){ .base = PROTOBUF_C_MESSAGE_INIT(&tierd__wire__request__descriptor),        \
+				  .body_case = TIERD__WIRE__REQUEST__BODY_##CASE,                            \
+				  .member = (value) })
+
 /* Unpacks into memory of the arena, which bounds what a message can make us allocate; how deep it nests is
  * bounded by the schema. */
 struct frame_arena;

@@ -48,14 +48,12 @@ int command_blobs(const struct command_context *context)
 {
 	static const char *const titles[] = { ">RANK", ">SIZE", "1>STEP", "~KEY", NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BlobsRead read = TIERD__WIRE__BLOBS_READ__INIT;
-	const struct listing_pages pages = { &request, &read.first, take_blobs };
+	const struct listing_pages pages = { WIRE_REQUEST(BLOBS_READ, blobs_read, &read), &read.first,
+					     take_blobs };
 	struct listing listing;
 	int code = listing_begin(&listing, context, titles);
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOBS_READ;
-	request.blobs_read = &read;
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &read.job, &read.has_owner, &read.owner);
 	if (code == COMMAND_DONE)

@@ -74,18 +74,15 @@ int choice_read_named(const struct command_context *context, const char *job, st
 /* The list has no job that comes back just now: a request that names it hears of that. */
 static int fail_absent(struct ask *ask, const struct choice *choice, uid_t wanted)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	int r;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &read;
 	read.job = (char *)choice->job;
 	read.first = UINT32_MAX;
 	read.has_owner = true;
 	read.owner = wanted;
-	r = ask_request(ask, &request, &reply);
+	r = ask_request(ask, WIRE_REQUEST(UNITS_READ, units_read, &read), &reply);
 	if (r == -EAGAIN)
 		return command_fail_at(COMMAND_FAILED, r, "%s", ask_message(ask));
 	if (r == 0)

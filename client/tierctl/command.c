@@ -238,14 +238,12 @@ int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
 
 int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__NodeRead read = TIERD__WIRE__NODE_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
-	request.node_read = &read;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_NODE, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(NODE_READ, node_read, &read), TIERD__WIRE__REPLY__BODY_NODE,
+			       &reply);
 	if (code == COMMAND_DONE)
 		*ret_node = reply->node;
 	return code;
@@ -261,14 +259,12 @@ static void tell_missing(const Tierd__Wire__JobsReply *jobs)
 
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
-	request.jobs_read = &read;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOBS, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(JOBS_READ, jobs_read, &read), TIERD__WIRE__REPLY__BODY_JOBS,
+			       &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	tell_missing(reply->jobs);

@@ -42,16 +42,14 @@ static void offer_flags(const struct line *line, const struct verb_flag *flags)
 
 static void offer_jobs(const struct line *line)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	char buffer[SOCKET_PATH_SIZE];
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
-	request.jobs_read = &read;
 	if (ask_open_within(socket_path_choose(line->socket, buffer), PATIENCE_MS, &ask) < 0 ||
-	    ask_request(ask, &request, &reply) < 0 || reply->body_case != TIERD__WIRE__REPLY__BODY_JOBS)
+	    ask_request(ask, WIRE_REQUEST(JOBS_READ, jobs_read, &read), &reply) < 0 ||
+	    reply->body_case != TIERD__WIRE__REPLY__BODY_JOBS)
 		return;
 	for (size_t i = 0; i < reply->jobs->n_jobs; i++)
 		offer(line, "", reply->jobs->jobs[i]->name, strlen(reply->jobs->jobs[i]->name));

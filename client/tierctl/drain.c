@@ -59,7 +59,6 @@ static int print(const struct command_context *context, bool is_draining, uint32
 int command_drain(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__NodeDrain drain = TIERD__WIRE__NODE_DRAIN__INIT;
 	const Tierd__Wire__Reply *reply;
 	struct drain_flags flags = { 0 };
@@ -71,9 +70,7 @@ int command_drain(const struct command_context *context)
 	if (code != COMMAND_DONE)
 		return code;
 	drain.undo = flags.is_undone;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_DRAIN;
-	request.node_drain = &drain;
-	code = command_ask(ask, &request, &reply);
+	code = command_ask(ask, WIRE_REQUEST(NODE_DRAIN, node_drain, &drain), &reply);
 	if (code == COMMAND_DONE)
 		code = wait_for_ranks(ask, &flags, &ranks);
 	if (code == COMMAND_DONE)

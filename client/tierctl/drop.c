@@ -43,7 +43,6 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 int command_drop(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobDrop drop = TIERD__WIRE__JOB_DROP__INIT;
 	const Tierd__Wire__JobEntry *job = NULL;
 	const Tierd__Wire__Reply *reply;
@@ -59,12 +58,10 @@ int command_drop(const struct command_context *context)
 	drop.owner = job->uid;
 	drop.force = command_flag(context, "force") != NULL;
 	drop.lost = command_flag(context, "lost") != NULL;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
-	request.job_drop = &drop;
 	/* The next answer takes the place of the jobs. */
 	if (context->is_json)
 		json = job_json(job);
-	code = command_ask(ask, &request, &reply);
+	code = command_ask(ask, WIRE_REQUEST(JOB_DROP, job_drop, &drop), &reply);
 	if (code == COMMAND_DONE && context->is_json)
 		return command_print_json(json);
 	if (code == COMMAND_DONE)

@@ -49,16 +49,14 @@ static bool take_names(const struct listing *listing, const Tierd__Wire__Reply *
 
 static int find_names(const struct naming *naming, struct ask *ask, const Tierd__Wire__JobEvict *evict)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-	const struct listing_pages pages = { &request, &read.first, take_names };
+	const struct listing_pages pages = { WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
+					     take_names };
 	int code;
 
 	read.job = evict->name;
 	read.has_owner = true;
 	read.owner = evict->owner;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &read;
 	code = listing_ask(&naming->listing, ask, &pages);
 	for (size_t i = 0; i < naming->count && code == COMMAND_DONE; i++)
 		if (naming->units[i] == NO_UNIT)
@@ -100,7 +98,6 @@ int command_evict(const struct command_context *context)
 	_cleanup_free_ uint32_t *units = calloc(count + 1, sizeof(*units));
 	struct naming naming = { .arguments = context->arguments + 1, .units = units, .count = count };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobEvict evict = TIERD__WIRE__JOB_EVICT__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code;
@@ -113,9 +110,8 @@ int command_evict(const struct command_context *context)
 		code = find_names(&naming, ask, &evict);
 	evict.units = units;
 	evict.n_units = count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_EVICT;
-	request.job_evict = &evict;
 	if (code == COMMAND_DONE)
-		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_EVICT, &reply);
+		code = command_ask_for(ask, WIRE_REQUEST(JOB_EVICT, job_evict, &evict),
+				       TIERD__WIRE__REPLY__BODY_JOB_EVICT, &reply);
 	return code == COMMAND_DONE ? print(context, reply->job_evict) : code;
 }

@@ -29,7 +29,6 @@ static int print(const struct command_context *context, const struct choice *cho
 int command_fork(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobFork body = TIERD__WIRE__JOB_FORK__INIT;
 	const Tierd__Wire__Reply *reply;
 	const char *snapshots = command_flag(context, "snapshots");
@@ -52,8 +51,7 @@ int command_fork(const struct command_context *context)
 		body.snapshot = (char *)choice.snapshot;
 	body.snapshots = (uint32_t)count;
 	body.fork = context->arguments[1];
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_FORK;
-	request.job_fork = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_FORK, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(JOB_FORK, job_fork, &body),
+			       TIERD__WIRE__REPLY__BODY_JOB_FORK, &reply);
 	return code == COMMAND_DONE ? print(context, &choice, reply->job_fork) : code;
 }

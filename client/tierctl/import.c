@@ -86,7 +86,6 @@ static int fill_job(struct import *import)
 
 static int ask_to_watch(const struct import *import, struct ask *watching)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Watch watch = TIERD__WIRE__WATCH__INIT;
 	const Tierd__Wire__Reply *reply;
 
@@ -94,9 +93,7 @@ static int ask_to_watch(const struct import *import, struct ask *watching)
 	watch.has_owner = true;
 	watch.owner = geteuid();
 	watch.steps = true;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WATCH;
-	request.watch = &watch;
-	return command_ask(watching, &request, &reply);
+	return command_ask(watching, WIRE_REQUEST(WATCH, watch, &watch), &reply);
 }
 
 /* *ret_is_there says so once the job is there for good, or will never be. */

@@ -59,16 +59,15 @@ static bool take_leases(const struct listing *listing, const Tierd__Wire__Reply 
 /* The job is one of another connection's answer, which stays. */
 static int read_job(struct ask *ask, const Tierd__Wire__JobEntry *job, struct listing *listing)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__LeasesRead read = TIERD__WIRE__LEASES_READ__INIT;
 
 	read.name = job->name;
 	read.has_owner = true;
 	read.owner = job->uid;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_LEASES_READ;
-	request.leases_read = &read;
 	listing->of = job;
-	return listing_ask(listing, ask, &(struct listing_pages){ &request, &read.first, take_leases });
+	return listing_ask(listing, ask,
+			   &(struct listing_pages){ WIRE_REQUEST(LEASES_READ, leases_read, &read),
+						    &read.first, take_leases });
 }
 
 static int read_jobs(const struct command_context *context, const struct choice *choice,

@@ -12,7 +12,6 @@
 int command_ping(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
 	const Tierd__Wire__Reply *reply;
 	uint64_t began;
@@ -20,10 +19,8 @@ int command_ping(const struct command_context *context)
 
 	if (code != COMMAND_DONE)
 		return code;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
-	request.ping = &ping;
 	began = clock_now_ns();
-	code = command_ask(ask, &request, &reply);
+	code = command_ask(ask, WIRE_REQUEST(PING, ping, &ping), &reply);
 	if (code != COMMAND_DONE)
 		return code;
 

@@ -65,14 +65,12 @@ static int take_reply(const Tierd__Wire__ReaderUnitsReply *reply, Tierd__Wire__T
 static int read_pages(struct ask *ask, Tierd__Wire__TensorsRead *read, Tierd__Wire__PlanRequest *request,
 		      Tierd__Wire__JobOpen **ret_open)
 {
-	Tierd__Wire__Request asked = TIERD__WIRE__REQUEST__INIT;
 	const Tierd__Wire__Reply *reply;
 	int r = 0, code;
 
-	asked.body_case = TIERD__WIRE__REQUEST__BODY_TENSORS_READ;
-	asked.tensors_read = read;
 	do {
-		code = command_ask_for(ask, &asked, TIERD__WIRE__REPLY__BODY_READER_UNITS, &reply);
+		code = command_ask_for(ask, WIRE_REQUEST(TENSORS_READ, tensors_read, read),
+				       TIERD__WIRE__REPLY__BODY_READER_UNITS, &reply);
 		if (code != COMMAND_DONE)
 			return code;
 		if (!reply->reader_units->options)

@@ -46,14 +46,11 @@ static int ask_until_at_rest(struct ask *ask, const Tierd__Wire__Request *reques
 int command_release(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRelease release = TIERD__WIRE__JOB_RELEASE__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code = choice_ask_owner(context, &ask, &release.name, &release.has_owner, &release.owner);
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RELEASE;
-	request.job_release = &release;
 	if (code == COMMAND_DONE)
-		code = ask_until_at_rest(ask, &request, &reply);
+		code = ask_until_at_rest(ask, WIRE_REQUEST(JOB_RELEASE, job_release, &release), &reply);
 	return code == COMMAND_DONE ? print(context, reply->job_release) : code;
 }

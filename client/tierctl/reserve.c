@@ -25,7 +25,6 @@ static int print(const struct command_context *context, uint32_t snapshots, uint
 int command_reserve(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReserve body = TIERD__WIRE__JOB_RESERVE__INIT;
 	const Tierd__Wire__Reply *reply;
 	uint64_t count;
@@ -37,8 +36,7 @@ int command_reserve(const struct command_context *context)
 	if (code != COMMAND_DONE)
 		return code;
 	body.snapshots = (uint32_t)count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
-	request.job_reserve = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_RESERVE, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(JOB_RESERVE, job_reserve, &body),
+			       TIERD__WIRE__REPLY__BODY_JOB_RESERVE, &reply);
 	return code == COMMAND_DONE ? print(context, body.snapshots, reply->job_reserve->nvme_bytes) : code;
 }

@@ -33,7 +33,6 @@ static int print(const struct command_context *context, const Tierd__Wire__JobRe
 int command_retain(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRetain body = TIERD__WIRE__JOB_RETAIN__INIT;
 	const Tierd__Wire__Reply *reply;
 	uint64_t keep = 0;
@@ -46,8 +45,7 @@ int command_retain(const struct command_context *context)
 	if (code != COMMAND_DONE)
 		return code;
 	body.keep = (uint32_t)keep;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RETAIN;
-	request.job_retain = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_RETAIN, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(JOB_RETAIN, job_retain, &body),
+			       TIERD__WIRE__REPLY__BODY_JOB_RETAIN, &reply);
 	return code == COMMAND_DONE ? print(context, reply->job_retain) : code;
 }

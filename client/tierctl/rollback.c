@@ -11,7 +11,6 @@
 /* Of the job as it is now: the daemon judges when it is asked to do it. */
 static int find_snapshot(struct ask *ask, const Tierd__Wire__JobRollBack *body, uint64_t *ret_step)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotsRead read = TIERD__WIRE__SNAPSHOTS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	char names[640] = "none";
@@ -21,9 +20,8 @@ static int find_snapshot(struct ask *ask, const Tierd__Wire__JobRollBack *body, 
 	read.name = body->name;
 	read.has_owner = true;
 	read.owner = body->owner;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ;
-	request.snapshots_read = &read;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(SNAPSHOTS_READ, snapshots_read, &read),
+			       TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	for (size_t i = 0; i < reply->snapshots->n_snapshots; i++) {
@@ -76,7 +74,6 @@ static int print(const struct command_context *context, uint64_t step)
 int command_rollback(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
 	const Tierd__Wire__JobEntry *job;
 	const Tierd__Wire__Reply *reply;
@@ -93,8 +90,7 @@ int command_rollback(const struct command_context *context)
 		code = ask_person(context, ask, &body, job);
 	if (code != COMMAND_DONE)
 		return code;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK;
-	request.job_roll_back = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(JOB_ROLL_BACK, job_roll_back, &body),
+			       TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK, &reply);
 	return code == COMMAND_DONE ? print(context, reply->job_roll_back->step) : code;
 }

@@ -93,7 +93,6 @@ static int find_job(const struct choice *choice, struct ask *ask, Tierd__Wire__S
 int command_scrub(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Scrub scrub = TIERD__WIRE__SCRUB__INIT;
 	const Tierd__Wire__Reply *reply;
 	struct choice choice;
@@ -105,10 +104,9 @@ int command_scrub(const struct command_context *context)
 		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = find_job(&choice, ask, &scrub);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SCRUB;
-	request.scrub = &scrub;
 	if (code == COMMAND_DONE)
-		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SCRUB, &reply);
+		code = command_ask_for(ask, WIRE_REQUEST(SCRUB, scrub, &scrub),
+				       TIERD__WIRE__REPLY__BODY_SCRUB, &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	return context->is_json ? print_json(reply->scrub) : print(reply->scrub);

@@ -91,7 +91,6 @@ static int show(const struct command_context *context)
 int command_share(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobShare body = TIERD__WIRE__JOB_SHARE__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code = COMMAND_DONE;
@@ -106,9 +105,8 @@ int command_share(const struct command_context *context)
 		code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 	if (code != COMMAND_DONE)
 		return code;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_SHARE;
-	request.job_share = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_SHARE, &reply);
+	code = command_ask_for(ask, WIRE_REQUEST(JOB_SHARE, job_share, &body),
+			       TIERD__WIRE__REPLY__BODY_JOB_SHARE, &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	return print(context, reply->job_share->sharing % ARRAY_LENGTH(names), reply->job_share->group,

@@ -31,33 +31,28 @@ static int print_taken(const struct command_context *context, uint64_t step)
 static int take(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotTake body = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
 	body.snapshot = context->arguments[1];
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
-	request.snapshot_take = &body;
 	if (code == COMMAND_DONE)
-		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE, &reply);
+		code = command_ask_for(ask, WIRE_REQUEST(SNAPSHOT_TAKE, snapshot_take, &body),
+				       TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE, &reply);
 	return code == COMMAND_DONE ? print_taken(context, reply->snapshot_take->step) : code;
 }
 
 static int delete (const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotDelete body = TIERD__WIRE__SNAPSHOT_DELETE__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
 	body.snapshot = context->arguments[1];
 	body.is_lost = command_flag(context, "lost") != NULL;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE;
-	request.snapshot_delete = &body;
 	if (code == COMMAND_DONE)
-		code = command_ask(ask, &request, &reply);
+		code = command_ask(ask, WIRE_REQUEST(SNAPSHOT_DELETE, snapshot_delete, &body), &reply);
 	if (code == COMMAND_DONE && context->is_json)
 		return command_print_json(chosen_json(context));
 	if (code == COMMAND_DONE)
@@ -101,7 +96,6 @@ static int print_diff(const struct command_context *context, const Tierd__Wire__
 int command_diff(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotDiff body = TIERD__WIRE__SNAPSHOT_DIFF__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
@@ -109,10 +103,9 @@ int command_diff(const struct command_context *context)
 	body.from = context->arguments[1];
 	if (context->count > 2)
 		body.to = context->arguments[2];
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF;
-	request.snapshot_diff = &body;
 	if (code == COMMAND_DONE)
-		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF, &reply);
+		code = command_ask_for(ask, WIRE_REQUEST(SNAPSHOT_DIFF, snapshot_diff, &body),
+				       TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF, &reply);
 	return code == COMMAND_DONE ? print_diff(context, reply->snapshot_diff) : code;
 }
 
@@ -207,16 +200,14 @@ static int print_list(const Tierd__Wire__SnapshotsReply *reply)
 int command_snapshots(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotsRead body = TIERD__WIRE__SNAPSHOTS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
 	body.measures = true;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ;
-	request.snapshots_read = &body;
 	if (code == COMMAND_DONE)
-		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
+		code = command_ask_for(ask, WIRE_REQUEST(SNAPSHOTS_READ, snapshots_read, &body),
+				       TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	return context->is_json ? print_json(reply->snapshots) : print_list(reply->snapshots);

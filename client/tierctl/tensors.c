@@ -89,17 +89,15 @@ static int find_unit(struct tensors *tensors)
 
 static int ask_units(struct tensors *tensors, struct ask *ask, const Tierd__Wire__TensorsRead *of)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
 	int code;
 
 	read.job = of->job;
 	read.has_owner = true;
 	read.owner = of->owner;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &read;
 	code = listing_ask(&tensors->listing, ask,
-			   &(struct listing_pages){ &request, &read.first, take_units });
+			   &(struct listing_pages){ WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
+						    take_units });
 	if (code == COMMAND_DONE && tensors->has_no_memory)
 		code = command_fail_memory();
 	return code == COMMAND_DONE ? find_unit(tensors) : code;
@@ -237,15 +235,13 @@ static void take_page(struct tensors *tensors, const Tierd__Wire__ReaderUnitsRep
 
 static int ask_tensors(struct tensors *tensors, struct ask *ask, Tierd__Wire__TensorsRead *read)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	const Tierd__Wire__Reply *reply;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSORS_READ;
-	request.tensors_read = read;
 	read->unit = tensors->first;
 	while (read->unit < tensors->end) {
 		uint32_t unit = read->unit, tensor = read->tensor;
-		int code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_READER_UNITS, &reply);
+		int code = command_ask_for(ask, WIRE_REQUEST(TENSORS_READ, tensors_read, read),
+					   TIERD__WIRE__REPLY__BODY_READER_UNITS, &reply);
 
 		if (code != COMMAND_DONE)
 			return code;

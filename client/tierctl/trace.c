@@ -112,17 +112,15 @@ static bool take_names(const struct listing *listing, const Tierd__Wire__Reply *
 /* Of a job whose units are yet to come there are more later. */
 static int ask_names(struct trace *trace)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-	const struct listing_pages pages = { &request, &read.first, take_names };
+	const struct listing_pages pages = { WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
+					     take_names };
 
 	if (timeline_units(trace->timeline) > 0)
 		return COMMAND_DONE;
 	read.job = trace->job;
 	read.has_owner = true;
 	read.owner = trace->owner;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &read;
 	return listing_ask(&trace->listing, trace->ask, &pages);
 }
 
@@ -131,7 +129,6 @@ static int ask_names(struct trace *trace)
 
 static int begin(struct trace *trace)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Trace body = TIERD__WIRE__TRACE__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code;
@@ -139,9 +136,8 @@ static int begin(struct trace *trace)
 	body.name = trace->job;
 	body.has_owner = true;
 	body.owner = trace->owner;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE;
-	request.trace = &body;
-	code = command_ask_for(trace->ask, &request, TIERD__WIRE__REPLY__BODY_TRACE, &reply);
+	code = command_ask_for(trace->ask, WIRE_REQUEST(TRACE, trace, &body), TIERD__WIRE__REPLY__BODY_TRACE,
+			       &reply);
 	trace->began_ns = trace->ended_ns = clock_now_ns();
 	if (code == COMMAND_DONE)
 		code = ask_names(trace);
@@ -172,15 +168,13 @@ static int take(struct trace *trace, const Tierd__Wire__TraceReply *reply)
 /* All that there is by now. */
 static int look(struct trace *trace)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TraceRead body = TIERD__WIRE__TRACE_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	int code;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE_READ;
-	request.trace_read = &body;
 	do {
-		code = command_ask_for(trace->ask, &request, TIERD__WIRE__REPLY__BODY_TRACE, &reply);
+		code = command_ask_for(trace->ask, WIRE_REQUEST(TRACE_READ, trace_read, &body),
+				       TIERD__WIRE__REPLY__BODY_TRACE, &reply);
 		if (code == COMMAND_DONE)
 			code = take(trace, reply->trace);
 	} while (code == COMMAND_DONE && reply->trace->has_more);

@@ -76,14 +76,12 @@ int command_units(const struct command_context *context)
 					      "STATE",	"1>LEASES",   "1>VERSION", "3DIRTY",   "3FROZEN",
 					      "4>PACK", "~NAME",      NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-	const struct listing_pages pages = { &request, &read.first, take_units };
+	const struct listing_pages pages = { WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
+					     take_units };
 	struct listing listing;
 	int code = listing_begin(&listing, context, titles);
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &read;
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &read.job, &read.has_owner, &read.owner);
 	if (code == COMMAND_DONE)

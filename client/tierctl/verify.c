@@ -125,15 +125,13 @@ static int take(struct verification *verification, const Tierd__Wire__VerifyRepl
 
 static int ask_for_all(struct verification *verification, struct ask *ask, Tierd__Wire__Verify *verify)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	const Tierd__Wire__VerifyReply *reply;
 	const Tierd__Wire__Reply *answer;
 	int code;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_VERIFY;
-	request.verify = verify;
 	do {
-		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_VERIFY, &answer);
+		code = command_ask_for(ask, WIRE_REQUEST(VERIFY, verify, verify),
+				       TIERD__WIRE__REPLY__BODY_VERIFY, &answer);
 		if (code != COMMAND_DONE)
 			return code;
 		reply = answer->verify;

@@ -45,16 +45,15 @@ static const void *map_file(const char *socket)
 /* Silent: a job may have gone since it was listed. */
 static const void *ask_page(struct ask *ask, const Tierd__Wire__JobEntry *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StatisticsMap map = TIERD__WIRE__STATISTICS_MAP__INIT;
 	const Tierd__Wire__Reply *reply;
 
 	map.job = job ? job->name : (char *)"";
 	map.has_owner = job != NULL;
 	map.owner = job ? job->uid : 0;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP;
-	request.statistics_map = &map;
-	return ask_request(ask, &request, &reply) == 0 ? map_page(ask_take_descriptor(ask)) : NULL;
+	return ask_request(ask, WIRE_REQUEST(STATISTICS_MAP, statistics_map, &map), &reply) == 0
+		       ? map_page(ask_take_descriptor(ask))
+		       : NULL;
 }
 
 /* Asked for, a page has what is true now; the file is up to an interval behind. */

@@ -132,7 +132,6 @@ static int print_begin(const struct command_context *context)
 
 static int ask_to_watch(struct ask *ask, const struct watch_flags *flags)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Watch watch = TIERD__WIRE__WATCH__INIT;
 	const Tierd__Wire__Reply *reply;
 
@@ -140,9 +139,7 @@ static int ask_to_watch(struct ask *ask, const struct watch_flags *flags)
 	watch.has_owner = flags->choice.has_user;
 	watch.owner = flags->choice.user;
 	watch.steps = flags->with_steps;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WATCH;
-	request.watch = &watch;
-	return command_ask(ask, &request, &reply);
+	return command_ask(ask, WIRE_REQUEST(WATCH, watch, &watch), &reply);
 }
 
 /* The time is up: that is how it was to end, unless so many events were waited for. */

@@ -41,7 +41,6 @@ static uint64_t piece_bytes(const struct tierd_job *job, uint64_t left)
 static int send_piece(struct tierd_job *job, const struct blob *blob, uint64_t offset, uint64_t count,
 		      uint64_t deadline)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BlobWrite write = TIERD__WIRE__BLOB_WRITE__INIT;
 
 	if (count > 0)
@@ -54,9 +53,7 @@ static int send_piece(struct tierd_job *job, const struct blob *blob, uint64_t o
 	write.offset = offset;
 	write.count = (uint32_t)count;
 	write.is_deletion = blob->is_deletion;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_WRITE;
-	request.blob_write = &write;
-	return window_call(job, &request, deadline, NULL);
+	return window_call(job, WIRE_REQUEST(BLOB_WRITE, blob_write, &write), deadline, NULL);
 }
 
 static int send_all(struct tierd_job *job, const struct blob *blob)
@@ -118,7 +115,6 @@ static bool is_piece(const Tierd__Wire__BlobReply *reply, uint64_t offset, uint6
 static int get_piece(struct tierd_job *job, const struct blob *blob, uint64_t offset, uint64_t count,
 		     uint64_t deadline, Tierd__Wire__BlobReply *ret_reply)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BlobRead read = TIERD__WIRE__BLOB_READ__INIT;
 	int r;
 
@@ -127,10 +123,8 @@ static int get_piece(struct tierd_job *job, const struct blob *blob, uint64_t of
 	read.is_shared = blob->flags & TIERD_BLOB_SHARED;
 	read.offset = offset;
 	read.count = (uint32_t)count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_READ;
-	request.blob_read = &read;
 	*ret_reply = (Tierd__Wire__BlobReply)TIERD__WIRE__BLOB_REPLY__INIT;
-	r = window_call(job, &request, deadline, ret_reply);
+	r = window_call(job, WIRE_REQUEST(BLOB_READ, blob_read, &read), deadline, ret_reply);
 	if (r == 0 && !is_piece(ret_reply, offset, count)) {
 		window_give(job);
 		return message_fail(-EPROTO, "tierd answered another part of blob \"%s\" than was asked for",

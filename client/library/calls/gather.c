@@ -127,7 +127,6 @@ static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__Gathe
 /* A step has failed meanwhile, so that another version is awaited than the one that was asked for. */
 static void gather_again(struct tierd_ticket *ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Gather gather;
 	uint64_t offset, version;
 	int r;
@@ -143,9 +142,7 @@ static void gather_again(struct tierd_ticket *ticket)
 		ticket_complete(ticket, TIERD_DONE, r, "opening the pages of a leased unit failed");
 	} else {
 		encode(ticket, &gather);
-		request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
-		request.gather = &gather;
-		ticket_send_again(ticket, &request);
+		ticket_send_again(ticket, WIRE_REQUEST(GATHER, gather, &gather));
 	}
 }
 
@@ -163,7 +160,6 @@ static void gather_answer(struct tierd_ticket *ticket, const struct answer *answ
 
 static void gather_abandon(struct tierd_ticket *ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GatherCancel cancel = TIERD__WIRE__GATHER_CANCEL__INIT;
 
 	if (!ticket->job)
@@ -174,9 +170,8 @@ static void gather_abandon(struct tierd_ticket *ticket)
 	} else if (!queue_is_empty(&ticket->pending)) {
 		cancel.job = ticket->job->number;
 		cancel.request = ticket->request;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER_CANCEL;
-		request.gather_cancel = &cancel;
-		connection_post(ticket->node, connection_number(ticket->node), &request);
+		connection_post(ticket->node, connection_number(ticket->node),
+				WIRE_REQUEST(GATHER_CANCEL, gather_cancel, &cancel));
 	}
 }
 
@@ -197,7 +192,6 @@ static const struct ticket_kind gather_kind = {
 static int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call call,
 		       struct tierd_ticket **ret_ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Gather gather;
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &gather_kind, &ticket);
@@ -208,9 +202,7 @@ static int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call ca
 	ticket->gather.is_blocking = call != GATHER_BEGIN;
 	ticket->gather.is_of_many = call == GATHER_MANY;
 	encode(ticket, &gather);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
-	request.gather = &gather;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(GATHER, gather, &gather));
 	if (r == 0)
 		*ret_ticket = ticket;
 	return r;
@@ -219,7 +211,6 @@ static int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call ca
 /* So that the daemon sees a deadlock that this wait completes. */
 static void announce_wait(struct tierd_ticket *ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GatherAwait await = TIERD__WIRE__GATHER_AWAIT__INIT;
 
 	if (!ticket->job || ticket->gather.is_blocking || queue_is_empty(&ticket->pending))
@@ -227,9 +218,8 @@ static void announce_wait(struct tierd_ticket *ticket)
 	ticket->gather.is_blocking = true;
 	await.job = ticket->job->number;
 	await.request = ticket->request;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER_AWAIT;
-	request.gather_await = &await;
-	connection_post(ticket->node, connection_number(ticket->node), &request);
+	connection_post(ticket->node, connection_number(ticket->node),
+			WIRE_REQUEST(GATHER_AWAIT, gather_await, &await));
 }
 
 int gather_finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_view *ret_parameters)
@@ -439,7 +429,6 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 
 static int prefetch_once(struct tierd_job *job, const uint32_t *units, size_t count)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Prefetch prefetch = TIERD__WIRE__PREFETCH__INIT;
 	int r = job_enter(job, JOB_READY);
 
@@ -451,10 +440,9 @@ static int prefetch_once(struct tierd_job *job, const uint32_t *units, size_t co
 		prefetch.job = job->number;
 		prefetch.n_units = count < WIRE_MAX_PREFETCH ? count : WIRE_MAX_PREFETCH;
 		prefetch.units = (uint32_t *)units;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_PREFETCH;
-		request.prefetch = &prefetch;
 		/* A hint: nobody waits for the reply, and none comes back to a ticket. */
-		r = connection_send(job->node, connection_number(job->node), &request);
+		r = connection_send(job->node, connection_number(job->node),
+				    WIRE_REQUEST(PREFETCH, prefetch, &prefetch));
 	}
 	return job_finish(job, r);
 }
@@ -470,7 +458,6 @@ int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 
 static int phase_once(struct tierd_job *job, const char *name)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
 	int r = job_enter(job, JOB_READY);
 
@@ -478,9 +465,7 @@ static int phase_once(struct tierd_job *job, const char *name)
 		return r;
 	phase.job = job->number;
 	phase.name = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	r = ticket_call(job, &request);
+	r = ticket_call(job, WIRE_REQUEST(PHASE, phase, &phase));
 	if (r == 0)
 		strcpy(job->phase, name);
 	return job_finish(job, r);

@@ -120,7 +120,6 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint
 /* span: of a room. */
 static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed, struct gradient_span span)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
 
 	wait.job = job->number;
@@ -129,10 +128,8 @@ static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed
 	wait.pushed = pushed;
 	wait.offset = span.first;
 	wait.bytes = span.bytes;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
-	request.buffer_wait = &wait;
 	uint64_t start = clock_now_ns();
-	int r = ticket_call(job, &request);
+	int r = ticket_call(job, WIRE_REQUEST(BUFFER_WAIT, buffer_wait, &wait));
 
 	job->gradient_wait_ns += clock_now_ns() - start;
 	return r;

@@ -29,7 +29,6 @@ static int check(const struct tierd_job *job, const struct unit_groups *groups)
 
 static int set_locked(struct tierd_job *job, const struct unit_groups *groups)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GroupsSet set = TIERD__WIRE__GROUPS_SET__INIT;
 	int r = check(job, groups);
 
@@ -40,11 +39,9 @@ static int set_locked(struct tierd_job *job, const struct unit_groups *groups)
 	set.unit = groups->unit;
 	set.n_groups = groups->count;
 	set.groups = groups->numbers;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_SET;
-	request.groups_set = &set;
 	/* A part of the coming step from here on. */
 	job->has_undecided = true;
-	return ticket_call(job, &request);
+	return ticket_call(job, WIRE_REQUEST(GROUPS_SET, groups_set, &set));
 }
 
 static int set_once(struct tierd_job *job, const struct unit_groups *groups)
@@ -85,7 +82,6 @@ static const struct ticket_kind groups_kind = { .name = "tierd_groups_get",
 
 static int get_locked(struct tierd_job *job, const struct unit_groups *groups)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GroupsGet get = TIERD__WIRE__GROUPS_GET__INIT;
 	struct tierd_ticket *ticket = NULL;
 	int r = check(job, groups);
@@ -98,9 +94,8 @@ static int get_locked(struct tierd_job *job, const struct unit_groups *groups)
 	ticket->groups.count = groups->count;
 	get.job = job->number;
 	get.unit = groups->unit;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_GET;
-	request.groups_get = &get;
-	return ticket_run(ticket, &request, connection_deadline(job->node, -1));
+	return ticket_run(ticket, WIRE_REQUEST(GROUPS_GET, groups_get, &get),
+			  connection_deadline(job->node, -1));
 }
 
 static int get_once(struct tierd_job *job, const struct unit_groups *groups)

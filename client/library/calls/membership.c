@@ -72,7 +72,6 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	static const struct tierd_group default_group = TIERD_GROUP_INIT;
 	struct tierd_job_options own = TIERD_JOB_OPTIONS_INIT;
 	_cleanup_(job_freep) struct tierd_job *job = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
 	_cleanup_(wire_groups_free) struct wire_groups groups = { NULL, NULL };
 	int r = CHECK_GIVEN(node, options, ret_job);
@@ -96,11 +95,9 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	if (r < 0)
 		return r;
 	job_options_encode(&own, &groups, &open);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
-	request.job_open = &open;
 	r = reopen_remember(node, &open.base, &job->opening);
 	if (r == 0)
-		r = open_patiently(job, &request);
+		r = open_patiently(job, WIRE_REQUEST(JOB_OPEN, job_open, &open));
 	if (r == 0)
 		*ret_job = TAKE_PTR(job);
 	return r;
@@ -204,7 +201,6 @@ static bool has_been_left(const struct tierd_job *job)
 static int leave(struct tierd_job *job, bool at_once)
 {
 	struct tierd_node *node = job->node;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobLeave body = TIERD__WIRE__JOB_LEAVE__INIT;
 	int r;
 
@@ -220,10 +216,8 @@ static int leave(struct tierd_job *job, bool at_once)
 		connection_look(node);
 	body.job = job->number;
 	body.at_once = at_once;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
-	request.job_leave = &body;
 	if (!has_been_left(job))
-		r = ticket_call(job, &request);
+		r = ticket_call(job, WIRE_REQUEST(JOB_LEAVE, job_leave, &body));
 	/* Also in the middle of the call. */
 	if (has_been_left(job))
 		r = job->lost_work && !at_once ? message_fail_text(-ESTALE, job->stale_text) : 0;

@@ -126,7 +126,6 @@ static int prepare_push(struct tierd_job *job, uint32_t unit, const struct absen
 static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent *absent, bool is_silent,
 		       struct tierd_ticket **ret_ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
 	_cleanup_free_ uint8_t *bits = NULL;
 	struct tierd_ticket *ticket = NULL;
@@ -150,11 +149,9 @@ static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent
 	push.offset =
 		job->attachment->gradient_buffers.room > 0 ? job->attachment->buffers[buffer].offset : 0;
 	push.is_silent = is_silent;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
-	request.push = &push;
 	buffer_set_state(job, buffer, GRADIENT_BUFFER_PUSHED);
 	job->has_undecided = true;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(PUSH, push, &push));
 	if (r < 0)
 		buffer_set_state(job, buffer, GRADIENT_BUFFER_HELD);
 	else

@@ -22,16 +22,13 @@ static int find_of_job(const void *owner, const struct tierd_read *read, uint64_
 
 static int ask(struct tierd_job *job, struct pieces *pieces, uint64_t deadline)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TensorReadMany many = TIERD__WIRE__TENSOR_READ_MANY__INIT;
 
 	many.job = job->number;
 	many.version = job->awaited;
 	many.n_pieces = pieces->filled;
 	many.pieces = pieces->pointers;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ_MANY;
-	request.tensor_read_many = &many;
-	return window_call(job, &request, deadline, NULL);
+	return window_call(job, WIRE_REQUEST(TENSOR_READ_MANY, tensor_read_many, &many), deadline, NULL);
 }
 
 /* The window is given back by who fails to ask. */
@@ -96,7 +93,6 @@ static int find_of_reader(const void *owner, const struct tierd_read *read, uint
 
 static int ask_reader(struct tierd_reader *reader, struct pieces *pieces, uint64_t deadline)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderReadMany many = TIERD__WIRE__READER_READ_MANY__INIT;
 
 	many.reader = reader->number;
@@ -104,9 +100,7 @@ static int ask_reader(struct tierd_reader *reader, struct pieces *pieces, uint64
 	many.n_pieces = pieces->filled;
 	many.pieces = pieces->pointers;
 	many.to_memory = pieces->to_memory;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ_MANY;
-	request.reader_read_many = &many;
-	return reader_read_call(reader, &request, deadline);
+	return reader_read_call(reader, WIRE_REQUEST(READER_READ_MANY, reader_read_many, &many), deadline);
 }
 
 /* With the reader taken. */

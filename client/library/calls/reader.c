@@ -109,13 +109,10 @@ static void status_answer(struct tierd_ticket *ticket, const struct answer *answ
 
 static void post_close(struct tierd_node *node, uint32_t number)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
 
 	body.reader = number;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
-	request.reader_close = &body;
-	connection_post(node, connection_number(node), &request);
+	connection_post(node, connection_number(node), WIRE_REQUEST(READER_CLOSE, reader_close, &body));
 }
 
 static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
@@ -246,7 +243,6 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 {
 	struct tierd_reader_options own = TIERD_READER_OPTIONS_INIT;
 	_cleanup_(reader_freep) struct tierd_reader *reader = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
 	int r = CHECK_GIVEN(node, options, ret_reader);
 
@@ -277,9 +273,7 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 	if (own.snapshot)
 		open.snapshot = (char *)own.snapshot;
 	open.as_snapshot = own.as_snapshot;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
-	request.reader_open = &open;
-	r = open_locked(reader, &request, deadline);
+	r = open_locked(reader, WIRE_REQUEST(READER_OPEN, reader_open, &open), deadline);
 	if (r == 0)
 		r = complete(reader, deadline);
 	if (r == 0)
@@ -296,7 +290,6 @@ int tierd_reader_close(struct tierd_reader *reader)
 		.name = "tierd_reader_close", .replies = 1, .answer = status_answer, .is_jobless = true
 	};
 	struct tierd_node *node;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
 	int r = CHECK_GIVEN(reader);
 
@@ -309,9 +302,8 @@ int tierd_reader_close(struct tierd_reader *reader)
 		return r;
 	}
 	body.reader = reader->number;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
-	request.reader_close = &body;
-	r = reader_call(reader, &kind, &request, connection_deadline(node, -1));
+	r = reader_call(reader, &kind, WIRE_REQUEST(READER_CLOSE, reader_close, &body),
+			connection_deadline(node, -1));
 	reader_free(reader);
 	connection_exit(node);
 	return r;
@@ -354,13 +346,11 @@ static const struct ticket_kind refresh_kind = {
 
 static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderRefresh refresh = *body;
 
 	refresh.reader = reader->number;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_REFRESH;
-	request.reader_refresh = &refresh;
-	return reader_call(reader, &refresh_kind, &request, deadline);
+	return reader_call(reader, &refresh_kind, WIRE_REQUEST(READER_REFRESH, reader_refresh, &refresh),
+			   deadline);
 }
 
 static int encode_piece(const struct tierd_piece *piece, Tierd__Wire__ReaderPiece *ret_wire)
@@ -471,17 +461,14 @@ uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *sta
 static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, uint64_t bytes, char *data,
 		    uint64_t deadline)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	uint64_t fits = reader->window.bytes / bytes, left = read->count;
 	int r = 0;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
-	request.reader_read = read;
 	read->to_memory = mapping_has(&reader->memory, data, left * bytes);
 	for (; r == 0 && left > 0; left -= read->count) {
 		read->count = left < fits ? left : fits;
 		read->at = read->to_memory ? (uint64_t)(data - (char *)reader->memory.address) : 0;
-		r = reader_read_call(reader, &request, deadline);
+		r = reader_read_call(reader, WIRE_REQUEST(READER_READ, reader_read, read), deadline);
 		if (r < 0)
 			return r;
 		connection_exit(reader->node);

@@ -120,7 +120,6 @@ static int lend(struct tierd_reader *reader, Tierd__Wire__Request *request, uint
 
 int tierd_reader_memory(struct tierd_reader *reader, size_t size, void **memory)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderMemory body = TIERD__WIRE__READER_MEMORY__INIT;
 	uint64_t deadline;
 	int r = CHECK_GIVEN(reader, memory);
@@ -136,9 +135,8 @@ int tierd_reader_memory(struct tierd_reader *reader, size_t size, void **memory)
 	r = reader_take(reader, deadline);
 	if (r == 0) {
 		body.reader = reader->number;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_READER_MEMORY;
-		request.reader_memory = &body;
-		r = lend(reader, &request, size_align(size, PAGE_BYTES), memory, deadline);
+		r = lend(reader, WIRE_REQUEST(READER_MEMORY, reader_memory, &body),
+			 size_align(size, PAGE_BYTES), memory, deadline);
 		reader_give(reader);
 	}
 	connection_exit(reader->node);

@@ -123,7 +123,6 @@ static const struct ticket_kind units_kind = {
 
 int reader_learn(struct tierd_reader *reader, uint64_t deadline)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderUnits units = TIERD__WIRE__READER_UNITS__INIT;
 	int r = 0;
 
@@ -131,12 +130,11 @@ int reader_learn(struct tierd_reader *reader, uint64_t deadline)
 	if (!reader->units)
 		return message_fail_memory();
 	units.reader = reader->number;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_UNITS;
-	request.reader_units = &units;
 	for (units.unit = 0; r == 0 && units.unit < reader->unit_count;
 	     units.unit = first_incomplete(reader)) {
 		units.tensor = reader->units[units.unit].known_tensors;
-		r = reader_call(reader, &units_kind, &request, deadline);
+		r = reader_call(reader, &units_kind, WIRE_REQUEST(READER_UNITS, reader_units, &units),
+				deadline);
 	}
 	return r;
 }

@@ -18,7 +18,6 @@ static const struct ticket_kind snapshot_kind = { .name = "tierd_snapshot",
 
 static int send_snapshot(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotTake take = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &snapshot_kind, &ticket);
@@ -27,9 +26,7 @@ static int send_snapshot(struct tierd_job *job, const char *name, struct tierd_t
 		return r;
 	take.job = job->number;
 	take.snapshot = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
-	request.snapshot_take = &take;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(SNAPSHOT_TAKE, snapshot_take, &take));
 	if (r == 0)
 		*ret_ticket = ticket;
 	return r;

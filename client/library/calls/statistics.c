@@ -67,7 +67,6 @@ static void merge(const struct tierd_job *job, const Tierd__Wire__StatisticsRepl
 
 static int statistics_locked(struct tierd_job *job, struct tierd_statistics *ret_statistics)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StatisticsRead read = TIERD__WIRE__STATISTICS_READ__INIT;
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &statistics_kind, &ticket);
@@ -75,9 +74,7 @@ static int statistics_locked(struct tierd_job *job, struct tierd_statistics *ret
 	if (r < 0)
 		return r;
 	read.job = job->number;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STATISTICS_READ;
-	request.statistics_read = &read;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(STATISTICS_READ, statistics_read, &read));
 	if (r < 0)
 		return r;
 	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));

@@ -59,7 +59,6 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 
 static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
 	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
 	int r = job_enter(job, JOB_READY);
@@ -72,10 +71,8 @@ static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rate
 		begin.epoch = job->epoch;
 		begin.rates = &wire.rates;
 		begin.micro_batches = micro_batches;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_BEGIN;
-		request.step_begin = &begin;
 		job->has_undecided = true;
-		r = ticket_call(job, &request);
+		r = ticket_call(job, WIRE_REQUEST(STEP_BEGIN, step_begin, &begin));
 	}
 	return job_finish(job, r);
 }
@@ -151,7 +148,6 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 /* To be durable. Nobody waits for the answer. */
 static void step_hurry(struct tierd_ticket *ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepHurry hurry = TIERD__WIRE__STEP_HURRY__INIT;
 	struct tierd_job *job = ticket->job;
 
@@ -160,9 +156,8 @@ static void step_hurry(struct tierd_ticket *ticket)
 	ticket->is_hurried = true;
 	hurry.job = job->number;
 	hurry.request = ticket->request;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_HURRY;
-	request.step_hurry = &hurry;
-	connection_post(job->node, connection_number(job->node), &request);
+	connection_post(job->node, connection_number(job->node),
+			WIRE_REQUEST(STEP_HURRY, step_hurry, &hurry));
 }
 
 #define NAMED_HOLDERS 16
@@ -214,7 +209,6 @@ int step_check_leases(struct tierd_job *job, const char *before)
 static int step_send(struct tierd_job *job, const struct tierd_rates *rates, bool is_awaited,
 		     struct tierd_ticket **ret_ticket)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
 	struct tierd_ticket *ticket = NULL;
 	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
@@ -238,11 +232,9 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, boo
 	step.rates = &wire.rates;
 	step.is_awaited = is_awaited;
 	step.refused_pushes = ticket->refused_pushes = job->refused_pushes;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
-	request.step = &step;
 	/* Before it is sent: a gather after it must not find the old version. */
 	job->awaited++;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(STEP, step, &step));
 	if (r < 0) {
 		job->awaited--;
 	} else {
@@ -301,7 +293,6 @@ int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_resu
 
 static int step_finish_once(struct tierd_job *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
 	int r = job_enter(job, JOB_READY);
 
@@ -309,9 +300,7 @@ static int step_finish_once(struct tierd_job *job)
 		return r;
 	finish.job = job->number;
 	finish.epoch = job->epoch;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
-	request.step_finish = &finish;
-	r = ticket_call(job, &request);
+	r = ticket_call(job, WIRE_REQUEST(STEP_FINISH, step_finish, &finish));
 	return job_finish(job, r);
 }
 

@@ -47,41 +47,37 @@ uint64_t tensor_element_bytes(const struct tierd_job *job, uint32_t unit, uint32
 				 : section_element_bytes(job->units[unit]->tensors[tensor].section);
 }
 
-static int move_piece(struct transfer *transfer, uint64_t count)
+static int read_piece(const struct transfer *transfer, uint64_t count)
 {
 	struct tierd_job *job = transfer->job;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
 	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
 
-	if (transfer->state) {
-		read = (Tierd__Wire__TensorRead){ .base = read.base,
-						  .job = job->number,
-						  .unit = transfer->unit,
-						  .tensor = transfer->tensor,
-						  .state = (char *)transfer->state,
-						  .first = transfer->first,
-						  .count = count,
-						  .version = job_awaited(job, transfer->unit) };
-		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
-		request.tensor_read = &read;
-	} else {
-		write = (Tierd__Wire__TensorWrite){ .base = write.base,
-						    .job = job->number,
-						    .unit = transfer->unit,
-						    .tensor = transfer->tensor,
-						    .first = transfer->first,
-						    .count = count,
-						    .is_master = transfer->is_master,
-						    .state = transfer->written_state
-								     ? (char *)transfer->written_state
-								     : write.state,
-						    .step = transfer->step };
-		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
-		job->has_written = true;
-		request.tensor_write = &write;
-	}
-	return window_call(job, &request, transfer->deadline, NULL);
+	read.job = job->number;
+	read.unit = transfer->unit;
+	read.tensor = transfer->tensor;
+	read.state = (char *)transfer->state;
+	read.first = transfer->first;
+	read.count = count;
+	read.version = job_awaited(job, transfer->unit);
+	return window_call(job, WIRE_REQUEST(TENSOR_READ, tensor_read, &read), transfer->deadline, NULL);
+}
+
+static int write_piece(const struct transfer *transfer, uint64_t count)
+{
+	struct tierd_job *job = transfer->job;
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+
+	write.job = job->number;
+	write.unit = transfer->unit;
+	write.tensor = transfer->tensor;
+	write.first = transfer->first;
+	write.count = count;
+	write.is_master = transfer->is_master;
+	if (transfer->written_state)
+		write.state = (char *)transfer->written_state;
+	write.step = transfer->step;
+	job->has_written = true;
+	return window_call(job, WIRE_REQUEST(TENSOR_WRITE, tensor_write, &write), transfer->deadline, NULL);
 }
 
 static int transfer_all(struct transfer *transfer)
@@ -98,7 +94,7 @@ static int transfer_all(struct transfer *transfer)
 
 		if (!transfer->state)
 			window_copy(job, job->window_mapping.address, transfer->data, bytes);
-		r = move_piece(transfer, count);
+		r = transfer->state ? read_piece(transfer, count) : write_piece(transfer, count);
 		if (r < 0)
 			return r;
 		if (transfer->state)

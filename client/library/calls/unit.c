@@ -324,7 +324,6 @@ static int define_once(struct tierd_job *job, const char *name, const struct tie
 {
 	_cleanup_(definition_free) struct definition definition = { NULL };
 	_cleanup_(unit_freep) struct unit *unit = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitDefine body = TIERD__WIRE__UNIT_DEFINE__INIT;
 	int r = check_name(job, "the unit", name);
 
@@ -344,13 +343,11 @@ static int define_once(struct tierd_job *job, const char *name, const struct tie
 	body.name = (char *)name;
 	body.n_tensors = tensor_count;
 	body.tensors = definition.pointers;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
-	request.unit_define = &body;
 	r = lay_out(job, &definition, unit);
 	if (r == 0)
 		r = reopen_remember(job->node, &body.base, &unit->definition);
 	if (r == 0)
-		r = define_locked(job, &unit, &request, ret_unit);
+		r = define_locked(job, &unit, WIRE_REQUEST(UNIT_DEFINE, unit_define, &body), ret_unit);
 	return job_finish(job, r);
 }
 

@@ -49,7 +49,6 @@ static int await(struct tierd_job *job, struct tierd_ticket **ticket_at, enum ti
 
 static int send_begin(struct tierd_job *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__WriteBegin begin = TIERD__WIRE__WRITE_BEGIN__INIT;
 	struct tierd_ticket *ticket = NULL;
 	int r = gathers_settle(job);
@@ -67,11 +66,9 @@ static int send_begin(struct tierd_job *job)
 	ticket->is_reducing = true;
 	begin.job = job->number;
 	begin.epoch = job->epoch;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_BEGIN;
-	request.write_begin = &begin;
 	/* As of a step. */
 	job->awaited++;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(WRITE_BEGIN, write_begin, &begin));
 	if (r < 0)
 		job->awaited--;
 	else
@@ -108,7 +105,6 @@ int tierd_write_begin(struct tierd_job *job)
 
 static int send_end(struct tierd_job *job, bool is_cancelled)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__WriteEnd end = TIERD__WIRE__WRITE_END__INIT;
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &ticket_plain, &ticket);
@@ -118,9 +114,7 @@ static int send_end(struct tierd_job *job, bool is_cancelled)
 	end.job = job->number;
 	end.epoch = job->epoch;
 	end.is_cancelled = is_cancelled;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_END;
-	request.write_end = &end;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(WRITE_END, write_end, &end));
 	if (r < 0)
 		return r;
 	job->writing_end = ticket;

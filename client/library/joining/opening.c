@@ -12,14 +12,11 @@
 
 static void post_leave(struct tierd_node *node, uint32_t number)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobLeave leave = TIERD__WIRE__JOB_LEAVE__INIT;
 
 	leave.job = number;
 	leave.at_once = true;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
-	request.job_leave = &leave;
-	connection_post(node, connection_number(node), &request);
+	connection_post(node, connection_number(node), WIRE_REQUEST(JOB_LEAVE, job_leave, &leave));
 }
 
 static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)

@@ -31,16 +31,13 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 /* Names the phase again, to a daemon that does not know it. */
 static void restore_phase(struct tierd_job *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
 
 	if (*job->phase == '\0')
 		return;
 	phase.job = job->number;
 	phase.name = job->phase;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	connection_post(job->node, connection_number(job->node), &request);
+	connection_post(job->node, connection_number(job->node), WIRE_REQUEST(PHASE, phase, &phase));
 }
 
 static void ready_answer(struct tierd_ticket *ticket, const struct answer *answer)
@@ -83,7 +80,6 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
 	struct tierd_node *node = job->node;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReady ready = TIERD__WIRE__JOB_READY__INIT;
 	struct tierd_ticket *ticket = NULL;
 	int r;
@@ -102,14 +98,12 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 		return r;
 	ready.job = job->number;
 	ready.timeout_ms = timeout_ms >= 0 ? timeout_ms : node->timeout_ms;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_READY;
-	request.job_ready = &ready;
 	r = ticket_new(node, job, &ready_kind, &ticket);
 	if (r < 0)
 		return r;
 	ticket->fd_count = job_is_attached(job) ? 0 : ATTACHMENT_FDS;
 	job->is_getting_ready = true;
-	r = ticket_send(ticket, &request);
+	r = ticket_send(ticket, WIRE_REQUEST(JOB_READY, job_ready, &ready));
 	if (r < 0)
 		job->is_getting_ready = false;
 	else

@@ -67,7 +67,6 @@ void job_lose(struct tierd_job *job)
 
 static int send_opening(struct tierd_job *job, uint32_t mode, bool is_reconnect)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen *open =
 		tierd__wire__job_open__unpack(NULL, job->opening.length, job->opening.bytes);
 	int r;
@@ -77,16 +76,13 @@ static int send_opening(struct tierd_job *job, uint32_t mode, bool is_reconnect)
 	open->mode = open->mode == MODE_RESUME ? MODE_RESUME : mode;
 	open->is_reconnect = is_reconnect;
 	open->takeover = false;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
-	request.job_open = open;
-	r = job_open_call(job, &request, clock_now_ns() + ANSWER_NS);
+	r = job_open_call(job, WIRE_REQUEST(JOB_OPEN, job_open, open), clock_now_ns() + ANSWER_NS);
 	tierd__wire__job_open__free_unpacked(open, NULL);
 	return r;
 }
 
 static int send_definition(struct tierd_job *job, const struct unit *unit)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitDefine *define =
 		tierd__wire__unit_define__unpack(NULL, unit->definition.length, unit->definition.bytes);
 	int r;
@@ -94,9 +90,8 @@ static int send_definition(struct tierd_job *job, const struct unit *unit)
 	if (!define)
 		return message_fail_memory();
 	define->job = job->number;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
-	request.unit_define = define;
-	r = ticket_call_until(job, &request, clock_now_ns() + ANSWER_NS);
+	r = ticket_call_until(job, WIRE_REQUEST(UNIT_DEFINE, unit_define, define),
+			      clock_now_ns() + ANSWER_NS);
 	tierd__wire__unit_define__free_unpacked(define, NULL);
 	return r;
 }
