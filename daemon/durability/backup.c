@@ -72,7 +72,7 @@ static bool is_needed(const struct job *job, uint32_t pack, struct hosted_part p
 
 	if (!section_is_trainable(part.section))
 		return false;
-	if (part.state < STATE_SLOTS || job->values.has_given_slots)
+	if (part.state < STATE_SLOTS || job->location.has_given_slots)
 		return true;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (job->catalog.units[u].updates > 0)

@@ -9,7 +9,6 @@
 #include "common/clock.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/refusal.h"
-#include "daemon/residency/order.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 

@@ -298,7 +298,7 @@ void job_go_on(struct job *job)
 	case JOB_TRAINED:
 		if (!writing_go_on(job) && can_start && !job->update.sweep && !job->update.early &&
 		    job->gradients.reductions_running == 0 && !job->gradients.norm &&
-		    job->values.shard_copies == 0)
+		    reduced_copies(job) == 0)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:

@@ -134,6 +134,9 @@ struct job_location {
 	bool has_nvme_parameters, has_nvme_optimizer, has_nvme_sums;
 	bool has_stored_parameters; /* they are written to NVMe, whether they live there or in host memory */
 	bool has_backup; /* the optimizer's state is in host memory, and written to NVMe before each commit */
+	bool has_given_slots;	/* ranks have written slots: what was never updated may be no zeros */
+	bool has_given_masters; /* first masters have gone to where they are kept, beside sums too narrow for
+				   them */
 	/* The first two are one and the same where they are on NVMe; NULL: none. */
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct job_streams streams;
@@ -231,6 +234,7 @@ struct job_update {
 	bool is_skipped;
 	float factor;		    /* of the reduced or decided step's gradients */
 	bool is_reduced;	    /* the open step waits for the owners of its parts, or for values */
+	unsigned shard_copies;	    /* of a reduced step: under way, between windows and the sums */
 	enum writing_state writing; /* of the open or the decided step */
 	struct step_rates decided_rates;
 	struct optimizer_group *groups; /* of the last decided step; at first the options' */
@@ -275,17 +279,14 @@ struct job_values {
 	struct draft *draft;	     /* what was written so; NULL: nothing, or it is where it belongs */
 	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
 	bool is_writing_state;	   /* one of them has it */
-	bool has_given_slots;	   /* some was, at any time: what was never updated may be no zeros */
 	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */
 	uint64_t first_step;
-	bool has_values;  /* every tensor has been written, or has an initializer */
-	bool has_masters; /* some of that went to where masters are kept, beside sums that are too narrow */
+	bool has_values; /* every tensor has been written, or has an initializer */
 	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
 	uint32_t initialized_units, initialized_tensors;
 	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
 	int writing_error;	     /* it will come to nothing; */
 	uint32_t writing_culprit;    /* because of this rank */
-	unsigned shard_copies;	     /* under way, between their windows and the sums */
 	unsigned snapshot_copies;    /* that read a snapshot */
 	struct queue copies_waiting; /* for what is warm to be written */
 };

@@ -5,6 +5,7 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/cache.h"
 #include "daemon/residency/damage.h"
+#include "daemon/residency/order.h"
 #include "daemon/residency/phase.h"
 #include "daemon/residency/tract.h"
 

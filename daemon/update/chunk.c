@@ -289,7 +289,7 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 		 &kept, buffer);
 	part->is_read = job->location.has_nvme_optimizer && !chunk->is_filled &&
 			(state == STATE_MASTER || has_slots) &&
-			(is_read(chunk) || (is_initializing && job->values.has_masters));
+			(is_read(chunk) || (is_initializing && job->location.has_given_masters));
 	part->is_written = job->location.has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
 			   (state == STATE_MASTER || has_slots);
 }

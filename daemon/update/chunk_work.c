@@ -81,7 +81,7 @@ static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_
 
 	if (!sums_are_as_parameters(job, &job->catalog.units[index], chunk->section))
 		memcpy(values, sum, count * sizeof(*values));
-	else if (job->values.has_masters)
+	else if (job->location.has_given_masters)
 		format_restore(kind, sum, master, count, values);
 	else
 		format_widen(kind, sum, count, values);

@@ -88,7 +88,7 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 void reduced_advance(struct job *job)
 {
-	if (!job->update.is_reduced || job->values.shard_copies > 0 ||
+	if (!job->update.is_reduced || job->update.shard_copies > 0 ||
 	    job->update.commit_listener->holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
@@ -99,6 +99,21 @@ void reduced_advance(struct job *job)
 		job->update.writing_listener->decide(job);
 	else
 		step_decide(job, NULL);
+}
+
+void reduced_begin_copy(struct job *job)
+{
+	job->update.shard_copies++;
+}
+
+void reduced_end_copy(struct job *job)
+{
+	job->update.shard_copies--;
+}
+
+unsigned reduced_copies(const struct job *job)
+{
+	return job->update.shard_copies;
 }
 
 void reduced_end_part(struct member *member)

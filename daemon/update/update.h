@@ -38,6 +38,11 @@ void reduced_advance(struct job *job);
 void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish);
 /* It has ended its part. */
 void reduced_end_part(struct member *member);
+/* Copies between ranks' windows and the sums of a reduced step, which is not decided before they have ended:
+ * who ends one calls reduced_advance() when it can be. */
+void reduced_begin_copy(struct job *job);
+void reduced_end_copy(struct job *job);
+unsigned reduced_copies(const struct job *job); /* under way */
 /* False, and the request is answered, if the tensor's gradients cannot be read now, nor masters written.
  * Ranks divide a step among them as they like. */
 bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor);

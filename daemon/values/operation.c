@@ -50,7 +50,7 @@ void operation_free(struct tensor_operation *operation)
 	if (operation->stage == WAITING_FOR_SUMS)
 		spill_forget(job, operation_pack(operation));
 	if (operation->is_of_shard)
-		job->values.shard_copies--;
+		reduced_end_copy(job);
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
 	if (operation->buffer)
@@ -347,7 +347,7 @@ static bool is_split(const struct tensor_operation *operation)
 				      operation_section(operation)) &&
 	       kind != MASTER_ITSELF &&
 	       (kind == MASTER_BESIDE || operation->is_master || operation->values ||
-		job->values.has_masters);
+		job->location.has_given_masters);
 }
 
 void operation_take_sums(struct tensor_operation *operation)

@@ -197,7 +197,7 @@ static void begin(struct tensor_operation *operation)
 	struct staging_buffer *buffer;
 
 	operation->has_turn = job->values.is_writing_state = true;
-	job->values.has_given_slots |= operation_is_of_state(operation);
+	job->location.has_given_slots |= operation_is_of_state(operation);
 	operation->has_pin = true;
 	residency_pin(job, operation_pack(operation));
 	if (!job->location.has_nvme_optimizer) {
@@ -219,7 +219,7 @@ static void begin(struct tensor_operation *operation)
 
 void state_write_start(struct tensor_operation *operation)
 {
-	operation->job->values.has_masters |= operation->is_split;
+	operation->job->location.has_given_masters |= operation->is_split;
 	operation->stage = WAITING_FOR_TURN;
 	queue_push(&operation->job->values.state_writes, &operation->link);
 	job_settle(operation->job);

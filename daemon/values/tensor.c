@@ -92,7 +92,7 @@ static void read_gradient(struct pending *pending, const Tierd__Wire__TensorRead
 	}
 	operation->state = READ_GRADIENT;
 	operation->is_of_shard = true;
-	job->values.shard_copies++;
+	reduced_begin_copy(job);
 	operation_take_sums(operation);
 }
 
@@ -106,7 +106,7 @@ static void start_write(struct pending *pending)
 	bool is_compared = tensor->is_frozen && job->update.writing == WRITING_OPEN;
 	/* Of a reduced step they take the gradients' place: then it is too late to find no room for the note.
 	 */
-	int r = tensor_reserve_written(tensor, 1 + job->values.shard_copies);
+	int r = tensor_reserve_written(tensor, 1 + reduced_copies(job));
 	struct tensor_operation *operation =
 		r < 0 ? NULL
 		      : operation_new(job, pending, is_compared ? OPERATION_COMPARE : OPERATION_WRITE,
@@ -124,7 +124,8 @@ static void start_write(struct pending *pending)
 	operation->is_master = pending->is_master;
 	operation->state = pending->state;
 	operation->is_of_shard = job->update.is_reduced;
-	job->values.shard_copies += job->update.is_reduced;
+	if (operation->is_of_shard)
+		reduced_begin_copy(job);
 	if (is_compared)
 		operation_want_pack(operation, 0);
 	else if (job->phase == JOB_FORMING || job->update.writing == WRITING_OPEN)

@@ -186,7 +186,7 @@ static void place(struct job *job)
 		if (job->residency.residences[pack].is_written)
 			warm_forget_pack(job, pack);
 	/* What is not written here has one, too. */
-	job->values.has_masters = sums_are_as_pushed(job);
+	job->location.has_given_masters = sums_are_as_pushed(job);
 	job->update.writing = WRITING_PLACING;
 	job_settle(job);
 }

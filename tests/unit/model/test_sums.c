@@ -347,7 +347,7 @@ static void expect_first_values(const struct actor_job *options, bool is_pushed_
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		write_unit(unit);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(job->values.has_masters, is_pushed_once);
+	assert_int_equal(job->location.has_given_masters, is_pushed_once);
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		for (uint32_t tensor = 0; tensor < TENSORS; tensor++)
 			expect_written(unit, tensor);
