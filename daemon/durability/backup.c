@@ -33,7 +33,7 @@ struct backup {
 	void (*done)(struct job *job, int status);
 	bool is_running;
 	uint32_t next;	 /* packs before it have been begun */
-	uint32_t wanted; /* a sweep waits for this one; SLOT_NONE: for none */
+	uint32_t wanted; /* a sweep waits for this one; PACK_NONE: for none */
 	unsigned running;
 	int status;
 	struct queue free;
@@ -95,7 +95,7 @@ static void end_part(struct save *save)
 
 	if (--save->writing > 0)
 		return;
-	backup->job->residency.residences[save->pack].writes--;
+	residency_end_write(backup->job, save->pack);
 	backup->running--;
 	queue_push(&backup->free, &save->link);
 	/* Its sweep, or the next pack. */
@@ -140,10 +140,9 @@ static void write_part(struct save *save, unsigned index, enum tier_priority pri
 static void start(struct save *save, uint32_t pack, enum tier_priority priority)
 {
 	struct backup *backup = save->backup;
-	struct residence *residence = &backup->job->residency.residences[pack];
 
-	residence->awaits_backup = false;
-	residence->writes++;
+	backup->job->residency.residences[pack].awaits_backup = false;
+	residency_begin_write(backup->job, pack);
 	backup->running++;
 	save->pack = pack;
 	save->writing = 1;
@@ -168,7 +167,7 @@ void backup_begin(struct job *job)
 	backup->is_running = true;
 	backup->status = 0;
 	backup->next = 0;
-	backup->wanted = SLOT_NONE;
+	backup->wanted = PACK_NONE;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
 		job->residency.residences[pack].awaits_backup = job->residency.residences[pack].is_unsaved;
 		job->residency.residences[pack].is_unsaved = false;
@@ -176,17 +175,17 @@ void backup_begin(struct job *job)
 	job_settle(job);
 }
 
-/* SLOT_NONE: none is left. */
+/* PACK_NONE: none is left. */
 static uint32_t find_next(struct backup *backup)
 {
 	const struct job *job = backup->job;
 
-	if (backup->wanted != SLOT_NONE && job->residency.residences[backup->wanted].awaits_backup)
+	if (backup->wanted != PACK_NONE && job->residency.residences[backup->wanted].awaits_backup)
 		return backup->wanted;
 	while (backup->next < job->catalog.pack_count &&
 	       !job->residency.residences[backup->next].awaits_backup)
 		backup->next++;
-	return backup->next < job->catalog.pack_count ? backup->next : SLOT_NONE;
+	return backup->next < job->catalog.pack_count ? backup->next : PACK_NONE;
 }
 
 static bool is_cancelled(const struct backup *backup)
@@ -211,10 +210,10 @@ void backup_go_on(struct job *job)
 		return;
 	if (is_cancelled(backup))
 		forget_the_rest(backup);
-	for (pack = find_next(backup); pack != SLOT_NONE && !queue_is_empty(&backup->free);
+	for (pack = find_next(backup); pack != PACK_NONE && !queue_is_empty(&backup->free);
 	     pack = find_next(backup))
 		start(take_save(backup), pack, pack == backup->wanted ? TIER_DEMAND : TIER_WRITE_BACK);
-	if (pack != SLOT_NONE || backup->running > 0)
+	if (pack != PACK_NONE || backup->running > 0)
 		return;
 	backup->is_running = false;
 	backup->done(job, backup->status);

@@ -416,7 +416,7 @@ static void on_written(struct store_transfer *transfer, int status)
 	struct durable *durable = container_of(transfer, struct part, transfer)->durable;
 	struct job *job = durable->job;
 
-	trace_transferred(job, SLOT_NONE, job_nvme_store(job), transfer);
+	trace_transferred(job, PACK_NONE, job_nvme_store(job), transfer);
 	durable->parts--;
 	end_write(durable, status);
 	/* The backup may take longer; a step need not. */

@@ -68,7 +68,7 @@ static bool read_next(struct refill *refill)
 static void publish(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count && !job->location.has_nvme_parameters; pack++)
-		residency_publish(job, pack, job->residency.residences[pack].version);
+		residency_publish(job, pack, residency_version(job, pack));
 }
 
 static void go_on(struct refill *refill)

@@ -179,7 +179,7 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 {
 	bool is_planned = !queue_is_empty(&job->gradients.free_held);
 
-	if (!(is_planned && slots_have_room_for(&job->residency.slots, job->options.world_size)) &&
+	if (!(is_planned && slots_have_room_for(residency_slots(job), job->options.world_size)) &&
 	    !(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job))))
 		return false;
 	struct held_buffer *held =

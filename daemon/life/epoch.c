@@ -85,8 +85,7 @@ static void end_epoch(struct job *job, int r)
 		job->epoch++;
 		job->telemetry.figures.broken_epochs++;
 	}
-	if (job->residency.directory)
-		atomic_store(&job->residency.directory->epoch, job->epoch);
+	arena_show_epoch(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			end_for_member(job, job->ranks[rank], r);
@@ -217,7 +216,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	member->port = NULL;
 	job->ranks[member->rank] = NULL;
 	job->member_count--;
-	job->residency.has_next_uses = false;
+	prefetch_expect_anew(job);
 	queue_push(&job->life.lingering, &member->link);
 
 	if (!is_orderly || is_needed_now)

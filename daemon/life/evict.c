@@ -13,7 +13,7 @@ static void evict_pack(struct job *job, uint32_t pack, Tierd__Wire__JobEvictRepl
 	const struct pack *units = &job->catalog.packs[pack];
 
 	/* What is on NVMe alone, or has just left with another unit of the pack, is where it is to be. */
-	if (job->residency.residences[pack].slot == SLOT_NONE)
+	if (!residency_has_slot(job, pack))
 		return;
 	if (residency_evict(job, pack)) {
 		result->units += units->unit_count;

@@ -35,11 +35,11 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 
 	residency_serve(job);
 	cache_go_on(job);
-	if (queue_is_empty(&job->residency.slot_wishes))
+	if (!residency_awaits_slot(job))
 		return;
 	residency_check_deadlock(job);
 	/* Who holds the leases may wait for a gradient buffer, which frees no slot by itself. */
-	if (job->residency.loading_bytes == 0)
+	if (!residency_is_loading(job))
 		gradient_unblock(job, true);
 	job_watch_slots(job);
 }
@@ -145,7 +145,7 @@ bool job_is_still(const struct job *job)
 	       !job->durability.blobs.is_loading && !job->update.sweep && !early_is_under_way(job) &&
 	       !ahead_is_reading(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
 	       job->values.snapshot_copies == 0 && job->gradients.reductions_running == 0 &&
-	       job->residency.cache_moves == 0 && !job->gradients.norm && residency_is_quiet(job) &&
+	       cache_is_quiet(job) && !job->gradients.norm && residency_is_quiet(job) &&
 	       members_are_quiet(job);
 }
 
@@ -213,11 +213,12 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .epoch = 1,
 			     .location.record_format = RECORD_FORMAT,
 			     .resources.paths = node_all_paths(node),
-			     .residency.directory_memory = MEMORY_INIT,
-			     .residency.arena = MEMORY_INIT,
-			     .residency.cache = MEMORY_INIT,
 			     .gradients.sums_memory = MEMORY_INIT,
 			     .telemetry.page = MEMORY_INIT };
+	if (residency_new(job) < 0) {
+		free(job);
+		return -ENOMEM;
+	}
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->catalog.unit_maximum = node->settings.units_per_job;
 	job->catalog.tensor_maximum = node->settings.tensors_per_job;
@@ -234,7 +235,6 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	queue_init(&job->durability.kept_steps);
 	queue_init(&job->values.takers);
 	queue_init(&job->durability.errands);
-	queue_init(&job->residency.slot_wishes);
 	queue_init(&job->values.filling);
 	queue_init(&job->values.state_writes);
 	queue_init(&job->values.tensor_waiting);
@@ -302,6 +302,7 @@ void job_free(struct job *job)
 	queue_remove(&job->link);
 	free(job->ranks);
 	free(job->update.rooms);
+	residency_free(job);
 	free(job);
 	disposal_start_trim(node);
 

@@ -65,6 +65,5 @@ void listeners_set(struct job *job)
 	job->update.commit_listener = &commit_listener;
 	job->update.writing_listener = &writing_listener;
 	job->update.sweep_listener = &sweep_listener;
-	job->residency.listener = &sweep_residency_listener;
-	job->residency.cache_tenant = &warm_tenant;
+	residency_listen(job, &sweep_residency_listener, &warm_tenant);
 }

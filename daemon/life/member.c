@@ -80,12 +80,7 @@ static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 
 	if (member->has_left)
 		return;
-	/* First the wish, then the look: a release between the two rings again. */
-	if (!queue_is_empty(&member->job->residency.slot_wishes))
-		job_watch_slots(member->job);
-	residency_serve(member->job);
-	cache_go_on(member->job);
-	prefetch_run(member->job);
+	residency_ring(member->job);
 }
 
 static int make_doorbell(struct member *member)

@@ -141,7 +141,7 @@ static void set_needs(const struct setup *setup, Tierd__Wire__PlanNeeds *needs)
 	const struct job *job = setup->job;
 
 	needs->host_bytes = job->resources.host_bytes - job->resources.cache_bytes;
-	needs->parameter_bytes = budget_arena_bytes(job);
+	needs->parameter_bytes = setup->arena_bytes;
 	needs->sum_bytes = setup->needs.sums;
 	needs->buffer_bytes = setup->needs.gradients + setup->needs.held;
 	needs->state_bytes = setup->needs.state;

@@ -139,27 +139,28 @@ static bool reply_ready(struct member *member)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
 	int fds[] = { -1, -1, -1, -1, -1, -1 };
-	unsigned count = job->residency.cache.length > 0 ? 6 : 5;
+	struct arena_shared shared = arena_share(job);
+	unsigned count = shared.cache->length > 0 ? 6 : 5;
 	bool is_first = member->epoch == 0;
 
 	if (is_first) {
-		fds[0] = memory_client_fd(&job->residency.directory_memory, MEMORY_READ_ONLY);
-		fds[1] = memory_client_fd(&job->residency.arena, MEMORY_READ_ONLY);
+		fds[0] = memory_client_fd(shared.directory, MEMORY_READ_ONLY);
+		fds[1] = memory_client_fd(shared.arena, MEMORY_READ_ONLY);
 		fds[2] = memory_client_fd(&member->page, MEMORY_WRITABLE);
 		fds[3] = memory_client_fd(&member->gradients, MEMORY_WRITABLE);
 		fds[4] = fcntl(member->doorbell_fd, F_DUPFD_CLOEXEC, 0);
-		if (job->residency.cache.length > 0)
-			fds[5] = memory_client_fd(&job->residency.cache, MEMORY_READ_ONLY);
+		if (count == 6)
+			fds[5] = memory_client_fd(shared.cache, MEMORY_READ_ONLY);
 	}
 	ready.status = job->life.has_begun ? JOB_RESUMED : JOB_NEW;
 	ready.step = job->step;
 	ready.loss_scale = job->update.loss_scale.value;
 	ready.epoch = job->epoch;
 	ready.unit_count = job->catalog.unit_count;
-	ready.directory_bytes = job->residency.directory_memory.length;
-	ready.arena_bytes = job->residency.arena.length;
-	ready.cache_offset = slots_cache_offset(&job->residency.slots);
-	ready.cache_bytes = job->residency.cache.length;
+	ready.directory_bytes = shared.directory->length;
+	ready.arena_bytes = shared.arena->length;
+	ready.cache_offset = slots_cache_offset(residency_slots(job));
+	ready.cache_bytes = shared.cache->length;
 	ready.durability_seconds = job->durability.durable ? pace_seconds(job) : 0;
 	ready.lease_bytes = member->page.length;
 	ready.gradient_buffers = member->buffer_count;
@@ -198,7 +199,7 @@ static void begin_epoch(struct job *job)
 	job->is_live = true;
 	job->telemetry.figures.epochs++;
 	job->life.departed[0] = '\0';
-	atomic_store(&job->residency.directory->epoch, job->epoch);
+	arena_show_epoch(job);
 	bool is_complete = true;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)

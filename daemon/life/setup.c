@@ -208,7 +208,7 @@ static int make_memory(struct setup *setup)
 			note_pinning(setup, &setup->made.arena);
 		r = memory_seal(&setup->made.arena);
 	}
-	if (r == 0 && setup->job->residency.slots.cache > 0)
+	if (r == 0)
 		r = tract_make_cache(setup->job, &setup->made.cache, &setup->pinning);
 	if (r == 0)
 		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
@@ -246,77 +246,21 @@ void setup_give_up(struct setup *setup)
 	disposal_start(setup->job->node, &setup->made);
 }
 
-static void fill_sections(const struct catalog *catalog, uint64_t *sections)
-{
-	for (uint32_t i = 0; i < catalog->unit_count; i++) {
-		const struct unit *unit = &catalog->units[i];
-
-		for (uint32_t p = 0; p < unit->part_count; p++) {
-			const struct unit_part *part = &unit->parts[p];
-
-			if (part->elements > 0)
-				*sections++ = catalog->packs[unit->pack].slot_offset[part->section] +
-					      part->pack_first * section_element_bytes(part->section);
-		}
-	}
-}
-
-static void fill_directory(struct job *job)
-{
-	struct directory_header *header = job->residency.directory;
-
-	header->magic = PAGES_MAGIC;
-	header->version = PAGES_VERSION;
-	header->unit_count = job->catalog.unit_count;
-	header->section_count = job->catalog.section_count;
-	header->entries_offset = (uint64_t)((char *)directory_entries(header) - (char *)header);
-	header->sections_offset = (uint64_t)((char *)directory_sections(header) - (char *)header);
-	atomic_store(&header->epoch, job->epoch);
-	fill_sections(&job->catalog, directory_sections(header));
-}
-
-/* Parameters in host memory have their slot as long as that is there; they are published once they have
- * values. Where sweeps write them, they may come back from NVMe one by one, each with its slot. */
-static void take_all_slots(struct job *job, bool is_return)
-{
-	bool is_one_by_one = is_return && !job->location.has_nvme_parameters && !job->location.has_backup;
-
-	job->residency.returned_packs = is_one_by_one ? 0 : job->catalog.pack_count;
-	for (uint32_t pack = 0; !job->location.has_nvme_parameters && pack < job->residency.returned_packs;
-	     pack++) {
-		job->residency.residences[pack].slot = slots_take(&job->residency.slots, pack);
-		job->residency.residences[pack].state = DIRECTORY_UPDATING;
-	}
-}
-
-/* Until something of it has been written, there is nothing to load. What is trained is not written by
- * clients but by the first sweep, which takes zeros for what has no value. */
-static void mark_blank(struct job *job)
-{
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		job->residency.residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
-}
-
 static int take_over(struct setup *setup)
 {
 	struct job *job = setup->job;
 
-	job->residency.arena = setup->made.arena;
-	job->residency.cache = setup->made.cache;
 	job->gradients.sums_memory = setup->made.sums;
-	job->residency.directory_memory = setup->made.directory;
-	job->residency.directory = (struct directory_header *)job->residency.directory_memory.base;
+	arena_take_over(job, &setup->made);
 	if (!setup->is_return) {
 		job->location.parameter_store = setup->made.parameter_store;
-		mark_blank(job);
+		residency_mark_blank(job);
 	}
 	if (setup->made.optimizer_store)
 		job->location.optimizer_store = setup->made.optimizer_store;
 	job->location.gradient_store = setup->made.gradient_store;
 	setup->made = (struct made)MADE_INIT;
-	fill_directory(job);
-	tract_open_all(job);
-	take_all_slots(job, setup->is_return);
+	arena_open(job, setup->is_return);
 	int r = gradient_init(job);
 
 	if (r == 0 && job->location.is_durable && !job->durability.durable)
@@ -493,21 +437,15 @@ static void clear_memory(struct job *job, struct made *made)
 	ahead_clear(job);
 	warm_free(job);
 	made->gradient_store = TAKE_PTR(job->location.gradient_store);
-	made->arena = job->residency.arena;
-	made->cache = job->residency.cache;
+	arena_give_up(job, made);
 	made->sums = job->gradients.sums_memory;
-	made->directory = job->residency.directory_memory;
 	made->uid = job->uid;
 	made->is_read = job->life.is_read;
-	made->uses_staging = job->residency.arena.base && needs_staging(job);
+	made->uses_staging = made->arena.base && needs_staging(job);
 	disposal_start(job->node, made);
-	job->residency.arena = job->residency.cache = job->gradients.sums_memory =
-		job->residency.directory_memory = (struct memory)MEMORY_INIT;
-	job->residency.directory = NULL;
-	slots_free(&job->residency.slots);
+	job->gradients.sums_memory = (struct memory)MEMORY_INIT;
 	free(job->gradients.sum_offsets);
 	job->gradients.sum_offsets = NULL;
-	job->residency.has_next_uses = false;
 }
 
 void setup_release(struct job *job)
@@ -558,10 +496,7 @@ void setup_clear(struct job *job)
 	job->location.parameter_store = job->location.optimizer_store = NULL;
 	catalog_unpack(&job->catalog);
 	free(job->location.places);
-	free(job->residency.residences);
-	free(job->residency.next_use);
+	residency_clear(job);
 	job->location.places = NULL;
-	job->residency.residences = NULL;
-	job->residency.next_use = NULL;
 	budget_give_back(job);
 }

@@ -347,18 +347,8 @@ static int plan_packs(struct setup *setup)
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
 	job->location.places = calloc(job->catalog.pack_count, sizeof(*job->location.places));
-	job->residency.residences = calloc(job->catalog.pack_count, sizeof(*job->residency.residences));
-	job->residency.next_use = calloc(job->catalog.pack_count, sizeof(*job->residency.next_use));
-	if (!job->location.places || !job->residency.residences || !job->residency.next_use)
+	if (!job->location.places || residency_plan(job) < 0)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
-		job->residency.residences[i] =
-			(struct residence){ .slot = SLOT_NONE, .version = job->step, .job = job };
-		queue_init(&job->residency.residences[i].waiters);
-		queue_init(&job->residency.residences[i].link);
-		queue_init(&job->residency.residences[i].sweep_link);
-		queue_init(&job->residency.residences[i].early_link);
-	}
 	return 0;
 }
 
@@ -388,9 +378,9 @@ static int plan_budgets(struct setup *setup)
 	if (job->location.has_nvme_sums)
 		add_buffers(setup, &needs);
 	setup->needs = needs;
-	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
+	int r = budget_take_host(job, &needs, residency_slots(job), setup->message, sizeof(setup->message));
 
-	setup->arena_bytes = budget_arena_bytes(job);
+	setup->arena_bytes = slots_memory(residency_slots(job)->promised);
 	if (r < 0 || (!setup->nvme && !setup->sums))
 		return r;
 	return plan_paths(setup);
@@ -434,7 +424,7 @@ static void forget_placed(struct setup *setup)
 	setup->spill = (struct spill_plan){ 0 };
 	free(setup->job->gradients.sum_offsets);
 	setup->job->gradients.sum_offsets = NULL;
-	slots_free(&setup->job->residency.slots);
+	slots_free(residency_slots(setup->job));
 	budget_give_back(setup->job);
 }
 

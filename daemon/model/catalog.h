@@ -19,6 +19,8 @@ struct job_options;
 #define CATALOG_MAX_TENSORS 1000000
 /* Separate pieces of a tensor that have been written; touching ones are one. */
 #define CATALOG_MAX_SPANS 4096
+/* As the number of a pack: none. */
+#define PACK_NONE UINT32_MAX
 #define PACK_ELEMENTS (UINT64_C(1) << 20)
 
 /* Elements first … end - 1 that have a value. */

@@ -12,7 +12,6 @@
 #include "daemon/durability/presence.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/resources/shortage.h"
-#include "daemon/resources/slots.h"
 #include "daemon/resources/staging.h"
 #include "daemon/model/state.h"
 #include "offload/store/store.h"
@@ -73,8 +72,7 @@ struct job_shape {
 };
 
 struct residence;
-struct residency_listener;
-struct cache_tenant;
+struct residency;
 struct sum;
 struct contribution;
 struct gradient_listener;
@@ -180,22 +178,8 @@ struct job_resources {
 
 /* Its packs in host memory. */
 struct job_residency {
-	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */
-	struct memory directory_memory, arena;
-	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
-	struct directory_header *directory;
-	struct slots slots;
-	struct residence *residences;
-	struct queue slot_wishes; /* residences that wait for a slot */
-	const struct residency_listener *listener;
-	const struct cache_tenant *cache_tenant; /* daemon/residency/cache.h */
-	uint64_t clock;
-	char holders[384];    /* who keeps a gather from ever fitting, for its message */
-	unsigned cache_moves; /* tracts, and shares of warm state, that come or go */
-	unsigned rescues;     /* how often memory of others was waited for */
-	uint32_t *next_use;   /* by pack */
-	bool has_next_uses;   /* nothing has moved since they were found */
-	uint64_t loading_bytes;
+	struct residence *residences; /* by pack */
+	struct residency *own;
 };
 
 /* Its gradients, and their sums. */

@@ -1,5 +1,6 @@
 #include "daemon/model/sums.h"
 
+#include "common/size.h"
 #include "daemon/model/state.h"
 
 bool sums_are_as_pushed(const struct job *job)

@@ -431,11 +431,11 @@ static uint32_t count_leases(const struct job *job, uint32_t unit)
 	return leases;
 }
 
-static const char *state_name(const struct job *job, const struct residence *residence)
+static const char *state_name(const struct job *job, uint32_t pack)
 {
 	static const char *const names[] = { "absent", "loading", "resident", "draining", "updating" };
 
-	return job->phase < JOB_INITIALIZING ? "forming" : names[residence->state];
+	return job->phase < JOB_INITIALIZING ? "forming" : names[residency_state(job, pack)];
 }
 
 static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEntry *wire, uint64_t *shards)
@@ -459,13 +459,13 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 	wire->tiers = (char *)"";
 	if (!residence)
 		return;
-	wire->state = (char *)state_name(job, residence);
-	wire->tiers = (char *)(!job->location.has_stored_parameters ? "host"
-			       : residence->slot == SLOT_NONE	    ? "nvme"
-								    : "host+nvme");
+	wire->state = (char *)state_name(job, unit->pack);
+	wire->tiers = (char *)(!job->location.has_stored_parameters   ? "host"
+			       : !residency_has_slot(job, unit->pack) ? "nvme"
+								      : "host+nvme");
 	wire->leases = count_leases(job, index);
-	wire->version = residence->version;
-	wire->is_dirty = residence->is_dirty ||
+	wire->version = residency_version(job, unit->pack);
+	wire->is_dirty = residency_is_dirty(job, unit->pack) ||
 			 (residence->unwritten > 0 &&
 			  (residence->early == EARLY_NOTHING || residence->early == EARLY_ADOPTED));
 	wire->pack = unit->pack;

@@ -34,6 +34,11 @@ void cache_keep_all(struct node *node);
 /* They are a holder of the node. */
 extern const struct holder cache_holder;
 
+/* What comes to a cache or leaves it, of its tenant: a tract is counted by itself. */
+void cache_begin_move(struct job *job);
+void cache_end_move(struct job *job);
+bool cache_is_quiet(const struct job *job);
+
 /* In the job's turn: empties what it gives up, and takes what there is. */
 void cache_go_on(struct job *job);
 

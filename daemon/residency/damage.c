@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "daemon/model/model.h"
-#include "daemon/residency/residency.h"
+#include "daemon/residency/own.h"
 
 void damage_tell_read(const struct job *job, const struct store_transfer *transfer, int status,
 		      const char *consequence)

@@ -1,4 +1,4 @@
-#include "daemon/residency/residency.h"
+#include "daemon/residency/own.h"
 #include "daemon/telemetry/telemetry.h"
 
 /* Eviction: packs leave host memory, and are closed to clients while they are updated. */
@@ -88,8 +88,8 @@ static bool is_evictable(const struct residence *residence)
 
 static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
 {
-	if (job->residency.next_use[pack] != job->residency.next_use[other])
-		return job->residency.next_use[pack] > job->residency.next_use[other];
+	if (job->residency.own->next_use[pack] != job->residency.own->next_use[other])
+		return job->residency.own->next_use[pack] > job->residency.own->next_use[other];
 	return job->residency.residences[pack].used < job->residency.residences[other].used;
 }
 
@@ -100,12 +100,12 @@ static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 	uint32_t victim = SLOT_NONE;
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
-		uint32_t owner = job->residency.slots.owners[slot];
+		uint32_t owner = job->residency.own->slots.owners[slot];
 
-		if (!slots_has_pack(&job->residency.slots, slot) ||
+		if (!slots_has_pack(&job->residency.own->slots, slot) ||
 		    !is_evictable(&job->residency.residences[owner]))
 			continue;
-		if (job->residency.next_use[owner] <= distance ||
+		if (job->residency.own->next_use[owner] <= distance ||
 		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
 			continue;
 		if (pack_holder(job, owner, false))
@@ -120,7 +120,7 @@ void residency_vacate(struct job *job, uint32_t pack)
 	struct residence *residence = &job->residency.residences[pack];
 
 	residency_set_state(job, pack, DIRECTORY_ABSENT);
-	slots_give(&job->residency.slots, residence->slot);
+	slots_give(&job->residency.own->slots, residence->slot);
 	residence->slot = SLOT_NONE;
 }
 
@@ -130,7 +130,7 @@ void residency_vacate(struct job *job, uint32_t pack)
 
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 {
-	uint32_t slot = slots_take(&job->residency.slots, pack);
+	uint32_t slot = slots_take(&job->residency.own->slots, pack);
 
 	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
 		if (tries == EVICTION_TRIES)
@@ -143,7 +143,7 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 			continue;
 		trace_evicted(job, victim);
 		residency_vacate(job, victim);
-		slot = slots_take(&job->residency.slots, pack);
+		slot = slots_take(&job->residency.own->slots, pack);
 	}
 	job->residency.residences[pack].slot = slot;
 	return true;

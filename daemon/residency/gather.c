@@ -5,7 +5,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/residency/damage.h"
-#include "daemon/residency/residency.h"
+#include "daemon/residency/own.h"
 
 /* The lease is counted here, before anything can evict the pack again. */
 static void grant(struct pending *pending)
@@ -19,7 +19,7 @@ static void grant(struct pending *pending)
 
 	atomic_fetch_add_explicit(&lease_counters(member->leases, member->buffer_count)[pending->unit], 1,
 				  memory_order_seq_cst);
-	gather.offset = job->residency.slots.offsets[residence->slot];
+	gather.offset = job->residency.own->slots.offsets[residence->slot];
 	gather.version = residence->version;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_GATHER;
 	reply.gather = &gather;
@@ -49,7 +49,7 @@ static void on_resident(struct waiter *waiter, int status)
 			pending, -EDEADLK,
 			"unit \"%s\" can never be gathered beside what is leased (%s), by ranks that wait "
 			"themselves; release a unit first, or raise host_budget",
-			job->catalog.units[pending->unit].name, job->residency.holders);
+			job->catalog.units[pending->unit].name, job->residency.own->holders);
 	else if (status == -EAGAIN)
 		pending_error(pending, -EAGAIN, "the awaited step failed");
 	else

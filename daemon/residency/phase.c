@@ -75,7 +75,7 @@ int member_set_phase(struct member *member, const char *phase, char *message, si
 	if (member->order && member->order != order && !is_training(member->order))
 		order_finish_pass(member->order);
 	member->order = order;
-	member->job->residency.has_next_uses = false;
+	prefetch_expect_anew(member->job);
 	return 0;
 }
 
@@ -84,7 +84,7 @@ void member_finish_pass(struct member *member)
 	member_read_trace(member);
 	member->order->has_steps = true;
 	order_finish_pass(member->order);
-	member->job->residency.has_next_uses = false;
+	prefetch_expect_anew(member->job);
 }
 
 /* The page is the client's to scribble on: a head that runs away, or an entry of another number, only
@@ -112,7 +112,7 @@ bool member_read_trace(struct member *member)
 
 	member->trace_tail = tail;
 	if (has_news)
-		member->job->residency.has_next_uses = false;
+		prefetch_expect_anew(member->job);
 	return has_news;
 }
 

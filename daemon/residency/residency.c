@@ -5,18 +5,100 @@
  * fires. */
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/size.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/damage.h"
-#include "daemon/residency/residency.h"
+#include "daemon/residency/own.h"
 #include "daemon/telemetry/telemetry.h"
+
+/* ---- Life ---- */
+
+int residency_new(struct job *job)
+{
+	struct residency *own = calloc(1, sizeof(*own));
+
+	if (!own)
+		return -ENOMEM;
+	*own = (struct residency){ .directory_memory = MEMORY_INIT,
+				   .arena = MEMORY_INIT,
+				   .cache = MEMORY_INIT };
+	queue_init(&own->slot_wishes);
+	job->residency.own = own;
+	return 0;
+}
+
+void residency_free(struct job *job)
+{
+	free(job->residency.own);
+	job->residency.own = NULL;
+}
+
+void residency_listen(struct job *job, const struct residency_listener *listener,
+		      const struct cache_tenant *tenant)
+{
+	job->residency.own->listener = listener;
+	job->residency.own->cache_tenant = tenant;
+}
+
+int residency_plan(struct job *job)
+{
+	struct residence *residences = calloc(job->catalog.pack_count, sizeof(*residences));
+	uint32_t *next_use = calloc(job->catalog.pack_count, sizeof(*next_use));
+
+	job->residency.residences = residences;
+	job->residency.own->next_use = next_use;
+	if (!residences || !next_use)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
+		residences[i] = (struct residence){ .slot = SLOT_NONE, .version = job->step, .job = job };
+		queue_init(&residences[i].waiters);
+		queue_init(&residences[i].link);
+		queue_init(&residences[i].sweep_link);
+		queue_init(&residences[i].early_link);
+	}
+	return 0;
+}
+
+void residency_clear(struct job *job)
+{
+	free(TAKE_PTR(job->residency.residences));
+	free(TAKE_PTR(job->residency.own->next_use));
+}
+
+void residency_mark_blank(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		job->residency.residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
+}
+
+struct slots *residency_slots(const struct job *job)
+{
+	return &job->residency.own->slots;
+}
+
+/* ---- What there is ---- */
+
+enum directory_state residency_state(const struct job *job, uint32_t pack)
+{
+	return job->residency.residences[pack].state;
+}
+
+uint64_t residency_version(const struct job *job, uint32_t pack)
+{
+	return job->residency.residences[pack].version;
+}
+
+bool residency_has_slot(const struct job *job, uint32_t pack)
+{
+	return job->residency.residences[pack].slot != SLOT_NONE;
+}
 
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 {
-	return &directory_entries(job->residency.directory)[unit];
+	return &directory_entries(job->residency.own->directory)[unit];
 }
 
 uint32_t residence_pack(const struct residence *residence)
@@ -26,11 +108,11 @@ uint32_t residence_pack(const struct residence *residence)
 
 char *residency_address(const struct job *job, uint32_t pack)
 {
-	uint64_t offset = job->residency.slots.offsets[job->residency.residences[pack].slot];
-	uint64_t cache = slots_cache_offset(&job->residency.slots);
+	uint64_t offset = job->residency.own->slots.offsets[job->residency.residences[pack].slot];
+	uint64_t cache = slots_cache_offset(&job->residency.own->slots);
 
-	return offset < cache ? job->residency.arena.base + offset
-			      : job->residency.cache.base + (offset - cache);
+	return offset < cache ? job->residency.own->arena.base + offset
+			      : job->residency.own->cache.base + (offset - cache);
 }
 
 void residency_set_state(struct job *job, uint32_t pack, enum directory_state state)
@@ -44,12 +126,7 @@ void residency_set_state(struct job *job, uint32_t pack, enum directory_state st
 
 const struct slot_class *residency_class(const struct job *job, uint32_t pack)
 {
-	return &job->residency.slots.classes[job->residency.slots.class_of_pack[pack]];
-}
-
-void residency_mark_updating(struct job *job, uint32_t pack)
-{
-	residency_set_state(job, pack, DIRECTORY_UPDATING);
+	return &job->residency.own->slots.classes[job->residency.own->slots.class_of_pack[pack]];
 }
 
 /* ---- Waiters ---- */
@@ -96,7 +173,7 @@ static void publish_units(struct job *job, uint32_t pack)
 	const struct residence *residence = &job->residency.residences[pack];
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		directory_publish(residency_entry(job, u), job->residency.slots.offsets[residence->slot],
+		directory_publish(residency_entry(job, u), job->residency.own->slots.offsets[residence->slot],
 				  residence->version);
 }
 
@@ -106,7 +183,7 @@ void residency_publish(struct job *job, uint32_t pack, uint64_t version)
 
 	residence->state = DIRECTORY_RESIDENT;
 	residence->version = version;
-	residence->used = ++job->residency.clock;
+	residence->used = ++job->residency.own->clock;
 	publish_units(job, pack);
 	wake(residence, 0);
 }
@@ -160,7 +237,7 @@ static void finish_load(struct job *job, struct residence *residence)
 {
 	uint32_t pack = residence_pack(residence);
 
-	job->residency.loading_bytes -= job->catalog.packs[pack].slot_bytes;
+	job->residency.own->loading_bytes -= job->catalog.packs[pack].slot_bytes;
 	if (residence->status < 0) {
 		residency_vacate(job, pack);
 		wake(residence, residence->status);
@@ -256,7 +333,7 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 	residence->priority = priority;
 	residence->status = 0;
 	residence->transfers_left = 1;
-	job->residency.loading_bytes += units->slot_bytes;
+	job->residency.own->loading_bytes += units->slot_bytes;
 	if (residence->is_blank)
 		catalog_clear_padding(&job->catalog, pack, residency_address(job, pack));
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
@@ -286,7 +363,7 @@ static void wish_for_slot(struct job *job, uint32_t pack)
 		return;
 	residence->wants_slot = true;
 	move_stalls(residence);
-	queue_push(&job->residency.slot_wishes, &residence->link);
+	queue_push(&job->residency.own->slot_wishes, &residence->link);
 	job_watch_slots(job);
 	/* A release between looking and asking has not rung. */
 	job_settle(job);
@@ -314,7 +391,7 @@ static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority p
 	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->sweep == SWEEP_RUNNING)
-		job->residency.listener->raised(job, pack);
+		job->residency.own->listener->raised(job, pack);
 	if (residence->state != DIRECTORY_LOADING || residence->priority <= priority)
 		return;
 	residence->priority = priority;
@@ -337,11 +414,11 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 	struct residence *residence = &job->residency.residences[pack];
 
 	if (residence->state == DIRECTORY_RESIDENT && residence->version >= waiter->version) {
-		residence->used = ++job->residency.clock;
+		residence->used = ++job->residency.own->clock;
 		return true;
 	}
 	if (queue_is_empty(&residence->waiters))
-		job->residency.listener->awaited(job, pack);
+		job->residency.own->listener->awaited(job, pack);
 	queue_push(&residence->waiters, &waiter->link);
 	residency_note_stall(job, pack, waiter);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
@@ -372,19 +449,48 @@ bool residency_prefetch(struct job *job, uint32_t pack)
 	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot ||
 	    residence->sweep != SWEEP_NOTHING)
 		return true;
-	if (!residency_take_slot(job, pack, job->residency.next_use[pack]))
+	if (!residency_take_slot(job, pack, job->residency.own->next_use[pack]))
 		return false;
 	start_load(job, pack, TIER_PREFETCH);
 	return true;
 }
 
+bool residency_awaits_slot(const struct job *job)
+{
+	return !queue_is_empty(&job->residency.own->slot_wishes);
+}
+
+bool residency_is_loading(const struct job *job)
+{
+	return job->residency.own->loading_bytes > 0;
+}
+
+void residency_ring(struct job *job)
+{
+	/* First the wish, then the look: a release between the two rings again. */
+	if (residency_awaits_slot(job))
+		job_watch_slots(job);
+	residency_serve(job);
+	cache_go_on(job);
+	prefetch_run(job);
+}
+
+void residency_update_in_slot(struct job *job, uint32_t pack)
+{
+	bool is_awaited = !queue_is_empty(&job->residency.residences[pack].waiters);
+
+	prefetch_find_next_uses(job);
+	if (residency_take_slot(job, pack, is_awaited ? 0 : job->residency.own->next_use[pack]))
+		residency_set_state(job, pack, DIRECTORY_UPDATING);
+}
+
 void residency_serve(struct job *job)
 {
-	if (queue_is_empty(&job->residency.slot_wishes))
+	if (queue_is_empty(&job->residency.own->slot_wishes))
 		return;
 	prefetch_find_next_uses(job);
 	/* Nothing called from here serves wishes or takes them back, a load that fails at once included. */
-	QUEUE_FOREACH (link, &job->residency.slot_wishes) {
+	QUEUE_FOREACH (link, &job->residency.own->slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		uint32_t pack = residence_pack(residence);
 
@@ -411,6 +517,33 @@ void residency_unpin(struct job *job, uint32_t pack)
 {
 	job->residency.residences[pack].pins--;
 	job_settle(job);
+}
+
+void residency_begin_write(struct job *job, uint32_t pack)
+{
+	job->residency.residences[pack].writes++;
+}
+
+void residency_end_write(struct job *job, uint32_t pack)
+{
+	job->residency.residences[pack].writes--;
+}
+
+bool residency_is_in_use(const struct job *job, uint32_t pack)
+{
+	const struct residence *residence = &job->residency.residences[pack];
+
+	return residence->pins > 0 || residence->writes > 0;
+}
+
+void residency_mark_dirty(struct job *job, uint32_t pack)
+{
+	job->residency.residences[pack].is_dirty = true;
+}
+
+bool residency_is_dirty(const struct job *job, uint32_t pack)
+{
+	return job->residency.residences[pack].is_dirty;
 }
 
 static void on_section_flushed(struct store_transfer *transfer, int status)
@@ -467,7 +600,7 @@ bool residency_is_quiet(const struct job *job)
 	for (uint32_t pack = 0; job->residency.residences && pack < job->catalog.pack_count; pack++) {
 		const struct residence *residence = &job->residency.residences[pack];
 
-		if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
+		if (residence->state == DIRECTORY_LOADING || residency_is_in_use(job, pack))
 			return false;
 	}
 	return true;

@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_TRACT_H
 
 #include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 
 uint64_t tract_bytes(const struct job *job, enum tract_state state);
 
@@ -18,8 +19,8 @@ void tract_empty(struct job *job, uint32_t tract);
 uint32_t tract_held_slots(struct job *job, const struct slot_tract *tract);
 
 /* On a worker, of a job that is being planned: the file of its cache, with pages for the tracts that are
- * coming. pinning: what engine_buffer_add() said, if it failed. A negative errno; what there is of it is the
- * caller's. */
+ * coming, if it has one. pinning: what engine_buffer_add() said, if it failed. A negative errno; what there
+ * is of it is the caller's. */
 int tract_make_cache(const struct job *job, struct memory *cache, int *pinning);
 /* Their slots can be taken. */
 void tract_open_all(struct job *job);

@@ -8,6 +8,7 @@
 #include "daemon/request/request.h"
 #include "daemon/resources/placement.h"
 #include "daemon/resources/room.h"
+#include "daemon/resources/slots.h"
 
 /* In tenths of a unit, up or down. */
 static const char *print(uint64_t bytes, bool is_up, char text[16])
@@ -164,14 +165,14 @@ static uint64_t sum_of(const struct budget_needs *needs)
 }
 
 /* Of what it needs, what could lie on NVMe instead. */
-static uint64_t movable_bytes(const struct job *job, const struct budget_needs *needs)
+static uint64_t movable_bytes(const struct job *job, const struct budget_needs *needs, uint64_t arena)
 {
 	uint64_t bytes = 0;
 
 	if (job->node->path_count == 0)
 		return 0;
 	if (!job->location.has_nvme_parameters)
-		bytes = size_sum(bytes, job->residency.slots.promised);
+		bytes = size_sum(bytes, arena);
 	if (!job->location.has_nvme_optimizer)
 		bytes = size_sum(bytes, needs->state);
 	if (!job->location.has_nvme_sums)
@@ -214,20 +215,21 @@ static void print_remedies(const struct job *job, bool may_move, uint64_t wanted
 			 unit->name, budget_print_needed(bytes, size));
 }
 
-static int refuse_host(const struct job *job, const struct budget_needs *needs, struct room room,
-		       char *message, size_t size)
+static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t arena,
+		       struct room room, char *message, size_t size)
 {
-	char least[16], arena[16], sums[16], buffers[16], state[16], rest[16], there[16], whose[ROOM_TEXT];
+	char least[16], parameters[16], sums[16], buffers[16], state[16], rest[16], there[16],
+		whose[ROOM_TEXT];
 	char remedies[400];
 	struct claim claim = room_claim(job);
 
-	uint64_t wanted = size_sum(sum_of(needs), job->residency.slots.promised);
-	bool may_move = size_rest(wanted, movable_bytes(job, needs)) <= room.bytes;
+	uint64_t wanted = size_sum(sum_of(needs), arena);
+	bool may_move = size_rest(wanted, movable_bytes(job, needs, arena)) <= room.bytes;
 
 	print_remedies(job, may_move, wanted, remedies);
 	/* What it has already taken is a part of both. */
 	budget_print_needed(size_sum(wanted, job->resources.charged_bytes), least);
-	budget_print(job->residency.slots.promised, arena);
+	budget_print(arena, parameters);
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(needs->gradients, needs->held), buffers);
 	budget_print(needs->state, state);
@@ -239,18 +241,8 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
 		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
-		least, arena, sums, buffers, state, rest, there,
+		least, parameters, sums, buffers, state, rest, there,
 		room_describe(&claim, room, whose, sizeof(whose)), remedies);
-}
-
-static uint64_t arena_bytes(const struct slots *slots)
-{
-	return size_align(slots->bytes ? slots->bytes : 4096, 4096);
-}
-
-uint64_t budget_arena_bytes(const struct job *job)
-{
-	return size_align(job->residency.slots.promised ? job->residency.slots.promised : 4096, 4096);
 }
 
 /* ---- Cache ---- */
@@ -279,10 +271,8 @@ void budget_give_cache(struct job *job, uint64_t bytes)
 	job->node->memory.host_used -= bytes;
 }
 
-static void take_cache(struct job *job)
+static void take_cache(struct job *job, struct slots *slots)
 {
-	struct slots *slots = &job->residency.slots;
-
 	for (uint32_t i = 0; i < slots->tract_count && budget_take_cache(job, slots->tracts[i].bytes); i++)
 		slots->tracts[i].state = TRACT_COMING;
 }
@@ -294,7 +284,7 @@ static uint64_t plan_arena(const struct job *job, uint64_t budget)
 {
 	struct slots slots = { 0 };
 	int r = slots_plan(&job->catalog, !job->location.has_nvme_parameters, budget, 0, &slots);
-	uint64_t bytes = arena_bytes(&slots);
+	uint64_t bytes = slots_memory(slots.bytes);
 
 	slots_free(&slots);
 	return r < 0 ? 0 : bytes;
@@ -348,25 +338,26 @@ static uint64_t arena_most(const struct job *job, uint64_t fixed)
 	return size_rest(most, fixed);
 }
 
-int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
+int budget_take_host(struct job *job, const struct budget_needs *needs, struct slots *slots, char *message,
+		     size_t size)
 {
 	struct room room = host_room(job);
 	struct claim claim = room_claim(job);
 	uint64_t fixed = sum_of(needs), least;
 	int r = slots_plan(&job->catalog, !job->location.has_nvme_parameters, arena_most(job, fixed),
-			   size_rest(room.bytes, fixed), &job->residency.slots);
+			   size_rest(room.bytes, fixed), slots);
 
 	job->resources.shortage.bytes = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	least = size_sum(fixed, budget_arena_bytes(job));
+	least = size_sum(fixed, slots_memory(slots->promised));
 	if (least > room.bytes) {
 		if (least <= budget_own_room(job))
 			job->resources.shortage.bytes = size_rest(least, room_for(&claim).bytes);
-		return refuse_host(job, needs, room, message, size);
+		return refuse_host(job, needs, slots->promised, room, message, size);
 	}
 	take_host(job, least);
-	take_cache(job);
+	take_cache(job, slots);
 	job->resources.has_plan = true;
 	if (job->resources.kept_bytes == 0)
 		job->resources.kept_bytes = needs->metadata;

@@ -9,6 +9,7 @@
 
 struct job;
 struct shortage;
+struct slots;
 struct store_room;
 
 /* Host memory that a job takes beside its arena. */
@@ -28,9 +29,8 @@ int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message,
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as
  * much cache as there is room for: its tracts are coming then. A negative errno with a message for the
  * client; job->shortage.bytes would do if others gave them back; 0: none would. */
-int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size);
-/* Of what is promised. */
-uint64_t budget_arena_bytes(const struct job *job);
+int budget_take_host(struct job *job, const struct budget_needs *needs, struct slots *slots, char *message,
+		     size_t size);
 
 /* Whether the job may have what it needs, beside the least arena, now or when caches have shrunk. */
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs);

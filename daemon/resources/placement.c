@@ -1,5 +1,6 @@
 #include "daemon/resources/placement.h"
 
+#include "common/size.h"
 #include "daemon/model/model.h"
 
 bool placement_is_chosen(const struct job *job)

@@ -7,6 +7,7 @@
 #include "daemon/resources/loop.h"
 #include "daemon/resources/node.h"
 #include "daemon/resources/placement.h"
+#include "daemon/resources/slots.h"
 #include "daemon/resources/staging.h"
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/size.h"
 #include "daemon/model/model.h"
 
 /* How long a tract may take to become empty before another one is tried, too. */

@@ -68,6 +68,12 @@ static inline bool slots_has_pack(const struct slots *slots, uint32_t slot)
 	return slots->owners[slot] < SLOT_AWAY;
 }
 
+/* What slots of so many bytes take: whole pages, and one at least. */
+static inline uint64_t slots_memory(uint64_t bytes)
+{
+	return size_align(bytes ? bytes : 4096, 4096);
+}
+
 static inline uint64_t slots_cache_offset(const struct slots *slots)
 {
 	return size_align(slots->promised, SLOTS_ALIGNMENT);

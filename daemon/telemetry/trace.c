@@ -191,7 +191,7 @@ void trace_add_transfer(struct job *job, uint32_t pack, const struct store *stor
 		.ended_ns = clock_now_ns(),
 		.amount = transfer->length,
 		.kind = transfer->note.kind,
-		.unit = pack == SLOT_NONE ? TRACE_NO_UNIT : job->catalog.packs[pack].first_unit,
+		.unit = pack == PACK_NONE ? TRACE_NO_UNIT : job->catalog.packs[pack].first_unit,
 	};
 
 	snprintf(event.stream, sizeof(event.stream), "%s", store_stream_name(store, transfer->stream));

@@ -212,14 +212,8 @@ bool sweep_has_frozen(const struct pack *pack)
 /* Where there is room the pack stays in host memory after it: the next pass wants it. */
 static void try_slot(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
-
-	if (sweep_has_frozen(&job->catalog.packs[pack]))
-		return;
-	prefetch_find_next_uses(job);
-	if (residency_take_slot(job, pack,
-				queue_is_empty(&residence->waiters) ? job->residency.next_use[pack] : 0))
-		residency_mark_updating(job, pack);
+	if (!sweep_has_frozen(&job->catalog.packs[pack]))
+		residency_update_in_slot(job, pack);
 }
 
 /* Of a pack that was updated early all is done but what is seen: its slot, and what its store shows. */

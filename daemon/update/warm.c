@@ -204,7 +204,7 @@ static void on_fetched(struct work *work)
 		budget_give_cache(job, share->bytes);
 	}
 	node_note_pinning(job->node, share->pinning);
-	job->residency.cache_moves--;
+	cache_end_move(job);
 	job_settle(job);
 }
 
@@ -223,7 +223,7 @@ static void start_move(struct share *share, enum share_state state, void (*run)(
 
 	share->state = state;
 	share->work = (struct work){ .run = run, .done = done, .urgency = WORK_NORMAL };
-	job->residency.cache_moves++;
+	cache_begin_move(job);
 	workers_submit(job->node->slow_workers, &share->work);
 }
 
@@ -250,7 +250,7 @@ static void on_discarded(struct work *work)
 
 	share->state = SHARE_AWAY;
 	budget_give_cache(job, share->bytes);
-	job->residency.cache_moves--;
+	cache_end_move(job);
 	/* The job too: if it was dropped, it waited for this. */
 	job_settle(job);
 	job_settle_all(job->node);

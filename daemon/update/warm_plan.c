@@ -1,5 +1,6 @@
 /* Which stretches can be warm, and where in which share they lie. */
 #include "common/size.h"
+#include "daemon/residency/residency.h"
 #include "daemon/update/warm_inside.h"
 
 /* ---- Stretches in the order of a sweep ---- */

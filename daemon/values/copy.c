@@ -109,8 +109,7 @@ static bool needs_kept(const struct copy *copy)
 
 static bool is_in_slot(const struct copy *copy)
 {
-	return !copy->snapshot &&
-	       copy->job->residency.residences[copy->range.pack].state == DIRECTORY_RESIDENT;
+	return !copy->snapshot && residency_state(copy->job, copy->range.pack) == DIRECTORY_RESIDENT;
 }
 
 static void on_read(struct store_transfer *transfer, int status)

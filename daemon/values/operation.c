@@ -163,12 +163,12 @@ static void answer(struct tensor_operation *operation)
 	void (*done)(struct job * job, int status) = operation->done;
 	bool is_of_shard = operation->is_of_shard;
 	const char *name = operation->tensor->name;
-	char holders[sizeof(job->residency.holders)], damage[DAMAGE_TEXT] = "";
+	char holders[RESIDENCY_HOLDERS_TEXT], damage[DAMAGE_TEXT] = "";
 	int status;
 
 	if (operation->transfer.status < 0)
 		damage_explain(job, name, &operation->transfer, operation->status, damage);
-	memcpy(holders, job->residency.holders, sizeof(holders));
+	memcpy(holders, residency_holders(job), sizeof(holders));
 	status = conclude(operation);
 	operation_free(operation);
 	if (done)
@@ -213,7 +213,7 @@ static void on_worked(struct work *work)
 
 	if ((operation->kind == OPERATION_WRITE || operation->kind == OPERATION_INITIALIZE) &&
 	    operation->tensor->is_frozen && operation->job->location.has_stored_parameters)
-		operation->job->residency.residences[operation_pack(operation)].is_dirty = true;
+		residency_mark_dirty(operation->job, operation_pack(operation));
 	finish(operation);
 }
 

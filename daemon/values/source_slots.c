@@ -280,7 +280,7 @@ static void on_stored(struct store_transfer *transfer, int status)
 {
 	struct source *source = container_of(transfer, struct source, transfer);
 
-	trace_transferred(source->job, SLOT_NONE, source->job->location.optimizer_store, transfer);
+	trace_transferred(source->job, PACK_NONE, source->job->location.optimizer_store, transfer);
 	source->is_busy = false;
 	if (status < 0)
 		source_fail(source, status, "its optimizer's state cannot be written");

@@ -175,7 +175,7 @@ static bool packs_are_free(struct job *job)
 		if (!residence->is_written)
 			continue;
 		residence->changed = job->decided;
-		are_free &= residence->pins == 0 && residence->writes == 0;
+		are_free &= !residency_is_in_use(job, pack);
 	}
 	return are_free;
 }
@@ -277,8 +277,8 @@ bool writing_go_on(struct job *job)
 uint64_t writing_updates(const struct job *job, uint32_t number, const struct tensor *tensor)
 {
 	const struct unit *unit = &job->catalog.units[number];
-	bool is_new = job->update.writing == WRITING_SWEEPING &&
-		      job->residency.residences[unit->pack].version == job->decided;
+	bool is_new =
+		job->update.writing == WRITING_SWEEPING && residency_version(job, unit->pack) == job->decided;
 
 	return is_new ? updates_to_be(unit, tensor) : tensor_updates(unit, tensor);
 }

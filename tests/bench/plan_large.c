@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "daemon/durability/durable.h"
 #include "daemon/residency/order.h"
+#include "daemon/residency/residency.h"
 #include "offload/device/fault.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/hollow.h"
@@ -234,7 +235,7 @@ static int learn(struct stage *stage)
 {
 	int r = pass(stage);
 
-	if (r == 0 && (!has_learned_all(stage) || stage->job->residency.slots.count > stage->units / 100))
+	if (r == 0 && (!has_learned_all(stage) || residency_slots(stage->job)->count > stage->units / 100))
 		return -ENODATA;
 	return r;
 }

@@ -63,8 +63,8 @@ MUTANTS = (
         EVICTION,
         (
             (
-                "return job->residency.next_use[pack] > job->residency.next_use[other];",
-                "return job->residency.next_use[pack] < job->residency.next_use[other];",
+                "return job->residency.own->next_use[pack] > job->residency.own->next_use[other];",
+                "return job->residency.own->next_use[pack] < job->residency.own->next_use[other];",
             ),
         ),
     ),
@@ -72,7 +72,7 @@ MUTANTS = (
         "evicted for what is used later still",
         "residency",
         EVICTION,
-        (("if (job->residency.next_use[owner] <= distance ||", "if ("),),
+        (("if (job->residency.own->next_use[owner] <= distance ||", "if ("),),
     ),
     (
         "frozen values evicted before they are written",
@@ -399,7 +399,7 @@ MUTANTS = (
         "values written while somebody reads the pack",
         "writing",
         WRITING,
-        (("are_free &= residence->pins == 0 && residence->writes == 0;", ""),),
+        (("are_free &= !residency_is_in_use(job, pack);", ""),),
     ),
     (
         "warm state kept that was written elsewhere",

@@ -58,7 +58,7 @@ STILL_UP = {
     ("daemon", "model", "durability"): (2, 0),
     ("daemon", "model", "gradients"): (2, 0),
     ("daemon", "model", "recovery"): (1, 1),
-    ("daemon", "model", "resources"): (4, 0),
+    ("daemon", "model", "resources"): (3, 0),
     ("daemon", "model", "scrub"): (2, 0),
     ("daemon", "model", "telemetry"): (1, 0),
     ("daemon", "resources", "service"): (1, 0),

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/gradients/gradients.h"
-#include "daemon/residency/cache.h"
+#include "daemon/residency/own.h"
 #include "daemon/update/warm.h"
 #include "tests/unit/scene_test.h"
 
@@ -79,10 +79,10 @@ static uint64_t gather_digest(struct actor *actor, uint32_t unit)
 
 static bool is_moving(const struct job *job)
 {
-	bool is_moving = job->residency.cache_moves > 0;
+	bool is_moving = job->residency.own->cache_moves > 0;
 
-	for (uint32_t i = 0; i < job->residency.slots.tract_count; i++)
-		is_moving |= job->residency.slots.tracts[i].state == TRACT_DRAINING;
+	for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
+		is_moving |= residency_slots(job)->tracts[i].state == TRACT_DRAINING;
 	return is_moving;
 }
 
@@ -110,13 +110,13 @@ static void expect_consistent(void)
 		struct job *job = queue_entry(link, struct job, link);
 		uint64_t here = 0;
 
-		for (uint32_t i = 0; i < job->residency.slots.tract_count; i++)
-			if (job->residency.slots.tracts[i].state != TRACT_AWAY)
-				here += job->residency.slots.tracts[i].bytes;
+		for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
+			if (residency_slots(job)->tracts[i].state != TRACT_AWAY)
+				here += residency_slots(job)->tracts[i].bytes;
 		assert_int_equal(job->resources.cache_bytes - warm_bytes(job), here);
 		/* What nobody holds, the kernel has. */
-		if (job->residency.cache.base)
-			assert_int_equal(memory_resident(&job->residency.cache), here);
+		if (job->residency.own->cache.base)
+			assert_int_equal(memory_resident(&job->residency.own->cache), here);
 		used += job->resources.host_bytes;
 	}
 	assert_int_equal(scene.node->memory.host_used, used);
@@ -131,7 +131,7 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		sums[unit] = gather_digest(&first, unit);
 	before = find("first")->resources.cache_bytes;
-	assert_true(before > 8 * MIB && before < find("first")->residency.slots.cache);
+	assert_true(before > 8 * MIB && before < residency_slots(find("first"))->cache);
 	expect_consistent();
 	start(&second, "second", 0);
 	assert_true(find("first")->resources.cache_bytes < before);
@@ -146,7 +146,7 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 /* Leases as many units as have a slot; how many. */
 static uint32_t lease_all(struct actor *actor, struct job *job, const void *addresses[MORE_UNITS])
 {
-	uint32_t count = job->residency.slots.here;
+	uint32_t count = residency_slots(job)->here;
 
 	assert_true(count > 4 && count < units);
 	for (uint32_t unit = 0; unit < count; unit++)
@@ -167,10 +167,10 @@ static void what_is_leased_stays_until_it_is_released(void **state)
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
 	/* More and more tracts are to become empty, none does. */
-	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	assert_null(actor_find(&second, ready, 0));
-	assert_int_equal(find("first")->residency.cache_moves, 0);
+	assert_int_equal(find("first")->residency.own->cache_moves, 0);
 	for (uint32_t unit = 0; unit < count; unit++) {
 		assert_int_equal(digest(addresses[unit], unit), sums[unit]);
 		actor_release(&first, unit);
@@ -197,7 +197,7 @@ static void who_keeps_everything_leased_is_named(void **state)
 	assert_non_null(strstr(actor_message(&second), "of it cache"));
 	/* It has lost nothing by that, and the other may try again. */
 	assert_int_equal(find("first")->resources.cache_bytes, before);
-	assert_int_equal(find("first")->residency.slots.here, count);
+	assert_int_equal(residency_slots(find("first"))->here, count);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
 	assert_int_equal(actor_ready(&second), 0);
@@ -214,8 +214,8 @@ static void what_is_promised_is_not_taken(void **state)
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_int_equal(find("second")->resources.shortage.since_ns, 0);
-	for (uint32_t i = 0; i < find("first")->residency.slots.tract_count; i++)
-		assert_int_equal(find("first")->residency.slots.tracts[i].state, TRACT_HERE);
+	for (uint32_t i = 0; i < residency_slots(find("first"))->tract_count; i++)
+		assert_int_equal(residency_slots(find("first"))->tracts[i].state, TRACT_HERE);
 }
 
 static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
@@ -227,7 +227,7 @@ static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
 	lease_all(&first, find("first"), addresses);
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
-	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	actor_die(&first);
 	assert_int_equal(actor_finish_ready(&second, ready), 0);
@@ -245,12 +245,12 @@ static void who_waits_may_die(void **state)
 	before = find("first")->resources.cache_bytes;
 	open_job(&second, "second", 0);
 	actor_send_ready(&second, -1);
-	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	actor_die(&second);
 	scene_settle(&scene);
-	for (uint32_t i = 0; i < find("first")->residency.slots.tract_count; i++)
-		assert_int_not_equal(find("first")->residency.slots.tracts[i].state, TRACT_DRAINING);
+	for (uint32_t i = 0; i < residency_slots(find("first"))->tract_count; i++)
+		assert_int_not_equal(residency_slots(find("first"))->tracts[i].state, TRACT_DRAINING);
 	assert_int_equal(find("first")->resources.cache_bytes, before);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
@@ -276,7 +276,7 @@ static void a_cache_grows_when_memory_is_given_back(void **state)
 	shrunk = find("first")->resources.cache_bytes;
 	assert_true(shrunk < before);
 	drop(&second, "second");
-	while (find("first")->resources.cache_bytes < before || find("first")->residency.cache_moves > 0)
+	while (find("first")->resources.cache_bytes < before || find("first")->residency.own->cache_moves > 0)
 		scene_wait(&scene);
 	expect_consistent();
 	for (uint32_t unit = 0; unit < UNITS; unit++)
@@ -345,7 +345,7 @@ static void a_choice_of_tierd_takes_what_is_left_of_caches_in_use(void **state)
 static void a_budget_of_its_own_bounds_what_grows(void **state)
 {
 	start(&first, "first", 16 * MIB);
-	assert_int_equal(find("first")->residency.slots.here, find("first")->residency.slots.count);
+	assert_int_equal(residency_slots(find("first"))->here, residency_slots(find("first"))->count);
 	assert_true(find("first")->resources.host_bytes <= 16 * MIB);
 	assert_true(find("first")->resources.host_bytes > 13 * MIB);
 }
@@ -363,15 +363,16 @@ static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 	open_job(&second, "second", 0);
 	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
 	ready = actor_send_ready(&second, -1);
-	while (find("first")->residency.slots.tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	/* Of a tract of two slots or more, one is free, and is not to be used. */
-	while (find("first")->residency.slots.tracts[tract].count < 2)
-		assert_true(++tract < find("first")->residency.slots.tract_count);
-	actor_release(&first, find("first")
-				      ->residency.slots
-				      .owners[find("first")->residency.slots.in_tracts
-						      [find("first")->residency.slots.tracts[tract].first]]);
+	while (residency_slots(find("first"))->tracts[tract].count < 2)
+		assert_true(++tract < residency_slots(find("first"))->tract_count);
+	actor_release(
+		&first,
+		residency_slots(find("first"))
+			->owners[residency_slots(find("first"))
+					 ->in_tracts[residency_slots(find("first"))->tracts[tract].first]]);
 	gather = actor_send_gather(&first, count, 0, true);
 	assert_int_equal(actor_await(&first, gather, 0)->status, 0);
 	actor_die(&first);
@@ -403,8 +404,8 @@ static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
 
 static bool is_draining(const struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency.slots.tract_count; i++)
-		if (job->residency.slots.tracts[i].state == TRACT_DRAINING)
+	for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
+		if (residency_slots(job)->tracts[i].state == TRACT_DRAINING)
 			return true;
 	return false;
 }
@@ -453,7 +454,7 @@ static void a_refresh_waits_until_caches_have_shrunk(void **state)
 	release_all(count);
 	reader = actor_await(&second, request, 0)->reply->reader_open->reader;
 	come_to_rest();
-	count = find("first")->residency.slots.here;
+	count = residency_slots(find("first"))->here;
 	for (uint32_t unit = 0; unit < count; unit++)
 		assert_int_equal(actor_gather(&first, unit, 0, NULL), 0);
 	come_to_rest();

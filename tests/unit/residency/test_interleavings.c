@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/model/job.h"
-#include "daemon/residency/residency.h"
+#include "daemon/residency/own.h"
 #include "tests/unit/client_holds.h"
 #include "tests/unit/scene_test.h"
 
@@ -39,17 +39,17 @@ static _Atomic uint32_t *counter_in(void *page)
 
 static bool is_shared(const volatile void *address)
 {
-	return is_word(address, job->residency.directory) ||
+	return is_word(address, job->residency.own->directory) ||
 	       is_word(address, (struct directory_header *)actor.directory.base) ||
 	       address == counter_in(job->ranks[0]->leases) || address == counter_in(actor.leases.base);
 }
 
 static uint64_t *bytes_at(uint64_t offset)
 {
-	uint64_t cache = slots_cache_offset(&job->residency.slots);
+	uint64_t cache = slots_cache_offset(residency_slots(job));
 
-	return (uint64_t *)(offset < cache ? job->residency.arena.base + offset
-					   : job->residency.cache.base + (offset - cache));
+	return (uint64_t *)(offset < cache ? job->residency.own->arena.base + offset
+					   : job->residency.own->cache.base + (offset - cache));
 }
 
 /* ---- The client ---- */
@@ -138,7 +138,7 @@ static void end(void)
 	neither += !has_taken && !has_moved;
 	/* Whatever came of it, the unit is there now, and can be gathered. */
 	assert_true(client_take(UNIT, version, &offset, &seen));
-	assert_int_equal(offset, job->residency.slots.offsets[job->residency.residences[UNIT].slot]);
+	assert_int_equal(offset, residency_slots(job)->offsets[job->residency.residences[UNIT].slot]);
 	assert_int_equal(seen, version);
 	assert_int_equal(*bytes_at(offset), version);
 	client_give(UNIT);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "daemon/residency/residency.h"
+#include "daemon/residency/own.h"
 #include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
@@ -17,7 +17,7 @@ static struct actor actor;
 static void slots_that_become_free_together_are_filled_together(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
-	uint32_t gathers[PLAY_UNITS], slots = job->residency.slots.count, loading = 0;
+	uint32_t gathers[PLAY_UNITS], slots = residency_slots(job)->count, loading = 0;
 
 	assert_true(slots >= 2 && 2 * slots <= PLAY_UNITS);
 	for (uint32_t unit = 0; unit < slots; unit++)
@@ -96,12 +96,12 @@ static struct job *play_with_full_slots(void)
 {
 	struct job *job = actor_play(&scene, &actor);
 
-	for (uint32_t unit = 0; unit < job->residency.slots.count; unit++)
+	for (uint32_t unit = 0; unit < residency_slots(job)->count; unit++)
 		gather_and_release(unit);
 	scene_settle(&scene);
-	for (uint32_t pack = 0; pack < job->residency.slots.count; pack++)
+	for (uint32_t pack = 0; pack < residency_slots(job)->count; pack++)
 		assert_int_equal(job->residency.residences[pack].state, DIRECTORY_RESIDENT);
-	job->residency.has_next_uses = true;
+	job->residency.own->has_next_uses = true;
 	return job;
 }
 
@@ -109,7 +109,7 @@ static uint32_t gone(const struct job *job)
 {
 	uint32_t pack = 0;
 
-	while (pack < job->residency.slots.count &&
+	while (pack < residency_slots(job)->count &&
 	       job->residency.residences[pack].state == DIRECTORY_RESIDENT)
 		pack++;
 	return pack;
@@ -121,25 +121,25 @@ static void expect_to_go(struct job *job, uint32_t pack)
 	assert_int_equal(gone(job), pack);
 	residency_vacate(job, PLAY_UNITS - 1);
 	gather_and_release(pack);
-	assert_int_equal(gone(job), job->residency.slots.count);
+	assert_int_equal(gone(job), residency_slots(job)->count);
 }
 
 static void who_is_used_last_has_to_go(void **state)
 {
 	struct job *job = play_with_full_slots();
 
-	assert_true(job->residency.slots.count > 2);
+	assert_true(residency_slots(job)->count > 2);
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		job->residency.next_use[pack] = 10 + pack;
-	job->residency.next_use[1] = 100;
+		job->residency.own->next_use[pack] = 10 + pack;
+	job->residency.own->next_use[1] = 100;
 	/* Not for one that is used later still, or at the same time. */
 	assert_false(residency_take_slot(job, PLAY_UNITS - 1, 100));
-	assert_int_equal(gone(job), job->residency.slots.count);
+	assert_int_equal(gone(job), residency_slots(job)->count);
 	expect_to_go(job, 1);
 	/* Of several, the one that was used first. */
-	job->residency.has_next_uses = true;
+	job->residency.own->has_next_uses = true;
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		job->residency.next_use[pack] = 10;
+		job->residency.own->next_use[pack] = 10;
 	gather_and_release(0);
 	expect_to_go(job, 2);
 }
@@ -161,7 +161,7 @@ static void a_gather_that_can_never_fit_fails(void **state)
 {
 	const struct job *job = actor_play(&scene, &actor);
 
-	for (uint32_t unit = 0; unit < job->residency.slots.count; unit++)
+	for (uint32_t unit = 0; unit < residency_slots(job)->count; unit++)
 		assert_int_equal(actor_gather(&actor, unit, 0, NULL), 0);
 	actor_send_gather(&actor, PLAY_UNITS - 1, 0, true);
 	scene_settle(&scene);
@@ -186,7 +186,7 @@ static void what_a_rank_that_has_left_reads_stays(void **state)
 			assert_true(residency_evict(job, pack));
 	while (residency_take_slot(job, slots + 1, 0))
 		slots++;
-	assert_int_equal(slots, job->residency.slots.count - 1);
+	assert_int_equal(slots, residency_slots(job)->count - 1);
 	assert_int_equal(job->residency.residences[0].state, DIRECTORY_RESIDENT);
 	for (uint32_t pack = 1; pack <= slots; pack++)
 		residency_vacate(job, pack);

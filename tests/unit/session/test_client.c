@@ -400,9 +400,10 @@ static void needs_that_cannot_be_counted_are_refused(void **state)
 	define_units(&first);
 	job = job_find(scene.node, geteuid(), "play");
 	assert_int_equal(catalog_pack(&job->catalog), 0);
-	assert_int_equal(budget_take_host(job, &needs, message, sizeof(message)), -ENOMEM);
+	assert_int_equal(budget_take_host(job, &needs, residency_slots(job), message, sizeof(message)),
+			 -ENOMEM);
 	assert_non_null(strstr(message, "at least 16.0 EiB"));
-	slots_free(&job->residency.slots);
+	slots_free(residency_slots(job));
 	catalog_unpack(&job->catalog);
 	assert_int_equal(job->resources.host_bytes, job->resources.charged_bytes);
 }

@@ -554,8 +554,8 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 
 static bool has_all_tracts(const struct job *job)
 {
-	assert_true(job->residency.slots.cache > 0);
-	return tract_bytes(job, TRACT_HERE) == job->residency.slots.cache;
+	assert_true(residency_slots(job)->cache > 0);
+	return tract_bytes(job, TRACT_HERE) == residency_slots(job)->cache;
 }
 
 static void it_goes_before_any_slot(void **state)

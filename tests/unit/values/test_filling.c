@@ -170,7 +170,7 @@ static void what_has_no_values_yet_is_not_loaded(void **state)
 	struct job *job = begin_frozen();
 
 	fill_frozen();
-	assert_true(job->residency.slots.count < FROZEN_UNITS);
+	assert_true(residency_slots(job)->count < FROZEN_UNITS);
 	assert_int_equal(job->telemetry.figures.bytes[STATISTICS_DEMAND][STATISTICS_READ], 0);
 	/* What was written, and had to give its slot up, has to come back, though, before it is changed. */
 	fill(0, 0, 7, 1);
