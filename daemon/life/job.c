@@ -68,8 +68,7 @@ static void take_turn(struct job *job)
 	sweep_go_on(job);
 	ahead_go_on(job);
 	residency_serve(job);
-	readers_go_on(job);
-	sources_go_on(job);
+	values_go_on(job);
 	cache_go_on(job);
 	prefetch_bring_back(job);
 	if (!job->life.is_dropped)
@@ -141,10 +140,9 @@ static bool members_are_quiet(const struct job *job)
 bool job_is_still(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->durability.is_leaving &&
-	       !job->values.is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
-	       !job->durability.blobs.is_loading && !job->update.sweep && !early_is_under_way(job) &&
-	       !ahead_is_reading(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
-	       job->values.snapshot_copies == 0 && job->gradients.reductions_running == 0 &&
+	       values_are_quiet(job) && !job->durability.blobs.is_loading && !job->update.sweep &&
+	       !early_is_under_way(job) && !ahead_is_reading(job) && durable_is_quiet(job) &&
+	       errands_are_quiet(job) && job->gradients.reductions_running == 0 &&
 	       cache_is_quiet(job) && !job->gradients.norm && residency_is_quiet(job) &&
 	       members_are_quiet(job);
 }
@@ -231,14 +229,8 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job->update.loss_scale.value = options->loss_scale.initial;
 	blobs_init(&job->durability.blobs);
 	queue_init(&job->life.lingering);
-	queue_init(&job->values.readers);
 	queue_init(&job->durability.kept_steps);
-	queue_init(&job->values.takers);
 	queue_init(&job->durability.errands);
-	queue_init(&job->values.filling);
-	queue_init(&job->values.state_writes);
-	queue_init(&job->values.tensor_waiting);
-	queue_init(&job->values.copies_waiting);
 	queue_init(&job->gradients.free_reductions);
 	queue_init(&job->gradients.sums_waiting);
 	queue_init(&job->gradients.free_held);
@@ -250,7 +242,8 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job->life.turn = event_new(node->loop, -1, 0, on_turn, job);
 	if (job->update.rooms)
 		settle_groups(job, options->groups);
-	if (!job->ranks || !job->update.rooms || !job->life.slot_timer || !job->life.turn) {
+	if (values_new(job) < 0 || !job->ranks || !job->update.rooms || !job->life.slot_timer ||
+	    !job->life.turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -269,10 +262,7 @@ void job_free(struct job *job)
 		lost_remove(job);
 	replaced_inherit(job);
 	trace_leave_job(job);
-	readers_end_job(job);
-	sources_end_job(job);
-	job->values.source = source_free(job->values.source);
-	draft_free(job);
+	values_free(job);
 	for (struct queue *link = queue_first(&job->life.lingering); link;
 	     link = queue_first(&job->life.lingering)) {
 		struct member *member = queue_entry(link, struct member, link);

@@ -37,12 +37,6 @@ static const struct writing_listener writing_listener = {
 	.cancel = writing_cancel,
 };
 
-static void on_flushed(struct job *job)
-{
-	operation_resume(job);
-	copies_resume(job);
-}
-
 static void on_initialized(struct job *job)
 {
 	if (!job->durability.durable)
@@ -54,7 +48,7 @@ static const struct sweep_listener sweep_listener = {
 	.began = readers_enlist,
 	.came_to = readers_raise,
 	.written = operation_resume,
-	.flushed = on_flushed,
+	.flushed = values_flushed,
 	.refused = operation_fail_refused,
 	.initialized = on_initialized,
 };

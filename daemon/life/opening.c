@@ -46,15 +46,6 @@ static bool has_state(const struct job *job)
 	return job->phase >= JOB_TRAINED;
 }
 
-/* Of a job that has no values yet. */
-static int compare_drafted(const struct job *job, bool is_drafted, char *message, size_t size)
-{
-	if (job->values.is_drafted == is_drafted)
-		return 0;
-	return refuse(message, size, -EINVAL, "drafted is %d here, %d in the job", is_drafted,
-		      job->values.is_drafted);
-}
-
 static void reply_opened(struct pending *pending, struct member *member)
 {
 	struct job *job = member->job;
@@ -365,8 +356,7 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	r = options_compare(&asked, &job->options, message, size);
 	if (r < 0 || job->phase > JOB_FILLING)
 		return r;
-	r = compare_drafted(job, is_drafted, message, size);
-	return r < 0 ? r : source_compare(source, job->values.source, message, size);
+	return values_compare(job, source, is_drafted, message, size);
 }
 
 /* Who does not say for how many snapshots there is to be room means what the job has; of one that is to be
@@ -482,8 +472,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		job = create_opened(pending, open, &options, replaced);
 		if (job) {
 			job->durability.has_earlier_updates = source_has_state(source);
-			job->values.source = TAKE_PTR(source);
-			job->values.is_drafted = open->drafted;
+			values_begin(job, TAKE_PTR(source), open->drafted);
 		}
 	}
 	if (job)

@@ -46,7 +46,7 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 		      missing[0] ? missing
 		      : job->resources.shortage.since_ns > 0
 			      ? "other jobs to give up memory, their caches or idle ones"
-		      : job->values.draft ? "its values to be written where they belong"
+		      : draft_exists(job) ? "its values to be written where they belong"
 					  : "its memory to be prepared");
 }
 
@@ -212,47 +212,16 @@ static void begin_epoch(struct job *job)
 		job_abort(job, -ESTALE, "tierd has no descriptors left for all ranks of job %s", job->name);
 }
 
-/* 0: there is nothing, or no more, to take. */
-static int take_source(struct job *job)
-{
-	char message[1024];
-	int r = source_go_on(job, message, sizeof(message));
-
-	if (r < 0) {
-		events_of_job(job, EVENT_REFUSED, NULL, "it cannot take its values: %s; its ranks are told",
-			      message);
-		job_fail_ready(job, r, message);
-	}
-	return r;
-}
-
 static void start_initializing(struct job *job)
 {
-	char names[256], message[640];
-	int r = job->values.has_values ? 0 : take_source(job);
+	char message[1024];
+	int r = values_complete(job, message, sizeof(message));
 
+	if (r < 0)
+		job_fail_ready(job, r, message);
 	if (r != 0)
 		return;
-	unsigned unwritten =
-		job->values.has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
-
-	if (unwritten > 0) {
-		snprintf(message, sizeof(message), "%u tensor%s no values and no initializer: %s%s",
-			 unwritten, unwritten == 1 ? " has" : "s have", names, unwritten > 4 ? ", …" : "");
-		job_fail_ready(job, -ENODATA, message);
-		return;
-	}
-	job->values.has_values = true;
-	r = tensor_initialize(job);
-
-	if (r < 0) {
-		job_fail_ready(job, r, "no memory to initialize its tensors");
-		return;
-	}
-	if (r > 0 || !residency_is_quiet(job))
-		return;
 	job->phase = JOB_INITIALIZING;
-	state_write_begin_job(job);
 	r = sweep_start(job, true);
 	if (r < 0)
 		job_break(job, r, NULL, "its values cannot be stored: %s", strerror(-r));
@@ -281,7 +250,7 @@ void job_go_on(struct job *job)
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
-		if (!draft_go_on(job, setup_check) && (can_start || !queue_is_empty(&job->values.filling)) &&
+		if (!draft_go_on(job, setup_check) && (can_start || tensor_has_waiting(job)) &&
 		    node_has_settled(job->node, job->uid))
 			setup_start(job);
 		break;
@@ -293,7 +262,7 @@ void job_go_on(struct job *job)
 		break;
 	case JOB_FILLING:
 		/* A draft that is written has such writes, too. */
-		if (!state_write_go_on(job) && !draft_go_on(job, NULL) && can_start)
+		if (!values_write_on(job) && can_start)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
@@ -313,6 +282,8 @@ void job_go_on(struct job *job)
 
 void job_planned(struct job *job, int r, const char *message)
 {
+	struct pending *filling;
+
 	if (r < 0) {
 		/* Each rank may try, and is told; the log needs it once. */
 		if (strcmp(job->reason, message) != 0)
@@ -321,15 +292,12 @@ void job_planned(struct job *job, int r, const char *message)
 				      message);
 		snprintf(job->reason, sizeof(job->reason), "%s", message);
 		job_fail_ready(job, r, message);
-		for (struct queue *link = queue_pop(&job->values.filling); link;
-		     link = queue_pop(&job->values.filling)) {
-			struct pending *filling = queue_entry(link, struct pending, link);
-
+		while ((filling = tensor_take_waiting(job))) {
 			refusal_note(filling->member->client->refusal, job, filling->member->rank, r,
 				     message);
 			pending_error(filling, r, "job %s: %s", job->name, message);
 		}
-	} else if (!job->life.is_dropped && !job->values.draft) {
+	} else if (!job->life.is_dropped) {
 		tensor_fill_waiting(job);
 	}
 	job_settle(job);

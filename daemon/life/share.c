@@ -86,8 +86,7 @@ static void end_sessions(struct job *job, uid_t uid, Tierd__Wire__JobShareReply 
 
 	describe(job, with, sizeof(with));
 	snprintf(reason, sizeof(reason), "user %u has shared job %s %s", (unsigned)uid, job->name, with);
-	body->readers = readers_end_denied(job, reason);
-	sources_end_denied(job, reason);
+	body->readers = values_end_denied(job, reason);
 	verifies_end_denied(job, reason);
 	tracers_end_denied(job, reason);
 	body->ranks = end_ranks(job, reason);

@@ -73,6 +73,7 @@ struct job_shape {
 
 struct residence;
 struct residency;
+struct job_values;
 struct sum;
 struct contribution;
 struct gradient_listener;
@@ -86,10 +87,8 @@ struct sweep;
 struct early;
 struct ahead;
 struct setup;
-struct source;
 struct spill;
 struct warm;
-struct draft;
 struct durable;
 struct replaced;
 struct restore_notice;
@@ -252,29 +251,6 @@ struct job_durability {
 	struct queue errands;	 /* of its store, beside commits: daemon/durability/errand.h */
 };
 
-/* Who reads and writes its values. */
-struct job_values {
-	struct queue readers;	     /* daemon/values/reader.h */
-	struct source *source;	     /* where its first values come from; NULL: from nobody, or it has them */
-	struct queue takers;	     /* those whose source it is: daemon/values/source.h */
-	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
-	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
-	bool is_drafted;	     /* units may be defined when tensors have been written */
-	struct draft *draft;	     /* what was written so; NULL: nothing, or it is where it belongs */
-	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
-	bool is_writing_state;	   /* one of them has it */
-	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */
-	uint64_t first_step;
-	bool has_values; /* every tensor has been written, or has an initializer */
-	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
-	uint32_t initialized_units, initialized_tensors;
-	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
-	int writing_error;	     /* it will come to nothing; */
-	uint32_t writing_culprit;    /* because of this rank */
-	unsigned snapshot_copies;    /* that read a snapshot */
-	struct queue copies_waiting; /* for what is warm to be written */
-};
-
 /* What looks for damage in its store. */
 struct job_scrub {
 	unsigned scans; /* under way: daemon/scrub/scan.h */
@@ -331,7 +307,7 @@ struct job {
 	struct job_gradients gradients;
 	struct job_update update;
 	struct job_durability durability;
-	struct job_values values;
+	struct job_values *values;
 	struct job_scrub scrub;
 	struct job_life life;
 };

@@ -226,8 +226,8 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 	job->location.has_nvme_parameters = definition->parameter_placement == PLACEMENT_NVME;
 	job->location.has_nvme_optimizer = definition->optimizer_placement == PLACEMENT_NVME;
 	job->location.durability = definition->durability;
-	/* Its tensors have values, and its ranks come back to them. */
-	job->values.has_values = job->life.has_begun = true;
+	/* Its ranks come back to its values. */
+	job->life.has_begun = true;
 	job->life.idle_since_ns = clock_now_ns();
 	return setup_restore(job, definition->layout, message, size);
 }

@@ -83,8 +83,7 @@ static int begin(struct errand *errand, struct store *store)
 	const struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
 
 	/* What they look at will not be there any more. */
-	readers_end_job(errand->job);
-	sources_end_job(errand->job);
+	values_end(errand->job);
 	if (roll_back->is_deletion)
 		return store_delete_lost(store, roll_back->snapshot.name, &errand->request);
 	return store_roll_back(store, roll_back->snapshot.name, &errand->request);

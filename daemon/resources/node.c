@@ -424,7 +424,6 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	queue_init(&node->telemetry.tracers);
 	queue_init(&node->life.dying);
 	queue_init(&node->memory.withheld);
-	queue_init(&node->values.readers);
 	queue_init(&node->memory.shortages);
 	queue_init(&node->recovery.restores);
 	queue_init(&node->scrub.verifies);
@@ -506,8 +505,8 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 static bool has_ended(const struct node *node)
 {
 	return queue_is_empty(&node->jobs) && queue_is_empty(&node->life.dying) &&
-	       queue_is_empty(&node->values.readers) && queue_is_empty(&node->recovery.restores) &&
-	       node->memory.disposals == 0;
+	       (!node->parts->has_ended || node->parts->has_ended(node)) &&
+	       queue_is_empty(&node->recovery.restores) && node->memory.disposals == 0;
 }
 
 /* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way

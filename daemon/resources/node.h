@@ -73,6 +73,7 @@ struct holder;
 struct job;
 struct node;
 struct node_events;
+struct node_values;
 
 /* What the modules above this one give a node. */
 struct node_parts {
@@ -81,6 +82,8 @@ struct node_parts {
 	int (*open)(struct node *node, const struct node_config *config);
 	/* No job is left; also where open() has failed. */
 	void (*close)(struct node *node);
+	/* What they keep beside jobs has ended, too. */
+	bool (*has_ended)(const struct node *node);
 	/* The job has something to finish before the daemon ends; it may begin with that; and it is to end,
 	 * and its store stays. */
 	bool (*is_behind)(const struct job *job);
@@ -116,11 +119,6 @@ struct node_telemetry {
 	struct node_events *events;
 	struct queue watches; /* of clients that watch */
 	struct queue tracers; /* of clients that trace a job */
-};
-
-/* Who reads values. */
-struct node_values {
-	struct queue readers; /* of all jobs, and those whose job is gone */
 };
 
 /* What comes back. */
@@ -184,7 +182,7 @@ struct node {
 	struct node_settings settings;
 	struct node_memory memory;
 	struct node_telemetry telemetry;
-	struct node_values values;
+	struct node_values *values;
 	struct node_recovery recovery;
 	struct node_scrub scrub;
 	struct node_durability durability;

@@ -13,8 +13,10 @@ static const struct holder *const holders[] = {
 
 static int open_parts(struct node *node, const struct node_config *config)
 {
-	int r = listing_new(node, config->state_directory, &node->durability.listing);
+	int r = node_values_new(node);
 
+	if (r == 0)
+		r = listing_new(node, config->state_directory, &node->durability.listing);
 	if (r == 0)
 		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub.state);
 	if (r == 0)
@@ -26,6 +28,7 @@ static int open_parts(struct node *node, const struct node_config *config)
 
 static void close_parts(struct node *node)
 {
+	node_values_free(node);
 	node->durability.listing = listing_free(node->durability.listing);
 	node->durability.presence = presence_free(node->durability.presence);
 	node->scrub.state = scrub_free(node->scrub.state);
@@ -47,6 +50,7 @@ const struct node_parts node_parts = {
 	.holders = holders,
 	.open = open_parts,
 	.close = close_parts,
+	.has_ended = node_values_have_ended,
 	.is_behind = is_behind,
 	.hasten = durable_advance,
 	.end_job = end_job,

@@ -1,4 +1,4 @@
-#include "daemon/values/bundle.h"
+#include "daemon/values/operation.h"
 
 #include <errno.h>
 #include <stdlib.h>

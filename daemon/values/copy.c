@@ -12,6 +12,7 @@
 #include "daemon/update/update.h"
 #include "daemon/values/copy.h"
 #include "offload/optimizer/moments.h"
+#include "daemon/values/own.h"
 
 /* As many values are moved in a microsecond or two. */
 #define BRIEF_ELEMENTS 4096
@@ -50,7 +51,7 @@ enum copy_outlook copy_look(const struct job *job, const struct copy_range *rang
 static void hold(struct copy *copy)
 {
 	if (copy->snapshot)
-		copy->job->values.snapshot_copies++;
+		copy->job->values->snapshot_copies++;
 	else
 		residency_pin(copy->job, copy->range.pack);
 }
@@ -61,7 +62,7 @@ static void release(struct copy *copy)
 		residency_unpin(copy->job, copy->range.pack);
 		return;
 	}
-	copy->job->values.snapshot_copies--;
+	copy->job->values->snapshot_copies--;
 	job_settle(copy->job);
 }
 
@@ -241,7 +242,7 @@ int copy_start(struct copy *copy)
 	if (!has_to_wait(copy))
 		return read_sources(copy);
 	queue_init(&copy->link);
-	queue_push(&copy->job->values.copies_waiting, &copy->link);
+	queue_push(&copy->job->values->copies_waiting, &copy->link);
 	warm_flush(copy->job);
 	return 0;
 }
@@ -251,7 +252,7 @@ static void resume(struct copy *copy)
 	int r;
 
 	if (has_to_wait(copy) && copy->job->phase != JOB_BROKEN && !copy->job->life.is_dropped) {
-		queue_push(&copy->job->values.copies_waiting, &copy->link);
+		queue_push(&copy->job->values->copies_waiting, &copy->link);
 		return;
 	}
 	if (has_to_wait(copy)) {
@@ -268,8 +269,8 @@ void copies_resume(struct job *job)
 	struct queue waiting;
 
 	queue_init(&waiting);
-	for (struct queue *link = queue_pop(&job->values.copies_waiting); link;
-	     link = queue_pop(&job->values.copies_waiting))
+	for (struct queue *link = queue_pop(&job->values->copies_waiting); link;
+	     link = queue_pop(&job->values->copies_waiting))
 		queue_push(&waiting, link);
 	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting))
 		resume(queue_entry(link, struct copy, link));

@@ -70,9 +70,6 @@ unsigned copy_streams(const struct copy *copy);
 /* What can be copied now. After an error done() never runs. */
 int copy_start(struct copy *copy);
 
-/* What waits for warm state to be written looks again. */
-void copies_resume(struct job *job);
-
 /* One that has failed: what it has failed at; NULL: nothing that has a place. */
 const struct store_transfer *copy_fault(const struct copy *copy);
 

@@ -9,9 +9,6 @@
 #include "common/size.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
-#include "daemon/values/draft_inside.h"
-#include "daemon/values/state_write.h"
-#include "daemon/values/values.h"
 
 static uint64_t record_bytes(const struct job *job, const struct draft_record *record)
 {
@@ -161,7 +158,7 @@ static int new (struct job *job, char *message, size_t size)
 	}
 	draft->job = job;
 	queue_init(&draft->writes);
-	job->values.draft = draft;
+	job->values->draft = draft;
 	return 0;
 }
 
@@ -169,7 +166,7 @@ void draft_write(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 	char message[640];
-	int r = job->values.draft ? 0 : new (job, message, sizeof(message));
+	int r = job->values->draft ? 0 : new (job, message, sizeof(message));
 
 	if (r < 0) {
 		pending_error(TAKE_PTR(operation->pending), r, "job %s: %s", job->name, message);
@@ -178,7 +175,7 @@ void draft_write(struct tensor_operation *operation)
 		return;
 	}
 	operation->stage = WAITING_FOR_TURN;
-	queue_push(&job->values.draft->writes, &operation->link);
+	queue_push(&job->values->draft->writes, &operation->link);
 	job_settle(job);
 }
 
@@ -195,7 +192,7 @@ static void forget_written(struct catalog *catalog)
 static void fail(struct job *job, int status)
 {
 	job_break(job, status, NULL, "the values that it was given cannot be written where they belong: %s",
-		  job->values.draft->message[0] ? job->values.draft->message : store_error(status));
+		  job->values->draft->message[0] ? job->values->draft->message : store_error(status));
 }
 
 static void on_sealed(struct draft *draft, int status)
@@ -245,8 +242,8 @@ static void read_on(struct draft *draft)
 
 static void on_written(struct job *job, int status)
 {
-	job->values.draft->operation = NULL;
-	job->values.draft->is_busy = false;
+	job->values->draft->operation = NULL;
+	job->values->draft->is_busy = false;
 	/* Who wrote it in too many pieces has been told. */
 	if (status < 0 && status != -E2BIG)
 		fail(job, status);
@@ -312,7 +309,7 @@ static bool write_on(struct draft *draft)
 
 bool draft_go_on(struct job *job, draft_check *check)
 {
-	struct draft *draft = job->values.draft;
+	struct draft *draft = job->values->draft;
 
 	if (!draft)
 		return false;
@@ -324,14 +321,19 @@ bool draft_go_on(struct job *job, draft_check *check)
 
 /* ---- The end ---- */
 
+bool draft_exists(const struct job *job)
+{
+	return job->values->draft;
+}
+
 bool draft_is_quiet(const struct job *job)
 {
-	return !job->values.draft || !job->values.draft->is_busy;
+	return !job->values->draft || !job->values->draft->is_busy;
 }
 
 void draft_cancel(struct job *job)
 {
-	struct draft *draft = job->values.draft;
+	struct draft *draft = job->values->draft;
 
 	if (!draft || !draft->has_begun || !draft->operation || draft->operation->stage == IN_FLIGHT)
 		return;
@@ -348,7 +350,7 @@ void draft_give_up(struct job *job)
 
 void draft_free(struct job *job)
 {
-	struct draft *draft = TAKE_PTR(job->values.draft);
+	struct draft *draft = TAKE_PTR(job->values->draft);
 
 	if (!draft)
 		return;

@@ -7,25 +7,72 @@
 
 #include "daemon/values/operation.h"
 
+#define DRAFT_BLOCK_BYTES (UINT64_C(2) << 20)
+/* Two blocks. Of one that is written, the first is what is complete, and the rest of the last record lies
+ * behind it. Of one that is read, the second is what comes next, and what is left of the one before lies
+ * before it. */
+#define DRAFT_BUFFER_BYTES (2 * DRAFT_BLOCK_BYTES)
+/* It grows by so much on each path. */
+#define DRAFT_GROWTH_BYTES (UINT64_C(16) << 20)
+
+/* Before the values of a write; count 0: there is nothing more. */
+struct draft_record {
+	uint64_t first, count;
+	uint32_t unit, tensor;
+	int32_t state;
+	bool is_master;
+};
+
+#define DRAFT_ALIGN_BYTES sizeof(struct draft_record)
+
+struct draft {
+	struct job *job;
+	struct queue writes; /* operations that wait for their turn */
+	struct tensor_operation
+		*operation;	    /* the one that is taken, or written where it belongs; NULL: none */
+	struct draft_record record; /* what it becomes, and how long: units may be defined meanwhile */
+	uint64_t length;
+	uint64_t checked; /* parameters of the units that there was room for */
+	bool is_busy;	  /* it, or a block, is on its way */
+	char *buffer;
+	uint64_t used;	 /* of it */
+	uint64_t blocks; /* that are full, and where they are kept */
+	/* Once the job is laid out. */
+	bool has_begun;
+	uint64_t begin, end; /* of the buffer: what is still to be written */
+	uint64_t read;	     /* blocks */
+
+	/* Where blocks are kept: one after the other on each path by turns, or each in memory of its own. */
+	uint64_t capacity; /* blocks */
+	struct tier *tiers[NODE_MAX_PATHS];
+	uint64_t *checksums; /* of blocks on the paths */
+	char **memory;
+	struct tier_io io;
+	struct work work;
+	enum tier_direction direction; /* of the block in memory that is copied */
+	char *place;
+	uint64_t block;
+	void (*done)(struct draft *draft, int status);
+	int status;
+	char message[640];
+};
+
+/* ---- draft.c ---- */
+
 /* Takes a write of a member into the draft of its job, which is begun if there is none. It is answered once
  * the values are there, or with what they lack. */
 void draft_write(struct tensor_operation *operation);
 
-/* Whether there is room for a job of which this much is defined: 0, or a negative errno with a message. */
-typedef int draft_check(struct job *job, char *message, size_t size);
+/* ---- draft_room.c ---- */
 
-/* In the job's turn: takes what waits, or, once the job is laid out, writes on. False: there is nothing to do
- * now; of a job that is laid out: all is written, and the draft has gone.
- * check: of a job whose units are being defined; NULL: it is laid out, and has its room. */
-bool draft_go_on(struct job *job, draft_check *check);
-
-/* Nothing of it is in flight. */
-bool draft_is_quiet(const struct job *job);
-/* The job is dropped: what of it only waits does so no longer. */
-void draft_cancel(struct job *job);
-/* In the turn of a broken job: it has gone as soon as nothing of it is in flight. */
-void draft_give_up(struct job *job);
-/* With its files. It is quiet, or there is none. */
-void draft_free(struct job *job);
+/* Room for more blocks; done() with a message in the draft if there is none. */
+void draft_grow(struct draft *draft, void (*done)(struct draft *draft, int status));
+/* Moves a block between there and a place in the buffer. -EBADMSG: it is not what was written; with a
+ * message. */
+void draft_move(struct draft *draft, enum tier_direction direction, uint64_t block, char *place,
+		void (*done)(struct draft *draft, int status));
+/* What is kept in memory is not needed any more. */
+void draft_forget_block(struct draft *draft, uint64_t block);
+void draft_give_room(struct draft *draft);
 
 #endif

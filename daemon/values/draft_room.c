@@ -8,7 +8,7 @@
 
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
-#include "daemon/values/draft_inside.h"
+#include "daemon/values/draft.h"
 #include "offload/device/fault.h"
 #include "offload/device/nvme.h"
 

@@ -9,10 +9,6 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/update.h"
-#include "daemon/values/bundle.h"
-#include "daemon/values/state_write.h"
-#include "daemon/values/values.h"
-#include "daemon/values/writing.h"
 
 /* As many values are moved in a microsecond or two; many pieces of them are not handed over one by one. */
 #define BRIEF_ELEMENTS 4096
@@ -46,7 +42,7 @@ void operation_free(struct tensor_operation *operation)
 	queue_remove(&operation->link);
 	residency_forget(&operation->waiter);
 	if (operation->kind == OPERATION_INITIALIZE)
-		job->values.is_filling_tensor = false;
+		job->values->is_filling_tensor = false;
 	if (operation->stage == WAITING_FOR_SUMS)
 		spill_forget(job, operation_pack(operation));
 	if (operation->is_of_shard)
@@ -60,7 +56,7 @@ void operation_free(struct tensor_operation *operation)
 		member->busy--;
 	}
 	if (operation->has_turn)
-		job->values.is_writing_state = false;
+		job->values->is_writing_state = false;
 	if (operation->has_pin)
 		residency_unpin(job, operation_pack(operation));
 	if (operation->has_sums)
@@ -295,7 +291,7 @@ static void await_flush(struct tensor_operation *operation)
 		return;
 	}
 	operation->stage = WAITING_FOR_WRITES;
-	queue_push(&job->values.tensor_waiting, &operation->link);
+	queue_push(&job->values->tensor_waiting, &operation->link);
 	warm_flush(job);
 }
 
@@ -306,7 +302,7 @@ static void go_on(struct tensor_operation *operation)
 
 	if (job->residency.residences[operation_pack(operation)].unwritten > 0) {
 		operation->stage = WAITING_FOR_WRITES;
-		queue_push(&job->values.tensor_waiting, &operation->link);
+		queue_push(&job->values->tensor_waiting, &operation->link);
 		return;
 	}
 	if (operation->state == READ_UPDATES)
@@ -356,7 +352,7 @@ void operation_take_sums(struct tensor_operation *operation)
 
 	if (!spill_want(job, operation_pack(operation))) {
 		operation->stage = WAITING_FOR_SUMS;
-		queue_push(&job->values.tensor_waiting, &operation->link);
+		queue_push(&job->values->tensor_waiting, &operation->link);
 		return;
 	}
 	spill_pin(job, operation_pack(operation), operation->kind == OPERATION_WRITE);
@@ -383,8 +379,8 @@ void operation_resume(struct job *job)
 	struct queue waiting;
 
 	queue_init(&waiting);
-	for (struct queue *link = queue_pop(&job->values.tensor_waiting); link;
-	     link = queue_pop(&job->values.tensor_waiting))
+	for (struct queue *link = queue_pop(&job->values->tensor_waiting); link;
+	     link = queue_pop(&job->values->tensor_waiting))
 		queue_push(&waiting, link);
 	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting)) {
 		struct tensor_operation *operation = queue_entry(link, struct tensor_operation, link);

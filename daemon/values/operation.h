@@ -11,7 +11,7 @@
 #ifndef TIERD_DAEMON_OPERATION_H
 #define TIERD_DAEMON_OPERATION_H
 
-#include "daemon/model/model.h"
+#include "daemon/values/own.h"
 #include "offload/optimizer/format.h"
 
 /* COMPARE: what a writing gives a frozen tensor has to be what it has. */
@@ -123,6 +123,28 @@ bool operation_uses_sums(const struct tensor_operation *operation);
 
 /* On a worker: what is split goes to the sums, and to what its masters are beside those. */
 void operation_split(const struct tensor_operation *operation, void *master);
+
+/* ---- state_write.c: what the optimizer keeps, before training, so that the job begins with it, and at the
+ * step after which it was kept; or in a writing. Extents are rewritten as a whole, so one piece of a job is
+ * written at a time. ---- */
+
+/* False, and the request is answered, if it may not be; else the number of the state. The job has not been
+ * ready, or a writing is open; the range is checked. */
+bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *write, int *ret_state);
+/* Of a job that has its memory and its stores. */
+void state_write_start(struct tensor_operation *operation);
+
+/* ---- bundle.c: reads of a member's that one request asks for. They go side by side, each to its own place
+ * in the window, and are answered together when all of them have ended. ---- */
+
+/* An operation of a bundle has ended. NULL: others have not; else the bundle has gone, and this one, which
+ * has its pending, is to be answered and freed in place of all. */
+struct tensor_operation *bundle_collect(struct tensor_operation *operation);
+
+/* As of an operation: daemon/values/values.h. */
+bool bundle_is_under_way(struct member *member, const struct pending *pending);
+void bundle_fail_refused(struct member *member);
+void bundle_forget(struct member *member);
 
 /* Answers that a tensor of that name is written in too many pieces. */
 void operation_refuse_pieces(struct pending *pending, const char *name);

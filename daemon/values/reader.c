@@ -11,7 +11,6 @@
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
-#include "daemon/values/reader_values.h"
 
 /* ---- Memory ---- */
 
@@ -203,8 +202,8 @@ static struct reader *reader_new(struct job *job, struct port *port)
 	snprintf(reader->job_name, sizeof(reader->job_name), "%s", job->name);
 	queue_init(&reader->client_link);
 	queue_init(&reader->kept.link);
-	queue_push(&job->node->values.readers, &reader->link);
-	queue_push(&job->values.readers, &reader->job_link);
+	queue_push(&job->node->values->readers, &reader->link);
+	queue_push(&job->values->readers, &reader->job_link);
 	shortage_init(&reader->shortage, claim, job);
 	reader_values_init(reader);
 	return reader;
@@ -331,7 +330,7 @@ static bool check_room(struct pending *pending, const struct queue *client_reade
 
 	QUEUE_FOREACH (link, client_readers)
 		of_client++;
-	QUEUE_FOREACH (link, &pending_node(pending)->values.readers)
+	QUEUE_FOREACH (link, &pending_node(pending)->values->readers)
 		of_user += queue_entry(link, struct reader, link)->uid == port->uid;
 	if (of_client >= READER_MAX_PER_CLIENT)
 		pending_error(pending, -EBUSY, "this connection has %d readers; close one",
@@ -419,13 +418,13 @@ static void go_on(struct reader *reader)
 
 void readers_go_on(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->values.readers)
+	QUEUE_FOREACH (link, &job->values->readers)
 		go_on(queue_entry(link, struct reader, job_link));
 }
 
 bool readers_are_copying(const struct job *job)
 {
-	QUEUE_FOREACH (link, &job->values.readers)
+	QUEUE_FOREACH (link, &job->values->readers)
 		if (queue_entry(link, struct reader, job_link)->view.is_begun)
 			return true;
 	return false;
@@ -433,7 +432,7 @@ bool readers_are_copying(const struct job *job)
 
 void readers_enlist(struct job *job, struct queue *watches)
 {
-	QUEUE_FOREACH (link, &job->values.readers) {
+	QUEUE_FOREACH (link, &job->values->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (reader->view.is_begun)
@@ -449,7 +448,7 @@ static void raise_copy(struct copy *copy, uint32_t pack)
 
 void readers_raise(struct job *job, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &job->values.readers) {
+	QUEUE_FOREACH (link, &job->values->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (reader->view.is_copying)
@@ -462,7 +461,7 @@ void readers_raise(struct job *job, uint32_t pack)
 
 void readers_end_job(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->values.readers) {
+	QUEUE_FOREACH (link, &job->values->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		queue_remove(&reader->job_link);
@@ -511,7 +510,7 @@ unsigned readers_end_denied(struct job *job, const char *reason)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->values.readers) {
+	QUEUE_FOREACH (link, &job->values->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
 		if (!is_denied(reader))
@@ -528,7 +527,7 @@ unsigned readers_count(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->values.readers)
+	QUEUE_FOREACH (link, &job->values->readers)
 		count++;
 	return count;
 }
@@ -537,7 +536,7 @@ uint64_t readers_bytes(const struct job *job)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &job->values.readers)
+	QUEUE_FOREACH (link, &job->values->readers)
 		bytes += queue_entry(link, struct reader, job_link)->bytes;
 	return bytes;
 }
@@ -546,7 +545,7 @@ static uint64_t user_bytes(const struct node *node, uid_t uid)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->values.readers) {
+	QUEUE_FOREACH (link, &node->values->readers) {
 		const struct reader *reader = queue_entry(link, struct reader, link);
 
 		if (reader->uid == uid)
@@ -559,7 +558,7 @@ static uint64_t all_bytes(const struct node *node)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->values.readers)
+	QUEUE_FOREACH (link, &node->values->readers)
 		bytes += queue_entry(link, struct reader, link)->bytes;
 	return bytes;
 }

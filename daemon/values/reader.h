@@ -1,57 +1,104 @@
-/* A reader has no rank and holds no lease: it stands at an applied step of a job, and gets values of that
- * step alone. What it chose beforehand is kept for it; the rest it gets as long as the job has not changed
- * it. */
+/* The inside of a reader; for reader.c, reader_values.c and reader_memory.c. */
 #ifndef TIERD_DAEMON_READER_H
 #define TIERD_DAEMON_READER_H
 
-#include "daemon/request/request.h"
+#include "daemon/durability/durability.h"
+#include "daemon/values/own.h"
 #include "daemon/values/view.h"
 
-/* Of one connection, and of one user. */
-#define READER_MAX_PER_CLIENT 16
-#define READER_MAX_PER_USER 64
+/* Pieces of one request that are copied at the same time: a worker does not wait for the loop. */
+#define READER_LANES 4
 
-struct reader;
+struct reader_lane {
+	struct reader *reader;
+	bool is_copying, is_working;
+	bool is_given_up; /* the request that it works for was answered already */
+	struct copy copy; /* to the window, or to the client's memory */
+	unsigned streams; /* that the copy reads to the buffer, while it is_copying */
+	const char *kept; /* what the work copies */
+	uint64_t kept_bytes;
+	struct work work;
+};
 
-/* ---- For its client ---- */
+struct reader {
+	struct queue link;	  /* of the node's */
+	struct queue job_link;	  /* of the job's */
+	struct queue client_link; /* of the client's */
+	struct node *node;
+	struct job *job; /* NULL: it is gone */
+	char job_name[WIRE_MAX_JOB_NAME + 1];
+	uint32_t handle;
+	uid_t uid;
+	struct port *port;	  /* its client's, until it is closed */
+	uint64_t bytes;		  /* charged */
+	struct shortage shortage; /* what lacks of what it works for */
+	bool may_read_all;	  /* else parameters only */
+	bool is_closed;
+	uint64_t step;
+	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
+	bool as_snapshot;	/* of the last commit, which has no name */
+	struct store *snapshot; /* NULL: it reads the job as it is now, or is not open yet */
+	struct kept kept;	/* once it is open, the step of it */
+	struct errand opening;	/* that of the snapshot */
+	bool is_opening;
+	struct memory window;
+	struct memory buffer; /* for copies of what is on NVMe: a half each of the first two lanes */
+	struct memory memory; /* the client's own, which is written and never read; absent until it is told */
+	int memory_fd;	      /* of its file, until then; -1: none */
+	struct {
+		struct work work;
+		struct memory memory;
+		uint64_t bytes;
+		int status;
+		const char *reason;
+	} mapping; /* while is_mapping */
+	bool is_mapping;
 
-void reader_open(struct pending *pending, const Tierd__Wire__ReaderOpen *open, struct queue *client_readers,
-		 uint32_t handle);
-/* NULL: the client has none of this number. */
-struct reader *reader_of(struct queue *client_readers, uint32_t handle);
-void reader_units(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderUnits *units);
-void reader_refresh(struct reader *reader, struct pending *pending,
-		    const Tierd__Wire__ReaderRefresh *refresh);
-void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read);
-void reader_read_many(struct reader *reader, struct pending *pending,
-		      const Tierd__Wire__ReaderReadMany *many);
-/* Gives the client a file for memory of its own, or takes that. */
-void reader_memory(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderMemory *memory);
-/* Nobody asks it any more: it is freed when nothing of it is in flight. */
-void reader_close(struct reader *reader);
-void readers_close_all(struct queue *client_readers);
+	struct pending *pending; /* the request that it works for, or NULL */
+	enum { OPENING, REFRESHING, READING, MAPPING } activity;
+	struct view view;
+	struct selection chosen; /* for the next view, if has_chosen */
+	bool has_chosen;
+	/* What a request reads, in any order. */
+	struct reader_piece {
+		struct copy_range range;
+		char *target;
+	} * pieces, one;			/* owned, if it is not that one */
+	size_t piece_count, piece, pieces_here; /* the next that is begun, and those that are copied */
+	struct reader_lane lanes[READER_LANES];
+};
 
-/* ---- For its job ---- */
+/* The longest refusal. */
+#define READER_MESSAGE (ROOM_TEXT + 200)
 
-/* In the job's turn: what can go on does. */
-void readers_go_on(struct job *job);
-/* Some reader copies what it keeps. */
-bool readers_are_copying(const struct job *job);
-/* Views are watches of a sweep that begins, from before its first pack to after its last. */
-void readers_enlist(struct job *job, struct queue *watches);
-/* A sweep waits for the pack. */
-void readers_raise(struct job *job, uint32_t pack);
-/* There is nothing to read any more. */
-void readers_end_job(struct job *job);
-/* Those that may not read any more what they do are closed, and told why. How many that were. */
-unsigned readers_end_denied(struct job *job, const char *reason);
+/* Host memory: of the node's budget and the reader's user's. */
+int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size);
+void reader_uncharge(struct reader *reader, uint64_t bytes);
 
-/* ---- For budgets and reports ---- */
+/* It has been closed, and this was the last that was in flight: it is freed. */
+void reader_release(struct reader *reader);
 
-unsigned readers_count(const struct job *job);
-/* Host memory that is theirs. */
-uint64_t readers_bytes(const struct job *job);
-/* They are a holder of the node. */
-extern const struct holder readers_holder;
+/* The request, if there is one, is answered; what has not begun is taken back. A reader that was to be opened
+ * is gone then. */
+void reader_fail(struct reader *reader, int r, const char *message);
+
+/* False, and the request is answered, if it cannot be taken now. */
+bool reader_check(struct reader *reader, struct pending *pending);
+
+/* Something of a read is in flight, which may have been given up. */
+bool reader_is_copying(const struct reader *reader);
+
+/* What is in flight is for nobody any more. */
+void reader_values_give_up(struct reader *reader);
+
+/* Gives the client's memory back. */
+void reader_memory_clear(struct reader *reader);
+
+/* Of a new reader, and of one that nothing is in flight of. */
+void reader_values_init(struct reader *reader);
+void reader_values_clear(struct reader *reader);
+
+/* In the job's turn, of one that works for a request. */
+void reader_values_go_on(struct reader *reader);
 
 #endif

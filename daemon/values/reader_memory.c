@@ -7,7 +7,7 @@
 
 #include "common/size.h"
 #include "daemon/resources/resources.h"
-#include "daemon/values/reader_values.h"
+#include "daemon/values/reader.h"
 #include "daemon/request/request.h"
 
 /* What the page tables of so many bytes take: eight bytes for each page. */

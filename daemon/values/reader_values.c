@@ -7,7 +7,7 @@
  *
  * Of a job at most VIEWS_AT_ONCE readers are copying, in the order in which they have asked: a sweep, which
  * has to save what is missing, is held up by no more than that. */
-#include "daemon/values/reader_values.h"
+#include "daemon/values/reader.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -121,7 +121,7 @@ static void begin(struct reader *reader)
 	reader->step = reader->job->step;
 	/* Whoever has not begun yet was there before. */
 	queue_remove(&reader->job_link);
-	queue_push(&reader->job->values.readers, &reader->job_link);
+	queue_push(&reader->job->values->readers, &reader->job_link);
 	if (reader->view.selection.count == 0) {
 		reply_refreshed(reader);
 		return;
@@ -134,7 +134,7 @@ static unsigned count_views(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->values.readers)
+	QUEUE_FOREACH (link, &job->values->readers)
 		count += queue_entry(link, struct reader, job_link)->view.is_begun;
 	return count;
 }

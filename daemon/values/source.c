@@ -16,7 +16,6 @@
 #include "daemon/resources/resources.h"
 #include "daemon/values/operation.h"
 #include "daemon/values/source.h"
-#include "daemon/values/source_inside.h"
 
 /* Of tensors that have no source. */
 #define NAMES_SHOWN 4
@@ -62,20 +61,20 @@ bool source_has_state(const struct source *source)
 
 bool source_is_quiet(const struct job *job)
 {
-	return !job->values.source || !job->values.source->is_busy;
+	return !job->values->source || !job->values->source->is_busy;
 }
 
 void sources_go_on(struct job *from)
 {
-	QUEUE_FOREACH (link, &from->values.takers)
+	QUEUE_FOREACH (link, &from->values->takers)
 		job_settle(queue_entry(link, struct source, from_link)->job);
 }
 
 /* Nothing of it is in flight: a copy would have a pin on it. */
 void sources_end_job(struct job *from)
 {
-	for (struct queue *link = queue_pop(&from->values.takers); link;
-	     link = queue_pop(&from->values.takers)) {
+	for (struct queue *link = queue_pop(&from->values->takers); link;
+	     link = queue_pop(&from->values->takers)) {
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		source->from = NULL;
@@ -109,7 +108,7 @@ static bool is_denied(const struct source *source, const struct port *port)
 
 void sources_end_denied(struct job *from, const char *reason)
 {
-	QUEUE_FOREACH (link, &from->values.takers) {
+	QUEUE_FOREACH (link, &from->values->takers) {
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		/* Without ranks it begins anew. */
@@ -228,7 +227,7 @@ static int find_from(struct source *source, char *message, size_t size)
 		return r;
 	source->from = from;
 	source->may_read_all = access_may_train(from, port) || access_may_drop(from, port);
-	queue_push(&from->values.takers, &source->from_link);
+	queue_push(&from->values->takers, &source->from_link);
 	return 0;
 }
 
@@ -365,7 +364,7 @@ struct copy_range source_range(const struct source *source, const struct tensor 
 
 static void on_written(struct job *job, int status)
 {
-	struct source *source = job->values.source;
+	struct source *source = job->values->source;
 
 	source->is_busy = false;
 	if (status < 0)
@@ -480,7 +479,7 @@ static int go_on(struct source *source, char *message, size_t size)
 
 int source_go_on(struct job *job, char *message, size_t size)
 {
-	struct source *source = job->values.source;
+	struct source *source = job->values->source;
 	int r;
 
 	if (!source)
@@ -498,6 +497,6 @@ int source_go_on(struct job *job, char *message, size_t size)
 			      source->name, (unsigned long long)source->version);
 	end(source);
 	if (r == 0)
-		job->values.source = source_free(source);
+		job->values->source = source_free(source);
 	return r;
 }

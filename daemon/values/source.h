@@ -3,36 +3,84 @@
 #ifndef TIERD_DAEMON_SOURCE_H
 #define TIERD_DAEMON_SOURCE_H
 
-#include "daemon/model/model.h"
+#include "daemon/durability/durability.h"
+#include "daemon/values/copy.h"
+#include "daemon/values/own.h"
+#include "daemon/values/source_map.h"
 
-struct source;
+#define PIECE_ELEMENTS (COPY_BYTES / sizeof(float))
 
-/* What a rank asks for when it opens a job; *ret_source becomes NULL if it names no source. -EINVAL: no name
- * of a job or of a snapshot; -ENOENT: the peer sees no such job, or that has no such snapshot; others as
- * snapshots are refused. With a message. */
-int source_new(struct node *node, const struct port *port, const Tierd__Wire__JobOpen *open,
-	       struct source **ret_source, char *message, size_t size);
-/* Nothing of it is in flight. Takes NULL. */
-struct source *source_free(struct source *source);
+/* Where in this job's slots the next elements belong. */
+struct slot_cursor {
+	uint32_t pack, unit, tensor; /* the unit and the tensor at element `at`, or the next ones */
+	unsigned section, slot;
+	uint64_t first, at;	    /* elements of the pack's section: those of the buffer, and the next */
+	bool has_chunk, has_values; /* has_values: the buffer has what is to be written of the chunk */
+};
 
-/* Units begin with as many updates as those there had. Takes NULL. */
-bool source_has_state(const struct source *source);
+struct source {
+	char name[WIRE_MAX_JOB_NAME + 1 + WIRE_MAX_SNAPSHOT_NAME + 1]; /* for people */
+	char job_name[WIRE_MAX_JOB_NAME + 1];
+	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1]; /* "": the job as it stands */
+	uid_t uid;
+	bool is_partial, has_state; /* has_state: slots and counts of updates are taken, too */
 
-/* Of two ranks of a job: -EINVAL with the difference. Either may be NULL. */
-int source_compare(const struct source *here, const struct source *job, char *message, size_t size);
+	struct job *job;  /* that takes; NULL: it has not begun */
+	struct job *from; /* NULL: it has not begun, or that is gone */
+	struct queue from_link;
+	struct errand opening;
+	struct store *snapshot; /* NULL: of the job as it stands, or not open yet */
+	bool has_begun, may_read_all;
+	uint64_t version, charged;
+	struct source_map map;
+	char *buffer;  /* of copies */
+	void *values;  /* what is copied */
+	uint32_t unit; /* the next element */
+	uint32_t tensor;
+	uint64_t first, tensors; /* tensors: that have been taken */
+	struct slot_cursor slots;
+	char *record;			/* a snapshot's, where its updates are wanted */
+	uint64_t *updates;		/* by tensor of the other job; NULL: those that it has now */
+	struct store_transfer transfer; /* of the record, or of slots, to this job's store */
+	bool is_busy;
+	struct copy copy;
+	int status;
+	char message[SNAPSHOT_TEXT];
+};
 
-/* In the turn of the job, all ranks of which are ready: takes what can be taken. 1: it is not done yet; 0: it
- * is; or a negative errno with a message: nothing of it is left, and the next call begins anew. */
-int source_go_on(struct job *job, char *message, size_t size);
-/* Neither a copy nor a write is under way. */
-bool source_is_quiet(const struct job *job);
+/* What went wrong with a piece: the first such thing is the end of it. */
+void source_fail(struct source *source, int r, const char *what);
 
-/* ---- For the job whose values are taken ---- */
+/* A piece of a tensor of this job as a range of the other; without its state. Of one that has a source. */
+struct copy_range source_range(const struct source *source, const struct tensor *tensor, uint64_t first,
+			       uint64_t most);
 
-/* In its turn. */
-void sources_go_on(struct job *from);
-void sources_end_job(struct job *from);
-/* Those whose job's owner may not read any more what they take. */
-void sources_end_denied(struct job *from, const char *reason);
+/* Starts a copy of the range to the target: 1; or, with a message, why it cannot be. 1 also where it has to
+ * wait. */
+int source_copy(struct source *source, const struct copy_range *range, void *target,
+		void (*done)(struct copy *copy, int status), char *message, size_t size);
+
+/* ---- source_name.c: whose values they are ---- */
+
+/* NULL: there is none, or the peer may not see it. */
+struct job *source_find_job(const struct source *source, struct node *node, const struct port *port);
+int source_refuse_missing(const struct source *source, char *message, size_t size);
+
+/* ---- source_updates.c: how often tensors were updated ---- */
+
+/* Memory that it takes to know. */
+uint64_t source_updates_bytes(const struct source *source);
+/* Starts to read those of an open snapshot: 1; or, with a message, why it cannot. */
+int source_read_updates(struct source *source, char *message, size_t size);
+/* Of a tensor of a unit of the other job. */
+uint64_t source_updates(const struct source *source, uint32_t unit, uint32_t tensor);
+void source_clear_updates(struct source *source);
+
+/* ---- source_slots.c: what the optimizer keeps ---- */
+
+/* Which units take it. -EINVAL, -EPERM with a message: one cannot, or none. */
+int source_match_slots(struct source *source, char *message, size_t size);
+/* As source_go_on(), when the values are there. */
+int source_slots_go_on(struct source *source, char *message, size_t size);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
-#include "daemon/values/source_inside.h"
+#include "daemon/values/source.h"
 #include "proto/name.h"
 
 /* The parts of JOB@SNAPSHOT. False: that is no name of either. */

@@ -8,7 +8,7 @@
 #include "daemon/request/request.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
-#include "daemon/values/source_inside.h"
+#include "daemon/values/source.h"
 #include "offload/optimizer/moments.h"
 
 /* That have nothing to take: there may be very many. */

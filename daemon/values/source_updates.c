@@ -8,7 +8,7 @@
 #include "daemon/durability/durability.h"
 #include "daemon/request/request.h"
 #include "daemon/residency/residency.h"
-#include "daemon/values/source_inside.h"
+#include "daemon/values/source.h"
 
 uint64_t source_updates_bytes(const struct source *source)
 {
@@ -51,7 +51,7 @@ static void on_record(struct store_transfer *transfer, int status)
 	struct job *from = source->from;
 
 	source->is_busy = false;
-	from->values.snapshot_copies--;
+	from->values->snapshot_copies--;
 	if (status < 0)
 		damage_tell_read(from, transfer, status, "who takes its values is told");
 	if (status == 0)
@@ -83,6 +83,6 @@ int source_read_updates(struct source *source, char *message, size_t size)
 			      store_error(r));
 	source->is_busy = true;
 	/* The job stays until it is here. */
-	source->from->values.snapshot_copies++;
+	source->from->values->snapshot_copies++;
 	return 1;
 }

@@ -1,4 +1,4 @@
-#include "daemon/values/state_write.h"
+#include "daemon/values/operation.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,10 +19,10 @@ static bool check_step(struct pending *pending, uint64_t step)
 
 	if (step > MAX_FIRST_STEP)
 		pending_error(pending, -EINVAL, "no job begins at step %llu", (unsigned long long)step);
-	else if (job->values.has_first_step && job->values.first_step != step)
+	else if (job->values->has_first_step && job->values->first_step != step)
 		pending_error(pending, -EINVAL,
 			      "what was written before was kept after step %llu, and this after step %llu",
-			      (unsigned long long)job->values.first_step, (unsigned long long)step);
+			      (unsigned long long)job->values->first_step, (unsigned long long)step);
 	else
 		return true;
 	return false;
@@ -72,8 +72,8 @@ static bool check_time(struct pending *pending, const Tierd__Wire__TensorWrite *
 		return check_updates(pending, write);
 	if (!check_step(pending, write->step))
 		return false;
-	job->values.has_first_step = true;
-	job->values.first_step = write->step;
+	job->values->has_first_step = true;
+	job->values->first_step = write->step;
 	return true;
 }
 
@@ -196,7 +196,7 @@ static void begin(struct tensor_operation *operation)
 	struct job *job = operation->job;
 	struct staging_buffer *buffer;
 
-	operation->has_turn = job->values.is_writing_state = true;
+	operation->has_turn = job->values->is_writing_state = true;
 	job->location.has_given_slots |= operation_is_of_state(operation);
 	operation->has_pin = true;
 	residency_pin(job, operation_pack(operation));
@@ -221,24 +221,24 @@ void state_write_start(struct tensor_operation *operation)
 {
 	operation->job->location.has_given_masters |= operation->is_split;
 	operation->stage = WAITING_FOR_TURN;
-	queue_push(&operation->job->values.state_writes, &operation->link);
+	queue_push(&operation->job->values->state_writes, &operation->link);
 	job_settle(operation->job);
 }
 
 bool state_write_go_on(struct job *job)
 {
-	if (!job->values.is_writing_state && !queue_is_empty(&job->values.state_writes))
-		begin(queue_entry(queue_pop(&job->values.state_writes), struct tensor_operation, link));
-	return job->values.is_writing_state;
+	if (!job->values->is_writing_state && !queue_is_empty(&job->values->state_writes))
+		begin(queue_entry(queue_pop(&job->values->state_writes), struct tensor_operation, link));
+	return job->values->is_writing_state;
 }
 
 void state_write_begin_job(struct job *job)
 {
-	if (!job->values.has_first_step)
+	if (!job->values->has_first_step)
 		return;
-	job->step = job->decided = job->values.first_step;
+	job->step = job->decided = job->values->first_step;
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
 		if (unit_is_trainable(&job->catalog.units[u]))
 			job->catalog.units[u].updates = job->catalog.units[u].last_update =
-				job->values.first_step;
+				job->values->first_step;
 }

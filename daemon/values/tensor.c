@@ -10,9 +10,6 @@
 #include "daemon/update/update.h"
 #include "daemon/values/draft.h"
 #include "daemon/values/operation.h"
-#include "daemon/values/state_write.h"
-#include "daemon/values/values.h"
-#include "daemon/values/writing.h"
 
 /* In the window a value is fp32 or, unless is_wide, of the tensor's format. */
 static uint64_t window_element_bytes(const struct tensor *tensor, bool is_wide)
@@ -140,9 +137,9 @@ static void start_write(struct pending *pending)
 static bool can_write(const struct job *job)
 {
 	if (job->phase == JOB_FORMING)
-		return job->values.is_drafted;
+		return job->values->is_drafted;
 	/* What came before comes first. */
-	return job->update.is_reduced || (job->phase == JOB_FILLING && !job->values.draft);
+	return job->update.is_reduced || (job->phase == JOB_FILLING && !job->values->draft);
 }
 
 static bool check_first_values(struct pending *pending, const Tierd__Wire__TensorWrite *write)
@@ -210,16 +207,29 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 		start_write(pending);
 		return;
 	}
-	queue_push(&job->values.filling, &pending->link);
+	queue_push(&job->values->filling, &pending->link);
 	job_settle(job);
+}
+
+bool tensor_has_waiting(const struct job *job)
+{
+	return !queue_is_empty(&job->values->filling);
+}
+
+struct pending *tensor_take_waiting(struct job *job)
+{
+	struct queue *link = queue_pop(&job->values->filling);
+
+	return link ? queue_entry(link, struct pending, link) : NULL;
 }
 
 void tensor_fill_waiting(struct job *job)
 {
-	for (struct queue *link = queue_pop(&job->values.filling); link;
-	     link = queue_pop(&job->values.filling)) {
-		struct pending *pending = queue_entry(link, struct pending, link);
+	struct pending *pending;
 
+	if (job->values->draft)
+		return;
+	while ((pending = tensor_take_waiting(job))) {
 		if (pending->member->operation)
 			pending_error(pending, -EBUSY, "the window is in use by another request");
 		else
@@ -230,18 +240,18 @@ void tensor_fill_waiting(struct job *job)
 /* From where the last one was found; NULL: none is left. */
 static const struct tensor *next_to_fill(struct job *job)
 {
-	for (; job->values.initialized_units < job->catalog.unit_count; job->values.initialized_units++) {
-		const struct unit *unit = &job->catalog.units[job->values.initialized_units];
+	for (; job->values->initialized_units < job->catalog.unit_count; job->values->initialized_units++) {
+		const struct unit *unit = &job->catalog.units[job->values->initialized_units];
 
-		for (; job->values.initialized_tensors < unit->tensor_count;
-		     job->values.initialized_tensors++) {
-			const struct tensor *tensor = &unit->tensors[job->values.initialized_tensors];
+		for (; job->values->initialized_tensors < unit->tensor_count;
+		     job->values->initialized_tensors++) {
+			const struct tensor *tensor = &unit->tensors[job->values->initialized_tensors];
 
 			if (tensor->is_frozen && tensor->initializer != INITIALIZE_NONE &&
 			    !tensor_is_written(tensor))
 				return tensor;
 		}
-		job->values.initialized_tensors = 0;
+		job->values->initialized_tensors = 0;
 	}
 	return NULL;
 }
@@ -249,12 +259,12 @@ static const struct tensor *next_to_fill(struct job *job)
 static int fill_tensor(struct job *job, const struct tensor *tensor)
 {
 	struct tensor_operation *operation =
-		operation_new(job, NULL, OPERATION_INITIALIZE, job->values.initialized_units,
-			      job->values.initialized_tensors, 0, tensor->layout.elements);
+		operation_new(job, NULL, OPERATION_INITIALIZE, job->values->initialized_units,
+			      job->values->initialized_tensors, 0, tensor->layout.elements);
 
 	if (!operation)
 		return -ENOMEM;
-	job->values.is_filling_tensor = true;
+	job->values->is_filling_tensor = true;
 	if (job->location.has_nvme_parameters)
 		operation_want_pack(operation, 0);
 	else
@@ -267,7 +277,7 @@ int tensor_initialize(struct job *job)
 	int r = 0;
 
 	/* What it waits for may bring the job here again. */
-	if (job->values.is_filling_tensor)
+	if (job->values->is_filling_tensor)
 		return 1;
 	const struct tensor *tensor = next_to_fill(job);
 

@@ -1,25 +1,82 @@
-/* Values of tensors: readers, views, copies, sources, drafts. */
+/* Values of tensors: how they come into a job, and how they are read.
+ *
+ * Ranks write first values and read values through the exchange window of their member. Each such request is
+ * an operation (operation.h), which moves elements of one tensor between the window and wherever they lie; a
+ * batch is many reads that one request asks for. Values that come while units are still being defined, or
+ * between two steps, wait in a draft (draft.h), and are written where they belong later, in their order.
+ *
+ * A source (source.h) is another job, or a snapshot of one, of which a job takes its first values. The jobs
+ * that take values of a job are its dependents.
+ *
+ * A writing replaces values between two steps. It takes the number of a step: ranks enter it as they close a
+ * step, write into the draft, and leave; once all have left it is decided, and applied as a step is, whoever
+ * dies.
+ *
+ * A reader (reader.h) has no rank and holds no lease. It stands at an applied step of a job, or at a
+ * snapshot, and gets values of that step alone. What it chose beforehand is kept for it in a view (view.h),
+ * which copies ahead of the next sweep, or is saved by it; the rest it gets as long as the job has not
+ * changed it. Each copy (copy.h) pins its pack, reads what is on NVMe, and has a worker copy and convert.
+ *
+ * Sessions call the requests, the job's life all else, in the job's turn. This module reports to nobody: it
+ * asks for a turn (job_settle()), breaks a job whose accepted values cannot be stored, and answers requests.
+ * What sweeps, gradients and steps tell it comes by the listeners that they are given (life/listeners.c).
+ *
+ * Limits: one operation or batch of a member at a time, within its window; one write of optimizer state and
+ * one draft of a job; READER_MAX_PER_CLIENT and _PER_USER; a reader's memory is of the node's budget. */
 #ifndef TIERD_DAEMON_VALUES_FRONT_H
 #define TIERD_DAEMON_VALUES_FRONT_H
 
 #include "daemon/model/model.h"
-#include "daemon/values/bundle.h"
-#include "daemon/values/copy.h"
-#include "daemon/values/draft.h"
-#include "daemon/values/reader.h"
-#include "daemon/values/source.h"
-#include "daemon/values/state_write.h"
-#include "daemon/values/writing.h"
 
-/* ---- tensor.c ---- */
+struct reader;
+struct source;
+
+/* ---- A job's values as a whole, and a node's ---- */
+
+int values_new(struct job *job);
+/* Nothing of the job is in flight, and its stores are open. */
+void values_free(struct job *job);
+int node_values_new(struct node *node);
+void node_values_free(struct node *node);
+/* No reader is left: those of jobs that are gone stay until nothing of theirs is in flight. */
+bool node_values_have_ended(const struct node *node);
+
+/* Of a new job. source: owned from here on; NULL: none. is_drafted: units may be defined when tensors have
+ * been written. */
+void values_begin(struct job *job, struct source *source, bool is_drafted);
+/* Of a rank that opens a job without state: -EINVAL with the difference. source may be NULL. */
+int values_compare(const struct job *job, const struct source *source, bool is_drafted, char *message,
+		   size_t size);
+/* In the turn of a job that is laid out: writes on what waits for its turn. False: there is nothing. */
+bool values_write_on(struct job *job);
+/* In the turn of a job that is laid out, of which all ranks are ready: takes what its source has, and fills
+ * frozen tensors that have an initializer. 1: job_settle() follows; 0: each tensor has values, or an
+ * initializer, and the job stands at its first step; or a negative errno with a message. */
+int values_complete(struct job *job, char *message, size_t size);
+
+/* In its turn: readers, and jobs that take its values, go on. */
+void values_go_on(struct job *job);
+/* What stayed in host memory has been written: what waits for that goes on. */
+void values_flushed(struct job *job);
+/* There is nothing to read any more: its readers and its dependents are told. */
+void values_end(struct job *job);
+/* Readers and dependents that may not read any more what they do are told why, and end. How many readers. */
+unsigned values_end_denied(struct job *job, const char *reason);
+/* Neither a copy nor a write that needs the job is under way, but for those that have pins in it. */
+bool values_are_quiet(const struct job *job);
+
+/* ---- Requests of members ---- */
+
 void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write);
 void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read);
-/* Fills frozen tensors that have an initializer, one at a time, and writes them back. 0: all is done; 1:
- * something is under way, and job_settle() follows; or -errno. */
-int tensor_initialize(struct job *job);
+void bundle_read(struct pending *pending, const Tierd__Wire__TensorReadMany *many);
+
+/* Writes that wait for the job's memory: some do; the first one, which is the caller's to answer (NULL: none
+ * is left); they are taken now, unless there is a draft, which comes before. */
+bool tensor_has_waiting(const struct job *job);
+struct pending *tensor_take_waiting(struct job *job);
 void tensor_fill_waiting(struct job *job);
 
-/* ---- operation.c: see daemon/values/operation.h, too ---- */
 /* A pack has been written back, or its sums are in host memory. */
 void operation_resume(struct job *job);
 /* The request belongs to an operation in flight; it is answered when that is done. */
@@ -28,5 +85,85 @@ bool operation_is_under_way(struct member *member, const struct pending *pending
 void operation_fail_refused(struct member *member);
 /* The operation in flight, if any, has nobody to answer any more. */
 void operation_forget(struct member *member);
+
+/* ---- A draft ---- */
+
+/* Whether there is room for a job of which this much is defined: 0, or a negative errno with a message. */
+typedef int draft_check(struct job *job, char *message, size_t size);
+
+/* In the job's turn: takes what waits, or, once the job is laid out, writes on. False: there is nothing to do
+ * now; of a job that is laid out: all is written, and the draft has gone.
+ * check: of a job whose units are being defined; NULL: it is laid out, and has its room. */
+bool draft_go_on(struct job *job, draft_check *check);
+bool draft_exists(const struct job *job);
+/* The job is dropped: what of it only waits does so no longer. */
+void draft_cancel(struct job *job);
+/* In the turn of a broken job: it has gone as soon as nothing of it is in flight. */
+void draft_give_up(struct job *job);
+
+/* ---- A source ---- */
+
+/* What a rank asks for when it opens a job; *ret_source becomes NULL if it names no source. -EINVAL: no name
+ * of a job or of a snapshot; -ENOENT: the peer sees no such job, or that has no such snapshot; others as
+ * snapshots are refused. With a message. */
+int source_new(struct node *node, const struct port *port, const Tierd__Wire__JobOpen *open,
+	       struct source **ret_source, char *message, size_t size);
+/* Nothing of it is in flight. Takes NULL. */
+struct source *source_free(struct source *source);
+/* Units begin with as many updates as those there had. Takes NULL. */
+bool source_has_state(const struct source *source);
+
+/* ---- A writing ---- */
+
+void writing_enter(struct pending *pending, const Tierd__Wire__WriteBegin *begin);
+void writing_leave(struct pending *pending, const Tierd__Wire__WriteEnd *end);
+/* False, and the request is answered: the rank cannot enter now. */
+bool writing_check_enter(struct pending *pending);
+/* All ranks have entered, and what was before is applied. */
+void writing_open(struct job *job);
+/* All ranks have ended their part, and nothing of theirs is under way. */
+void writing_decide(struct job *job);
+/* In the job's turn. False: there is nothing to do, and nothing left of one that came to nothing. */
+bool writing_go_on(struct job *job);
+/* The sweep is done. */
+void writing_end(struct job *job);
+/* The epoch has ended: one that is not decided comes to nothing. */
+void writing_abort(struct job *job);
+/* The job is broken or dropped. */
+void writing_cancel(struct job *job);
+
+/* ---- Readers: requests of clients ---- */
+
+/* Of one connection, and of one user. */
+#define READER_MAX_PER_CLIENT 16
+#define READER_MAX_PER_USER 64
+
+void reader_open(struct pending *pending, const Tierd__Wire__ReaderOpen *open, struct queue *client_readers,
+		 uint32_t handle);
+/* NULL: the client has none of this number. */
+struct reader *reader_of(struct queue *client_readers, uint32_t handle);
+void reader_units(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderUnits *units);
+void reader_refresh(struct reader *reader, struct pending *pending,
+		    const Tierd__Wire__ReaderRefresh *refresh);
+void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read);
+void reader_read_many(struct reader *reader, struct pending *pending,
+		      const Tierd__Wire__ReaderReadMany *many);
+/* Gives the client a file for memory of its own, or takes that. */
+void reader_memory(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderMemory *memory);
+/* Nobody asks it any more: it is freed when nothing of it is in flight. */
+void reader_close(struct reader *reader);
+void readers_close_all(struct queue *client_readers);
+
+/* ---- Readers: for sweeps, budgets and reports ---- */
+
+/* Views are watches of a sweep that begins, from before its first pack to after its last. */
+void readers_enlist(struct job *job, struct queue *watches);
+/* A sweep waits for the pack. */
+void readers_raise(struct job *job, uint32_t pack);
+unsigned readers_count(const struct job *job);
+/* Host memory that is theirs. */
+uint64_t readers_bytes(const struct job *job);
+/* They are a holder of the node. */
+extern const struct holder readers_holder;
 
 #endif

@@ -13,15 +13,12 @@
 #include <string.h>
 
 #include "daemon/durability/durability.h"
-#include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/update.h"
 #include "daemon/values/draft.h"
 #include "daemon/values/reader.h"
-#include "daemon/values/state_write.h"
-#include "daemon/values/writing.h"
 
 /* ---- Entering ---- */
 
@@ -55,7 +52,7 @@ bool writing_check_enter(struct pending *pending)
 void writing_open(struct job *job)
 {
 	job->update.writing = WRITING_OPEN;
-	job->values.writing_error = 0;
+	job->values->writing_error = 0;
 	job->update.gradient_norm = 0;
 	reduced_begin(job);
 }
@@ -87,10 +84,10 @@ bool writing_check(struct pending *pending, const Tierd__Wire__TensorWrite *writ
 
 void writing_note_failure(struct job *job, const struct member *member, int status)
 {
-	if (job->update.writing != WRITING_OPEN || job->values.writing_error < 0)
+	if (job->update.writing != WRITING_OPEN || job->values->writing_error < 0)
 		return;
-	job->values.writing_error = status;
-	job->values.writing_culprit = member->rank;
+	job->values->writing_error = status;
+	job->values->writing_culprit = member->rank;
 }
 
 /* ---- The end of its ranks' part ---- */
@@ -135,22 +132,22 @@ static void fail(struct job *job)
 {
 	char message[160];
 
-	if (job->values.writing_error == -ECANCELED)
+	if (job->values->writing_error == -ECANCELED)
 		snprintf(message, sizeof(message),
 			 "rank %u has cancelled the writing of values: none is written",
-			 job->values.writing_culprit);
+			 job->values->writing_culprit);
 	else
 		snprintf(message, sizeof(message),
 			 "a value of rank %u could not be taken (%s): none is written",
-			 job->values.writing_culprit, strerror(-job->values.writing_error));
+			 job->values->writing_culprit, strerror(-job->values->writing_error));
 	forget(job);
-	step_fail(job, job->values.writing_error, message);
+	step_fail(job, job->values->writing_error, message);
 	job_settle(job);
 }
 
 void writing_decide(struct job *job)
 {
-	if (job->values.writing_error < 0) {
+	if (job->values->writing_error < 0) {
 		fail(job);
 		return;
 	}
@@ -267,7 +264,7 @@ bool writing_go_on(struct job *job)
 		return true;
 	default:
 		draft_give_up(job);
-		return job->values.draft != NULL;
+		return job->values->draft != NULL;
 	}
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/log.h"
 #include "daemon/life/life.h"
-#include "daemon/values/reader.h"
+#include "daemon/values/values.h"
 #include "tests/fuzz/script.h"
 #include "tests/unit/daemon_support.h"
 

@@ -381,7 +381,7 @@ MUTANTS = (
         "values written before those that came before them, in a draft",
         "draft",
         "daemon/values/tensor.c",
-        (("(job->phase == JOB_FILLING && !job->values.draft)", "job->phase == JOB_FILLING"),),
+        (("(job->phase == JOB_FILLING && !job->values->draft)", "job->phase == JOB_FILLING"),),
     ),
     (
         "a draft that is written when its job goes not given up",

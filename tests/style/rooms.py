@@ -72,7 +72,6 @@ PAST_FRONTS = {
     "daemon/scrub/scrub.h": 1,
     "daemon/update/early.c": 2,
     "daemon/update/step.c": 1,
-    "daemon/values/writing.c": 1,
 }
 
 TOPS = sorted({top.split("/")[0] for top in ROOMS})

@@ -11,6 +11,7 @@
 
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/own.h"
+#include "daemon/values/values.h"
 #include "daemon/update/warm.h"
 #include "tests/unit/scene_test.h"
 
@@ -482,7 +483,7 @@ static void a_reader_is_told_who_keeps_everything_leased(void **state)
 	assert_int_equal(actor_await(&second, request, 0)->status, -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_non_null(strstr(actor_message(&second), "of it cache"));
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 	assert_int_equal(find("first")->resources.cache_bytes, before);
 	assert_false(is_draining(find("first")));
 	release_all(count);
@@ -494,7 +495,7 @@ static void a_reader_that_waits_may_die(void **state)
 
 	start_reader_without_room(&count);
 	actor_die(&second);
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 	assert_false(is_draining(find("first")));
 	release_all(count);
 }
@@ -505,7 +506,7 @@ static void a_reader_that_waits_outlives_its_job(void **state)
 
 	drop(&first, "first");
 	assert_int_equal(actor_await(&second, request, 0)->status, -ENOENT);
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 	assert_true(queue_is_empty(&scene.node->memory.shortages));
 }
 

@@ -15,7 +15,7 @@
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
 #include "daemon/update/warm.h"
-#include "daemon/values/reader_values.h"
+#include "daemon/values/reader.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 12
@@ -300,7 +300,7 @@ static void a_reader_that_dies_in_the_middle_leaves_nothing(void **state)
 	assert_int_equal(actor_await(&trainer, step, 0)->status, 0);
 	scene_settle(&scene);
 	assert_true(used_bytes() == idle_bytes);
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 }
 
 static void what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep(void **state)
@@ -314,7 +314,7 @@ static void what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep(void **stat
 	assert_int_equal(actor_await(&trainer, step, 0)->status, 0);
 	scene_settle(&scene);
 	assert_true(used_bytes() == idle_bytes);
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 }
 
 static void more_than_there_is_cannot_be_kept(void **state)
@@ -484,7 +484,7 @@ static void a_dropped_job_leaves_its_readers_alone(void **state)
 	assert_int_equal(refresh(&watcher, reader, NULL), -ENOENT);
 	assert_int_equal(read_one(&watcher, reader, reading(0, "parameter", 0, 1)), -ENOENT);
 	assert_int_equal(actor_await(&watcher, actor_send_close_reader(&watcher, reader), 0)->status, 0);
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 }
 
 static void what_cannot_be_read_fails_for_the_reader_alone(void **state)
@@ -651,7 +651,7 @@ static void a_reader_that_goes_while_its_memory_is_looked_at_leaves_nothing(void
 	blockade_end(&blockade);
 	scene_settle(&scene);
 	assert_true(used_bytes() == idle_bytes);
-	assert_true(queue_is_empty(&scene.node->values.readers));
+	assert_true(node_values_have_ended(scene.node));
 	munmap(memory, MEMORY_BYTES);
 }
 

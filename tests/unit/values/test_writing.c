@@ -14,7 +14,7 @@
 #include "common/log.h"
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
-#include "daemon/values/reader.h"
+#include "daemon/values/own.h"
 #include "daemon/update/warm.h"
 #include "tests/unit/daemon_support.h"
 
@@ -335,7 +335,7 @@ static struct picture train_written(unsigned number)
 	seed = 77;
 	write_all(world_size, true);
 	end_writing(world_size, numbers, 3);
-	assert_null(play()->values.draft);
+	assert_false(draft_exists(play()));
 	take_step(world_size);
 	assert_int_equal(play()->step, 4);
 	picture = take_picture(&ranks[0]);
@@ -470,7 +470,7 @@ static void expect_as_before(struct picture before, const struct actor_job *job)
 	enter(1, &again);
 	make_ready(2);
 	assert_int_equal(play()->step, 1);
-	assert_null(play()->values.draft);
+	assert_false(draft_exists(play()));
 	assert_true(are_equal(before, take_picture(&ranks[0])));
 	take_step(2);
 }
@@ -932,7 +932,7 @@ static void what_finds_no_room_leaves_all_as_it_was(void **state)
 	expect_error(actor, actor_await(actor, numbers[0], 1)->status, -ENOMEM, "none is written");
 	assert_true(are_equal(before, take_picture(actor)));
 	scene_settle(&scene);
-	assert_null(play()->values.draft);
+	assert_false(draft_exists(play()));
 	assert_int_equal(scene.node->memory.host_used, used);
 	end();
 }
