@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/durability/hosted.h"
+#include "daemon/durability/own.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
 
@@ -53,13 +54,13 @@ int backup_init(struct job *job, void (*done)(struct job *job, int status))
 		backup->saves[i].backup = backup;
 		queue_push(&backup->free, &backup->saves[i].link);
 	}
-	job->durability.backup = backup;
+	job->durability->backup = backup;
 	return 0;
 }
 
 void backup_free(struct job *job)
 {
-	free(TAKE_PTR(job->durability.backup));
+	free(TAKE_PTR(job->durability->backup));
 }
 
 /* ---- A pack ---- */
@@ -162,7 +163,7 @@ static struct save *take_save(struct backup *backup)
 
 void backup_begin(struct job *job)
 {
-	struct backup *backup = job->durability.backup;
+	struct backup *backup = job->durability->backup;
 
 	backup->is_running = true;
 	backup->status = 0;
@@ -203,7 +204,7 @@ static void forget_the_rest(struct backup *backup)
 
 void backup_go_on(struct job *job)
 {
-	struct backup *backup = job->durability.backup;
+	struct backup *backup = job->durability->backup;
 	uint32_t pack;
 
 	if (!backup || !backup->is_running)
@@ -238,7 +239,7 @@ static void raise_pack(struct backup *backup, uint32_t pack)
 
 bool backup_lets(struct job *job, uint32_t pack)
 {
-	struct backup *backup = job->durability.backup;
+	struct backup *backup = job->durability->backup;
 	struct save *save;
 
 	if (!backup || !backup->is_running)

@@ -6,6 +6,7 @@
 
 #include "common/size.h"
 #include "daemon/durability/blob_requests.h"
+#include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 
 #define MOST_PER_REPLY 4096
@@ -136,7 +137,7 @@ void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read)
 		uint64_t left = blob->size - read->offset;
 
 		body.count = (uint32_t)(read->count < left ? read->count : left);
-		memcpy(member->window.base, job->durability.blobs.image.base + blob->offset + read->offset,
+		memcpy(member->window.base, job->durability->blobs.image.base + blob->offset + read->offset,
 		       body.count);
 	}
 	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOB;
@@ -157,7 +158,7 @@ void blob_list(struct pending *pending, const Tierd__Wire__BlobsRead *read)
 		return;
 	entries = calloc(MOST_PER_REPLY, sizeof(*entries));
 	pointers = calloc(MOST_PER_REPLY, sizeof(struct Tierd__Wire__BlobEntry *));
-	QUEUE_FOREACH (link, &job->durability.blobs.all) {
+	QUEUE_FOREACH (link, &job->durability->blobs.all) {
 		struct blob *blob = queue_entry(link, struct blob, link);
 
 		if (!blob->counts || body.total++ < read->first || !entries || !pointers ||

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/durability/own.h"
 #include "daemon/resources/resources.h"
-#include "daemon/model/model.h"
 #include "daemon/request/request.h"
 
 struct staged_blob {
@@ -52,7 +52,7 @@ bool blob_key_is_valid(const char *key)
 
 struct blob *blobs_find(const struct job *job, const char *key, uint32_t rank)
 {
-	QUEUE_FOREACH (link, &job->durability.blobs.all) {
+	QUEUE_FOREACH (link, &job->durability->blobs.all) {
 		struct blob *blob = queue_entry(link, struct blob, link);
 
 		if (blob->rank == rank && strcmp(blob->key, key) == 0)
@@ -65,7 +65,7 @@ static unsigned count_of(const struct job *job, uint32_t rank)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->durability.blobs.all)
+	QUEUE_FOREACH (link, &job->durability->blobs.all)
 		count += queue_entry(link, struct blob, link)->rank == rank;
 	return count;
 }
@@ -78,14 +78,14 @@ static struct blob *add(struct job *job, const char *key, uint32_t rank)
 		return NULL;
 	strcpy(blob->key, key);
 	blob->rank = rank;
-	queue_push(&job->durability.blobs.all, &blob->link);
-	job->durability.blobs.count++;
+	queue_push(&job->durability->blobs.all, &blob->link);
+	job->durability->blobs.count++;
 	return blob;
 }
 
 static void set_room(struct job *job, struct blob *blob, uint64_t room)
 {
-	job->durability.blobs.room += room - blob->room;
+	job->durability->blobs.room += room - blob->room;
 	blob->room = room;
 }
 
@@ -110,15 +110,15 @@ static bool has_of(const struct queue *queue, const struct blob *blob, uint64_t 
 static void shrink(struct job *job, struct blob *blob)
 {
 	uint64_t room = blob->counts ? blob->size : 0;
-	bool is_begun = has_of(&job->durability.blobs.begun, blob, &room);
-	bool is_staged = has_of(&job->durability.blobs.staged, blob, &room);
+	bool is_begun = has_of(&job->durability->blobs.begun, blob, &room);
+	bool is_staged = has_of(&job->durability->blobs.staged, blob, &room);
 
 	set_room(job, blob, room);
 	if (blob->counts || is_begun || is_staged)
 		return;
 	queue_remove(&blob->link);
 	free(blob);
-	job->durability.blobs.count--;
+	job->durability->blobs.count--;
 }
 
 /* ---- Staged ones ---- */
@@ -127,7 +127,7 @@ static int check_room(const struct job *job, const struct blob *blob, uint64_t s
 		      size_t length)
 {
 	uint64_t grows = blob ? (size > blob->room ? size - blob->room : 0) : size;
-	uint64_t left = blobs_bytes(job) - job->durability.blobs.room;
+	uint64_t left = blobs_bytes(job) - job->durability->blobs.room;
 
 	if (job->options.blob_bytes > 0 && grows <= left)
 		return 0;
@@ -149,7 +149,7 @@ static int check(const struct job *job, const struct blob *blob, uint32_t rank, 
 	if (!blob && job->options.blob_bytes > 0 && count_of(job, rank) >= BLOB_KEYS)
 		return refuse(message, length, -ENOSPC, "there are %d keys already %s; delete a blob",
 			      BLOB_KEYS, rank == BLOB_SHARED ? "that ranks share" : "of this rank");
-	if (!blob && job->options.blob_bytes > 0 && job->durability.blobs.count >= BLOBS_MOST)
+	if (!blob && job->options.blob_bytes > 0 && job->durability->blobs.count >= BLOBS_MOST)
 		return refuse(message, length, -ENOSPC, "the job has %d blobs already; delete some",
 			      BLOBS_MOST);
 	return check_room(job, blob, size, message, length);
@@ -168,17 +168,17 @@ static int make_staged(struct job *job, uint64_t size, struct staged_blob **ret_
 		budget_uncharge(job, sizeof(*staged) + size);
 		return refuse(message, length, -ENOMEM, "out of memory");
 	}
-	queue_push(&job->durability.blobs.begun, &staged->link);
+	queue_push(&job->durability->blobs.begun, &staged->link);
 	staged->size = size;
 	*ret_staged = staged;
 	return 0;
 }
 
-int blobs_make_image(struct job *job)
+static int make_image(struct job *job)
 {
-	return job->durability.blobs.image.base
+	return job->durability->blobs.image.base
 		       ? 0
-		       : memory_new_private(blobs_bytes(job), &job->durability.blobs.image);
+		       : memory_new_private(blobs_bytes(job), &job->durability->blobs.image);
 }
 
 int blobs_begin(struct job *job, const char *key, uint32_t rank, uint64_t size, bool is_deletion,
@@ -188,7 +188,7 @@ int blobs_begin(struct job *job, const char *key, uint32_t rank, uint64_t size, 
 	struct staged_blob *staged = NULL;
 	int r = check(job, blob, rank, size, message, length);
 
-	if (r == 0 && blobs_make_image(job) < 0)
+	if (r == 0 && make_image(job) < 0)
 		r = refuse(message, length, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = make_staged(job, size, &staged, message, length);
@@ -249,14 +249,14 @@ void blobs_stage(struct job *job, struct staged_blob *staged, uint32_t rank, uin
 {
 	staged->rank = rank;
 	staged->step = step;
-	QUEUE_FOREACH (link, &job->durability.blobs.staged) {
+	QUEUE_FOREACH (link, &job->durability->blobs.staged) {
 		struct staged_blob *other = queue_entry(link, struct staged_blob, link);
 
 		if (other->blob == staged->blob && other->rank == rank && other->step == step)
 			staged_free(job, other);
 	}
 	queue_remove(&staged->link);
-	queue_push(place_of(&job->durability.blobs, staged), &staged->link);
+	queue_push(place_of(&job->durability->blobs, staged), &staged->link);
 	shrink(job, staged->blob);
 }
 
@@ -264,7 +264,7 @@ static void drop(struct job *job,
 		 bool (*is_lost)(const struct job *job, const struct staged_blob *staged, uint32_t rank),
 		 uint32_t rank)
 {
-	QUEUE_FOREACH (link, &job->durability.blobs.staged) {
+	QUEUE_FOREACH (link, &job->durability->blobs.staged) {
 		struct staged_blob *staged = queue_entry(link, struct staged_blob, link);
 
 		if (is_lost(job, staged, rank))
@@ -290,7 +290,7 @@ static bool is_open(const struct job *job, const struct staged_blob *staged, uin
 void blobs_fail_step(struct job *job)
 {
 	drop(job, is_open, 0);
-	QUEUE_FOREACH (link, &job->durability.blobs.staged) {
+	QUEUE_FOREACH (link, &job->durability->blobs.staged) {
 		struct staged_blob *staged = queue_entry(link, struct staged_blob, link);
 
 		if (staged->step > job->decided)
@@ -300,7 +300,7 @@ void blobs_fail_step(struct job *job)
 
 void blobs_free(struct job *job)
 {
-	struct blobs *blobs = &job->durability.blobs;
+	struct blobs *blobs = &job->durability->blobs;
 
 	for (struct queue *link = queue_first(&blobs->staged); link; link = queue_first(&blobs->staged))
 		staged_free(job, queue_entry(link, struct staged_blob, link));
@@ -375,21 +375,21 @@ static void apply(struct job *job, struct staged_blob *staged)
 	struct blob *blob = staged->blob;
 
 	if (blob->counts && blob->size == staged->size && !staged->is_deletion) {
-		write_image(&job->durability.blobs, staged);
+		write_image(&job->durability->blobs, staged);
 	} else {
 		if (blob->counts) {
 			blob->counts = false;
-			close_gaps(&job->durability.blobs);
+			close_gaps(&job->durability->blobs);
 		}
 		if (!staged->is_deletion)
-			append(&job->durability.blobs, staged);
+			append(&job->durability->blobs, staged);
 	}
 	blobs_give_up(job, staged);
 }
 
 void blobs_apply(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->durability.blobs.staged) {
+	QUEUE_FOREACH (link, &job->durability->blobs.staged) {
 		struct staged_blob *staged = queue_entry(link, struct staged_blob, link);
 
 		if (staged->step <= job->step)
@@ -399,7 +399,7 @@ void blobs_apply(struct job *job)
 
 bool blobs_take_dirty(struct job *job, uint64_t *ret_offset, uint64_t *ret_length)
 {
-	struct blobs *blobs = &job->durability.blobs;
+	struct blobs *blobs = &job->durability->blobs;
 
 	if (blobs->dirty_first == blobs->dirty_end)
 		return false;
@@ -411,7 +411,7 @@ bool blobs_take_dirty(struct job *job, uint64_t *ret_offset, uint64_t *ret_lengt
 
 int blobs_restore(struct job *job, const char *key, uint32_t rank, uint64_t size, uint64_t step)
 {
-	struct blobs *blobs = &job->durability.blobs;
+	struct blobs *blobs = &job->durability->blobs;
 	struct blob *blob;
 
 	if (!blob_key_is_valid(key) || (rank >= WIRE_MAX_WORLD_SIZE && rank != BLOB_SHARED) ||
@@ -428,4 +428,35 @@ int blobs_restore(struct job *job, const char *key, uint32_t rank, uint64_t size
 	blobs->used += size;
 	set_room(job, blob, size);
 	return 0;
+}
+
+int blobs_load(struct job *job, struct store_transfer *transfer)
+{
+	struct blobs *blobs = &job->durability->blobs;
+	int r;
+
+	if (blobs->used == 0)
+		return -ENODATA;
+	r = make_image(job);
+	if (r < 0)
+		return r;
+	transfer->direction = TIER_READ;
+	transfer->priority = TIER_DEMAND;
+	transfer->stream = job->location.streams.blobs;
+	transfer->offset = 0;
+	transfer->length = size_align(blobs->used, STORE_EXTENT_BYTES);
+	transfer->buffer = blobs->image.base;
+	r = store_submit(job_nvme_store(job), transfer);
+	blobs->is_loading = r == 0;
+	return r;
+}
+
+void blobs_end_load(struct job *job)
+{
+	job->durability->blobs.is_loading = false;
+}
+
+bool blobs_are_loading(const struct job *job)
+{
+	return job->durability->blobs.is_loading;
 }

@@ -4,6 +4,7 @@
 
 #include "daemon/durability/backup.h"
 #include "daemon/durability/blob_requests.h"
+#include "daemon/durability/blobs.h"
 #include "daemon/durability/devices.h"
 #include "daemon/durability/durable.h"
 #include "daemon/durability/errand.h"
@@ -22,5 +23,16 @@
 #include "daemon/durability/snapshot_list.h"
 #include "daemon/durability/state_file.h"
 #include "daemon/durability/stored.h"
+
+/* What it keeps of a job that has its options, and of a node. directory: that of the list of jobs, borrowed;
+ * NULL: there is none. -ENOMEM; of a node also as listing_new(). What ends them takes one that was not made
+ * whole. */
+int durability_new(struct job *job);
+void durability_free(struct job *job);
+int durability_open(struct node *node, const char *directory);
+void durability_close(struct node *node);
+
+/* Nothing of the job's is on its way to or from its store, but for scans. */
+bool durability_is_quiet(const struct job *job);
 
 #endif

@@ -9,8 +9,10 @@
 #include "daemon/durability/backup.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/pace.h"
+#include "daemon/durability/presence.h"
 #include "daemon/durability/record.h"
 #include "daemon/durability/retention.h"
+#include "daemon/durability/own.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
@@ -146,7 +148,7 @@ int durable_init(struct job *job, bool is_found, const struct durable_listener *
 		r = backup_init(job, on_backed_up);
 	durable->has_commit = is_found;
 	durable->committed = job->step;
-	job->durability.durable = durable;
+	job->durability->durable = durable;
 	if (r < 0)
 		durable_free(job);
 	return r;
@@ -154,7 +156,7 @@ int durable_init(struct job *job, bool is_found, const struct durable_listener *
 
 void durable_free(struct job *job)
 {
-	struct durable *durable = TAKE_PTR(job->durability.durable);
+	struct durable *durable = TAKE_PTR(job->durability->durable);
 
 	if (!durable)
 		return;
@@ -165,12 +167,25 @@ void durable_free(struct job *job)
 	free(durable);
 }
 
+bool durable_has_store(const struct job *job)
+{
+	return job->durability->durable;
+}
+
+int durable_note_earlier_updates(struct job *job)
+{
+	if (job->durability->has_earlier_updates)
+		return 0;
+	job->durability->has_earlier_updates = true;
+	return durable_redefine(job);
+}
+
 int durable_redefine(struct job *job)
 {
-	if (!job->durability.durable)
+	if (!job->durability->durable)
 		return 0;
-	free(TAKE_PTR(job->durability.durable->definition.bytes));
-	return make_definition(job->durability.durable);
+	free(TAKE_PTR(job->durability->durable->definition.bytes));
+	return make_definition(job->durability->durable);
 }
 
 int durable_redefine_now(struct job *job)
@@ -178,14 +193,14 @@ int durable_redefine_now(struct job *job)
 	int r = durable_redefine(job);
 
 	if (r == 0)
-		job->durability.durable->wants_definition = true;
+		job->durability->durable->wants_definition = true;
 	return r;
 }
 
 bool durable_is_redefined(const struct job *job)
 {
-	return job->durability.durable &&
-	       (job->durability.durable->wants_definition || job->durability.durable->is_defining);
+	return job->durability->durable &&
+	       (job->durability->durable->wants_definition || job->durability->durable->is_defining);
 }
 
 /* There is a step that no commit has taken, or the definition alone has changed. */
@@ -228,7 +243,7 @@ static bool has_room_to_wait(const struct job *job)
 
 bool durable_holds(const struct job *job)
 {
-	const struct durable *durable = job->durability.durable;
+	const struct durable *durable = job->durability->durable;
 
 	if (!durable)
 		return false;
@@ -243,13 +258,13 @@ bool durable_holds(const struct job *job)
 
 bool durable_is_quiet(const struct job *job)
 {
-	return !job->durability.durable ||
-	       (!job->durability.durable->is_freezing && !job->durability.durable->is_committing);
+	return !job->durability->durable ||
+	       (!job->durability->durable->is_freezing && !job->durability->durable->is_committing);
 }
 
 bool durable_is_behind(const struct job *job)
 {
-	const struct durable *durable = job->durability.durable;
+	const struct durable *durable = job->durability->durable;
 
 	return durable && job->phase == JOB_TRAINED &&
 	       (!durable->has_commit || durable->committed < job->step);
@@ -257,25 +272,25 @@ bool durable_is_behind(const struct job *job)
 
 bool durable_is_owed(const struct job *job)
 {
-	return durable_is_behind(job) && !job->durability.durable->has_commit && !job->life.is_dropped;
+	return durable_is_behind(job) && !job->durability->durable->has_commit && !job->life.is_dropped;
 }
 
 bool durable_has_step(const struct job *job, uint64_t *ret_step)
 {
-	if (!job->durability.durable || !job->durability.durable->has_commit)
+	if (!job->durability->durable || !job->durability->durable->has_commit)
 		return false;
-	*ret_step = job->durability.durable->committed;
+	*ret_step = job->durability->durable->committed;
 	return true;
 }
 
 bool durable_survives(const struct job *job, uint64_t *ret_step)
 {
-	return !job->durability.files.is_removed && durable_has_step(job, ret_step);
+	return !job->durability->files.is_removed && durable_has_step(job, ret_step);
 }
 
 uint64_t durable_lag_ns(const struct job *job)
 {
-	return job->durability.durable ? pace_lag_ns(&job->durability.durable->pace) : 0;
+	return job->durability->durable ? pace_lag_ns(&job->durability->durable->pace) : 0;
 }
 
 /* ---- Answers ---- */
@@ -284,7 +299,7 @@ void durable_answer(struct member *member, struct pending *pending)
 {
 	struct job *job = member->job;
 
-	if (!job->durability.durable) {
+	if (!job->durability->durable) {
 		pending_error(pending, -EOPNOTSUPP,
 			      job->location.durability == DURABILITY_NONE
 				      ? "job %s is not durable: it was opened so"
@@ -294,7 +309,7 @@ void durable_answer(struct member *member, struct pending *pending)
 	}
 	awaited_add(&member->awaited, job->step, pending->number);
 	if (pending->is_hurried || !awaited_has_room(&member->awaited))
-		job->durability.durable->pace.is_due = true;
+		job->durability->durable->pace.is_due = true;
 	pending_drop(pending);
 }
 
@@ -426,7 +441,7 @@ static void on_written(struct store_transfer *transfer, int status)
 /* The job is broken already by what is not told here. */
 static void on_backed_up(struct job *job, int status)
 {
-	end_write(job->durability.durable, status < 0 ? -ECANCELED : 0);
+	end_write(job->durability->durable, status < 0 ? -ECANCELED : 0);
 }
 
 static void write_part(struct durable *durable, struct part *part)
@@ -460,7 +475,7 @@ static void write_blobs(struct durable *durable)
 		return;
 	part->durable = durable;
 	part->stream = job->location.streams.blobs;
-	part->bytes = job->durability.blobs.image.base + part->offset;
+	part->bytes = job->durability->blobs.image.base + part->offset;
 	write_part(durable, part);
 }
 
@@ -485,7 +500,7 @@ static void begin(struct durable *durable)
 		write_part(durable, &durable->definition);
 	write_blobs(durable);
 	/* What is released has been written. */
-	if (job->durability.backup && job->phase == JOB_TRAINED) {
+	if (job->durability->backup && job->phase == JOB_TRAINED) {
 		durable->writing++;
 		backup_begin(job);
 	}
@@ -499,7 +514,7 @@ static void begin(struct durable *durable)
 
 void durable_advance(struct job *job)
 {
-	struct durable *durable = job->durability.durable;
+	struct durable *durable = job->durability->durable;
 
 	/* They are for the step that is durable now. */
 	if (errands_advance(job) || !durable || !has_news(durable))
@@ -513,8 +528,8 @@ void durable_advance(struct job *job)
 
 void durable_hurry(struct job *job)
 {
-	if (!job->durability.durable || !has_news(job->durability.durable))
+	if (!job->durability->durable || !has_news(job->durability->durable))
 		return;
-	job->durability.durable->pace.is_due = true;
+	job->durability->durable->pace.is_due = true;
 	durable_advance(job);
 }

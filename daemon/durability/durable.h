@@ -40,6 +40,11 @@ struct durable_listener {
  * durable_free(). */
 int durable_init(struct job *job, bool is_found, const struct durable_listener *listener);
 void durable_free(struct job *job);
+/* It has a store, and its steps are committed there. */
+bool durable_has_store(const struct job *job);
+/* Units of it have had more updates than it has had steps, in what it began with, or as its ranks have
+ * written: its definition says so. -ENOMEM. */
+int durable_note_earlier_updates(struct job *job);
 /* The job has another definition, which the next commit says. -ENOMEM. */
 int durable_redefine(struct job *job);
 /* The same, and a commit is due for it, though there is no further step. No commit is on its way. */

@@ -3,11 +3,12 @@
 #include <errno.h>
 
 #include "daemon/durability/durable.h"
+#include "daemon/durability/own.h"
 #include "daemon/update/update.h"
 
 static struct errand *first_of(const struct job *job)
 {
-	struct queue *link = queue_first(&job->durability.errands);
+	struct queue *link = queue_first(&job->durability->errands);
 
 	return link ? queue_entry(link, struct errand, link) : NULL;
 }
@@ -16,7 +17,7 @@ bool errands_have_room(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->durability.errands)
+	QUEUE_FOREACH (link, &job->durability->errands)
 		count++;
 	return count < ERRANDS_MAXIMUM;
 }
@@ -44,7 +45,7 @@ void errand_send(struct errand *errand)
 {
 	errand->request.done = on_done;
 	errand->is_under_way = false;
-	queue_push(&errand->job->durability.errands, &errand->link);
+	queue_push(&errand->job->durability->errands, &errand->link);
 	if (errand->step > 0)
 		durable_hurry(errand->job);
 	job_settle(errand->job);
@@ -85,7 +86,7 @@ bool errands_are_quiet(const struct job *job)
 
 void errands_end(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->durability.errands) {
+	QUEUE_FOREACH (link, &job->durability->errands) {
 		struct errand *errand = queue_entry(link, struct errand, link);
 
 		if (!errand->is_under_way)

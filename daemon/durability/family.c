@@ -8,6 +8,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/request/request.h"
 #include "daemon/durability/snapshot.h"
+#include "daemon/durability/own.h"
 
 struct job *family_next(const struct queue *jobs, const char *file, const struct job *job)
 {
@@ -84,11 +85,11 @@ static uint64_t share_of(const struct job *job)
 
 unsigned family_asked_snapshots(const struct job *job)
 {
-	unsigned most = job->durability.snapshots_asked;
+	unsigned most = job->durability->snapshots_asked;
 
 	FAMILY_FOREACH (other, &job->node->jobs, job->location.file)
-		if (other->durability.snapshots_asked > most)
-			most = other->durability.snapshots_asked;
+		if (other->durability->snapshots_asked > most)
+			most = other->durability->snapshots_asked;
 	return most;
 }
 
@@ -104,7 +105,7 @@ int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 void family_charge_again(struct node *node, const char *file)
 {
 	FAMILY_FOREACH (job, &node->jobs, file) {
-		if (!job->durability.durable || !job_nvme_store(job))
+		if (!job->durability->durable || !job_nvme_store(job))
 			continue;
 		budget_set_state(job, share_of(job));
 		job->options.snapshots = store_reserved(job_nvme_store(job));
@@ -185,12 +186,12 @@ int family_check_end(const struct job *job, char *message, size_t size)
 
 static void on_left(struct store_request *request, int status)
 {
-	struct job *job = container_of(request, struct job, durability.leaving);
+	struct job *job = container_of(request, struct job_durability, leaving)->job;
 
-	job->durability.is_leaving = false;
+	job->durability->is_leaving = false;
 	/* The last one takes the files with it. */
-	job->durability.has_left = status == 0;
-	job->durability.is_left_behind = !job->durability.has_left;
+	job->durability->has_left = status == 0;
+	job->durability->is_left_behind = !job->durability->has_left;
 	job_settle(job);
 }
 
@@ -207,11 +208,17 @@ bool family_leave(struct job *job)
 {
 	int r;
 
-	if (job->life.is_kept || job->durability.has_left || job->durability.is_left_behind || is_alone(job))
+	if (job->life.is_kept || job->durability->has_left || job->durability->is_left_behind ||
+	    is_alone(job))
 		return false;
-	job->durability.leaving.done = on_left;
-	r = store_drop(job_nvme_store(job), &job->durability.leaving);
-	job->durability.is_leaving = r == 0;
-	job->durability.is_left_behind = r < 0;
+	job->durability->leaving.done = on_left;
+	r = store_drop(job_nvme_store(job), &job->durability->leaving);
+	job->durability->is_leaving = r == 0;
+	job->durability->is_left_behind = r < 0;
 	return r == 0;
+}
+
+bool family_is_left_behind(const struct job *job)
+{
+	return job->durability->is_left_behind;
 }

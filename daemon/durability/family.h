@@ -51,5 +51,7 @@ int family_check_end(const struct job *job, char *message, size_t size);
 /* A job that is to end, and of which nothing is in flight. True: it leaves its store to the others first, and
  * settles then. */
 bool family_leave(struct job *job);
+/* It did so in vain: it is still to be removed from there. */
+bool family_is_left_behind(const struct job *job);
 
 #endif

@@ -1,10 +1,11 @@
 #include "daemon/durability/kept.h"
 
 #include "daemon/durability/snapshot.h"
+#include "daemon/durability/own.h"
 
 void kept_begin(struct job *job, struct kept *kept)
 {
-	queue_push(&job->durability.kept_steps, &kept->link);
+	queue_push(&job->durability->kept_steps, &kept->link);
 }
 
 /* A snapshot that is read may have been deleted, and another taken under its name. */
@@ -19,7 +20,7 @@ unsigned kept_list(const struct job *job, const struct kept *ret_kept[KEPT_LISTE
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->durability.kept_steps) {
+	QUEUE_FOREACH (link, &job->durability->kept_steps) {
 		const struct kept *kept = queue_entry(link, struct kept, link);
 
 		if (count < KEPT_LISTED_MOST && is_without_snapshot(job, kept))

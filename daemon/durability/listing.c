@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "daemon/durability/state_file.h"
+#include "daemon/durability/own.h"
 
 /* One way of the list to the disk. Each has the list as it was when it began; they take that way in turn,
  * ahead of whatever removes files later. */
@@ -88,23 +89,32 @@ static void save_soon(struct listing *listing)
 	workers_submit(listing->node->slow_workers, &save->work);
 }
 
+/* A plan's node keeps nothing. */
+struct listing *listing_of(const struct node *node)
+{
+	return node->durability ? node->durability->listing : NULL;
+}
+
 void listing_retry(struct node *node)
 {
-	if (node->durability.listing && node->durability.listing->is_settled &&
-	    node->durability.listing->is_behind)
-		save_soon(node->durability.listing);
+	struct listing *listing = listing_of(node);
+
+	if (listing && listing->is_settled && listing->is_behind)
+		save_soon(listing);
 }
 
 /* ---- What is on it ---- */
 
 const struct job_list *listing_list(const struct node *node)
 {
-	return node->durability.listing ? &node->durability.listing->list : NULL;
+	return listing_of(node) ? &listing_of(node)->list : NULL;
 }
 
 static struct job_list_store *find(const struct node *node, const char *file)
 {
-	return node->durability.listing ? job_list_find(&node->durability.listing->list, file) : NULL;
+	struct listing *listing = listing_of(node);
+
+	return listing ? job_list_find(&listing->list, file) : NULL;
 }
 
 bool listing_copy(const struct node *node, const char *file, struct job_list_store *ret_store)
@@ -118,8 +128,10 @@ bool listing_copy(const struct node *node, const char *file, struct job_list_sto
 
 int listing_find_path(const struct node *node, unsigned path)
 {
-	for (unsigned i = 0; node->durability.listing && i < node->path_count; i++)
-		if (node->durability.listing->places[i] == (int)path)
+	const struct listing *listing = listing_of(node);
+
+	for (unsigned i = 0; listing && i < node->path_count; i++)
+		if (listing->places[i] == (int)path)
 			return (int)i;
 	return -1;
 }
@@ -181,7 +193,7 @@ int listing_put(struct listing *listing, const struct job *job, bool *ret_has_ch
 
 void listing_note(const struct job *job)
 {
-	struct listing *listing = job->node->durability.listing;
+	struct listing *listing = listing_of(job->node);
 	bool has_changed = false;
 	int r = listing && job->location.is_durable ? listing_put(listing, job, &has_changed) : 0;
 
@@ -201,12 +213,12 @@ void listing_forget(struct node *node, const char *file, const char *name)
 		return;
 	job_list_remove_job(store, name);
 	if (store->job_count == 0)
-		job_list_remove(&node->durability.listing->list, store);
+		job_list_remove(&listing_of(node)->list, store);
 	/* Files go at once when tierd starts. */
-	if (node->durability.listing->is_settled)
-		save_soon(node->durability.listing);
+	if (listing_of(node)->is_settled)
+		save_soon(listing_of(node));
 	else
-		listing_save_now(node->durability.listing);
+		listing_save_now(listing_of(node));
 }
 
 static bool is_among(const struct store_job *jobs, unsigned count, const char *name)
@@ -241,7 +253,7 @@ void listing_give_up(struct node *node, const char *file, const char *name)
 		return;
 	}
 	job->is_given_up = true;
-	save_soon(node->durability.listing);
+	save_soon(listing_of(node));
 }
 
 /* ---- Life ---- */

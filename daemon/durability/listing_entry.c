@@ -20,7 +20,7 @@ static void finish(struct listing_entry *entry, int r)
 		       "it cannot be written to the list of jobs, %s/" LISTING_NAME
 		       ": %s; make room there, or "
 		       "make it writable",
-		       job->node->durability.listing->directory, strerror(-r));
+		       listing_of(job->node)->directory, strerror(-r));
 		listing_forget(job->node, job->location.file, job->name);
 	}
 	entry->done(entry, r);
@@ -29,7 +29,7 @@ static void finish(struct listing_entry *entry, int r)
 static void run_write(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-	const struct listing *listing = entry->job->node->durability.listing;
+	const struct listing *listing = listing_of(entry->job->node);
 
 	entry->status = state_file_write_in(listing->directory, LISTING_NAME, entry->bytes, entry->length);
 }
@@ -38,7 +38,7 @@ static void on_written(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 
-	listing_note_result(entry->job->node->durability.listing, entry->status);
+	listing_note_result(listing_of(entry->job->node), entry->status);
 	finish(entry, entry->status);
 }
 
@@ -57,7 +57,7 @@ static void on_identified(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 	struct job *job = entry->job;
-	struct listing *listing = job->node->durability.listing;
+	struct listing *listing = listing_of(job->node);
 	struct job_list_store *store;
 	bool has_changed;
 	int r;

@@ -15,6 +15,9 @@ struct listing {
 
 /* ---- listing.c ---- */
 
+/* NULL: it keeps none. */
+struct listing *listing_of(const struct node *node);
+
 /* The bytes that are to be written; the caller frees them. -ENOMEM. */
 int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length);
 /* What became of them. */

@@ -118,7 +118,7 @@ static void forget_given_up(struct listing *listing)
 
 void listing_settle(struct node *node)
 {
-	struct listing *listing = node->durability.listing;
+	struct listing *listing = listing_of(node);
 
 	if (!listing)
 		return;

@@ -9,6 +9,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/durability/listing.h"
+#include "daemon/durability/own.h"
 #include "daemon/request/request.h"
 
 #define LOOK_S 2
@@ -18,12 +19,10 @@ struct presence {
 	struct event *timer;
 };
 
-_Static_assert(NODE_MAX_PATHS <= 16, "there is an inode for each path");
-
 /* What cannot be looked at may be there. */
 static bool is_there(struct job *job, unsigned path)
 {
-	ino_t *inode = &job->durability.files.inodes[path];
+	ino_t *inode = &job->durability->files.inodes[path];
 	struct stat status;
 
 	if (fstatat(job->node->paths[path].directory_fd, job->location.file, &status, AT_SYMLINK_NOFOLLOW) <
@@ -38,11 +37,11 @@ static void tell(const struct job *job)
 {
 	char text[PRESENCE_TEXT];
 
-	if (job->durability.files.is_removed)
+	if (job->durability->files.is_removed)
 		events_of_job(job, EVENT_REMOVED,
 			      &(struct log_fields){
 				      .tier = "nvme",
-				      .device = job->node->paths[job->durability.files.removed].path },
+				      .device = job->node->paths[job->durability->files.removed].path },
 			      "%s", presence_describe(job, text, sizeof(text)));
 	else
 		events_of_job(job, EVENT_MENDED, &(struct log_fields){ .tier = "nvme" },
@@ -52,26 +51,26 @@ static void tell(const struct job *job)
 
 bool presence_check(struct job *job)
 {
-	bool was_removed = job->durability.files.is_removed;
+	bool was_removed = job->durability->files.is_removed;
 
-	job->durability.files.is_removed = false;
-	for (unsigned i = 0; i < job->resources.paths.count && !job->durability.files.is_removed; i++) {
-		job->durability.files.removed = job->resources.paths.paths[i];
-		job->durability.files.is_removed = !is_there(job, job->durability.files.removed);
+	job->durability->files.is_removed = false;
+	for (unsigned i = 0; i < job->resources.paths.count && !job->durability->files.is_removed; i++) {
+		job->durability->files.removed = job->resources.paths.paths[i];
+		job->durability->files.is_removed = !is_there(job, job->durability->files.removed);
 	}
-	if (job->durability.files.is_removed != was_removed)
+	if (job->durability->files.is_removed != was_removed)
 		tell(job);
-	return !job->durability.files.is_removed;
+	return !job->durability->files.is_removed;
 }
 
 const char *presence_describe(const struct job *job, char *text, size_t size)
 {
 	text[0] = '\0';
-	if (job->durability.files.is_removed)
+	if (job->durability->files.is_removed)
 		snprintf(text, size,
 			 "its store %.300s/%s has been removed: no step is durable any more, and all of its "
 			 "state is gone when tierd ends; export it before (tierctl export %s)",
-			 job->node->paths[job->durability.files.removed].folder, job->location.file,
+			 job->node->paths[job->durability->files.removed].folder, job->location.file,
 			 job->name);
 	return text;
 }
@@ -80,7 +79,7 @@ int presence_refuse(const struct job *job, char *message, size_t size)
 {
 	char text[PRESENCE_TEXT];
 
-	if (!job->durability.files.is_removed)
+	if (!job->durability->files.is_removed)
 		return 0;
 	return refuse(message, size, -EIO, "job %s: %s", job->name,
 		      presence_describe(job, text, sizeof(text)));
@@ -89,7 +88,7 @@ int presence_refuse(const struct job *job, char *message, size_t size)
 /* One that is being made, or has ended, has no files that anybody knows. */
 static bool has_files(const struct job *job)
 {
-	return job->durability.durable && job_nvme_store(job) && job->phase != JOB_BROKEN;
+	return job->durability->durable && job_nvme_store(job) && job->phase != JOB_BROKEN;
 }
 
 static void on_timer(evutil_socket_t fd, short events, void *argument)

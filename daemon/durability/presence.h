@@ -24,11 +24,4 @@ const char *presence_describe(const struct job *job, char *text, size_t size);
 /* The same as an error: 0, or -EIO with a message that names the job. */
 int presence_refuse(const struct job *job, char *message, size_t size);
 
-/* Of a job. */
-struct presence_files {
-	ino_t inodes[16]; /* by the node's paths; 0: not looked at yet */
-	bool is_removed;
-	unsigned removed; /* the path */
-};
-
 #endif

@@ -8,6 +8,7 @@
 
 #include "common/little_endian.h"
 #include "daemon/durability/record.h"
+#include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "proto/record.pb-c.h"
@@ -159,10 +160,10 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
-	front->options.snapshots = snapshots_of(&job->options, job->durability.snapshots_asked);
+	front->options.snapshots = snapshots_of(&job->options, job->durability->snapshots_asked);
 	front->definition.options = &front->options;
-	front->definition.has_earlier_updates = job->durability.has_earlier_updates;
-	front->definition.is_retention_set = job->durability.is_retention_set;
+	front->definition.has_earlier_updates = job->durability->has_earlier_updates;
+	front->definition.is_retention_set = job->durability->is_retention_set;
 	front->definition.is_sharing_set = job->life.is_sharing_set;
 	front->definition.parameter_placement = placement_of(job->location.has_nvme_parameters);
 	front->definition.optimizer_placement = placement_of(job->location.has_nvme_optimizer);
@@ -387,7 +388,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	at = put_updates(at, &job->catalog);
 	at = put_missed(at, &job->catalog);
 	at = put_groups(at, &job->catalog);
-	at = put_blobs(at, &job->durability.blobs);
+	at = put_blobs(at, &job->durability->blobs);
 	uint64_t length = (uint64_t)(at - (uint8_t *)bytes);
 
 	assert(length <= record_progress_bytes(job));

@@ -1,4 +1,5 @@
 #include "daemon/durability/record_unpack.h"
+#include "daemon/durability/own.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -127,7 +128,7 @@ static int check_updates(const struct job *job, const Tierd__Record__JobProgress
 		uint64_t updates = progress->updates[i], last = progress->last_updates[i];
 
 		/* Of different steps, of which that one was the last. */
-		if ((updates > last && !job->durability.has_earlier_updates) || last > progress->step ||
+		if ((updates > last && !job->durability->has_earlier_updates) || last > progress->step ||
 		    (updates == 0 && last > 0) || (updates > 0 && !unit_is_trainable(unit)))
 			return refuse(message, size, -EBADMSG,
 				      "unit \"%s\" cannot have had %llu update%s, the last in step %llu, at "
@@ -195,4 +196,10 @@ int record_decode_updates(const struct job *job, struct record_part part, uint64
 				progress->updates[u] - record_missed(progress, unit, i);
 	}
 	return r;
+}
+
+void record_take_definition(struct job *job, const Tierd__Record__JobDefinition *definition)
+{
+	job->durability->has_earlier_updates = definition->has_earlier_updates;
+	job->durability->is_retention_set = definition->is_retention_set;
 }

@@ -19,6 +19,9 @@ int record_check_job(const struct job *job, const Tierd__Record__JobProgress *pr
 int record_check_updates(const struct job *job, const Tierd__Record__JobProgress *progress, char *message,
 			 size_t size);
 
+/* What it says of the job that this module keeps. */
+void record_take_definition(struct job *job, const Tierd__Record__JobDefinition *definition);
+
 /* How many updates of its unit a tensor has had no part in. */
 uint64_t record_missed(const Tierd__Record__JobProgress *progress, const struct unit *unit, uint32_t tensor);
 

@@ -12,6 +12,7 @@
 #include "daemon/durability/family.h"
 #include "daemon/durability/reserve.h"
 #include "daemon/durability/snapshot.h"
+#include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
@@ -136,7 +137,7 @@ static void tell(struct reserve *reserve)
 	struct job *job = reserve->errand.job;
 
 	job->resources.lent_path_bytes -= reserve->more.device_bytes;
-	job->options.snapshots = job->durability.snapshots_asked = reserve->snapshots;
+	job->options.snapshots = job->durability->snapshots_asked = reserve->snapshots;
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)
 		job_settle(job);

@@ -10,6 +10,7 @@
 #include "daemon/durability/retain.h"
 #include "daemon/durability/retention.h"
 #include "daemon/durability/snapshot.h"
+#include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 
@@ -23,7 +24,7 @@ struct retain {
 
 void retain_overlook(const struct job *job, struct job_options *asked)
 {
-	if (!job->durability.is_retention_set)
+	if (!job->durability->is_retention_set)
 		return;
 	asked->snapshot_every = job->options.snapshot_every;
 	asked->snapshot_keep = job->options.snapshot_keep;
@@ -40,7 +41,7 @@ static int say(struct errand *errand, struct store *store)
 		return -EALREADY;
 	job->options.snapshot_every = retain->every;
 	job->options.snapshot_keep = retain->keep;
-	job->durability.is_retention_set = true;
+	job->durability->is_retention_set = true;
 	retention_begin(job, job->step);
 	r = durable_redefine_now(job);
 	if (r < 0)

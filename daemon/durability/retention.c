@@ -8,6 +8,7 @@
 #include "common/size.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/snapshot.h"
+#include "daemon/durability/own.h"
 
 /* The oldest ones go first, as long as there are too many; then the step is kept. */
 struct retention {
@@ -70,7 +71,7 @@ static bool is_due(const struct job *job, uint64_t step)
 {
 	uint64_t every = job->options.snapshot_every;
 
-	return every > 0 && step >= job->durability.first_kept &&
+	return every > 0 && step >= job->durability->first_kept &&
 	       step / every > count_automatic(job).newest / every;
 }
 
@@ -78,7 +79,7 @@ void retention_begin(struct job *job, uint64_t step)
 {
 	uint64_t every = job->options.snapshot_every, beyond = every > 0 ? step % every : 0;
 
-	job->durability.first_kept = beyond == 0 ? step : size_sum(step, every - beyond);
+	job->durability->first_kept = beyond == 0 ? step : size_sum(step, every - beyond);
 }
 
 static int begin(struct errand *errand, struct store *store)
@@ -100,10 +101,10 @@ static void tell(const struct retention *retention, int status)
 {
 	struct job *job = retention->errand.job;
 	struct log_fields about = { .step = &retention->step };
-	bool is_told = job->durability.is_retention_missed;
+	bool is_told = job->durability->is_retention_missed;
 	char why[SNAPSHOT_TEXT];
 
-	job->durability.is_retention_missed = status < 0;
+	job->durability->is_retention_missed = status < 0;
 	if (status == 0) {
 		events_of_job(job, EVENT_SNAPSHOT_TAKEN, &about, "step %llu is kept as snapshot %s",
 			      (unsigned long long)retention->step, retention->name);

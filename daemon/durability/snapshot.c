@@ -10,6 +10,8 @@
 #include "daemon/durability/errand.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/kept.h"
+#include "daemon/durability/own.h"
+#include "daemon/durability/presence.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
@@ -57,13 +59,13 @@ unsigned snapshot_count(const struct job *job)
 {
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 
-	return job->durability.durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
+	return job->durability->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
 }
 
 static bool find_lost(const struct job *job, struct store_snapshot *ret_snapshot, unsigned *ret_count)
 {
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
-	unsigned count = job->durability.durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
+	unsigned count = job->durability->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
 
 	*ret_count = 0;
 	for (unsigned i = 0; i < count; i++)
@@ -116,7 +118,7 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 		return refuse(message, size, -EBUSY,
 			      "job %s has no values yet: snapshots begin when all its ranks were ready",
 			      job->name);
-	if (!job->durability.durable)
+	if (!job->durability->durable)
 		return refuse(
 			message, size, -EOPNOTSUPP,
 			job->location.durability == DURABILITY_NONE

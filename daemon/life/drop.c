@@ -25,7 +25,7 @@ void drop_others(const struct job *job)
 		return;
 	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
 	FAMILY_FOREACH (other, &job->node->jobs, job->location.file) {
-		if (!other->durability.durable)
+		if (!durable_has_store(other))
 			continue;
 		drop_ranks(other, reason);
 		other->life.is_kept = other->life.comes_back = true;

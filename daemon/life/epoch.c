@@ -156,7 +156,7 @@ static void break_others(const struct job *job)
 	if (!family.is_fenced || family.others == 0)
 		return;
 	FAMILY_FOREACH (other, &job->node->jobs, job->location.file)
-		if (other != job && other->durability.durable)
+		if (other != job && durable_has_store(other))
 			break_with(other, job);
 }
 

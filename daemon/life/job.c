@@ -139,12 +139,10 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_still(const struct job *job)
 {
-	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->durability.is_leaving &&
-	       values_are_quiet(job) && !job->durability.blobs.is_loading && !job->update.sweep &&
-	       !early_is_under_way(job) && !ahead_is_reading(job) && durable_is_quiet(job) &&
-	       errands_are_quiet(job) && job->gradients.reductions_running == 0 &&
-	       cache_is_quiet(job) && !job->gradients.norm && residency_is_quiet(job) &&
-	       members_are_quiet(job);
+	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && values_are_quiet(job) &&
+	       !job->update.sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
+	       durability_is_quiet(job) && job->gradients.reductions_running == 0 && cache_is_quiet(job) &&
+	       !job->gradients.norm && residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
@@ -196,6 +194,23 @@ static void settle_groups(struct job *job, const struct optimizer_group *groups)
 	job->options.groups = own;
 }
 
+/* What the modules keep of it. */
+static int make_parts(struct job *job)
+{
+	int r = residency_new(job);
+
+	if (r == 0)
+		r = values_new(job);
+	return r < 0 ? r : durability_new(job);
+}
+
+static void free_parts(struct job *job)
+{
+	durability_free(job);
+	values_free(job);
+	residency_free(job);
+}
+
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
 	    const struct job_options *options, struct job **ret_job)
 {
@@ -207,13 +222,13 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .callbacks = &callbacks,
 			     .uid = uid,
 			     .options = *options,
-			     .durability.snapshots_asked = options->snapshots,
 			     .epoch = 1,
 			     .location.record_format = RECORD_FORMAT,
 			     .resources.paths = node_all_paths(node),
 			     .gradients.sums_memory = MEMORY_INIT,
 			     .telemetry.page = MEMORY_INIT };
-	if (residency_new(job) < 0) {
+	if (make_parts(job) < 0) {
+		free_parts(job);
 		free(job);
 		return -ENOMEM;
 	}
@@ -227,10 +242,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job->location.durability = options->durability ? options->durability : node->settings.durability;
 	shortage_init(&job->resources.shortage, room_claim(job), job);
 	job->update.loss_scale.value = options->loss_scale.initial;
-	blobs_init(&job->durability.blobs);
 	queue_init(&job->life.lingering);
-	queue_init(&job->durability.kept_steps);
-	queue_init(&job->durability.errands);
 	queue_init(&job->gradients.free_reductions);
 	queue_init(&job->gradients.sums_waiting);
 	queue_init(&job->gradients.free_held);
@@ -242,8 +254,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job->life.turn = event_new(node->loop, -1, 0, on_turn, job);
 	if (job->update.rooms)
 		settle_groups(job, options->groups);
-	if (values_new(job) < 0 || !job->ranks || !job->update.rooms || !job->life.slot_timer ||
-	    !job->life.turn) {
+	if (!job->ranks || !job->update.rooms || !job->life.slot_timer || !job->life.turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -253,7 +264,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 
 void job_free(struct job *job)
 {
-	bool is_left_behind = job->durability.is_left_behind;
+	bool is_left_behind = family_is_left_behind(job);
 	struct node *node = job->node;
 	struct stored_job file;
 
@@ -274,7 +285,6 @@ void job_free(struct job *job)
 		member_free(member);
 	}
 	setup_clear(job);
-	blobs_free(job);
 	damaged_clear(&job->scrub.damaged);
 	job->life.replaced = job->life.is_kept ? replaced_leave(job->life.replaced)
 					       : replaced_bring_back(job->life.replaced);
@@ -290,9 +300,9 @@ void job_free(struct job *job)
 	shortage_end(&job->resources.shortage);
 	idle_end(job);
 	queue_remove(&job->link);
+	free_parts(job);
 	free(job->ranks);
 	free(job->update.rooms);
-	residency_free(job);
 	free(job);
 	disposal_start_trim(node);
 

@@ -39,7 +39,7 @@ static const struct writing_listener writing_listener = {
 
 static void on_initialized(struct job *job)
 {
-	if (!job->durability.durable)
+	if (!durable_has_store(job))
 		job->life.replaced = replaced_remove(job->life.replaced);
 	durable_advance(job);
 }

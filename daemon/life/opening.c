@@ -426,7 +426,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	}
 	if (!find_to_open(pending, open, &options, &job))
 		return;
-	if (job ? job->durability.blobs.is_loading
+	if (job ? blobs_are_loading(job)
 		: restore_is_under_way(node, pending_port(pending)->uid, open->name)) {
 		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
 		return;
@@ -471,7 +471,8 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	if (!job || job->life.is_dropped) {
 		job = create_opened(pending, open, &options, replaced);
 		if (job) {
-			job->durability.has_earlier_updates = source_has_state(source);
+			if (source_has_state(source))
+				(void)durable_note_earlier_updates(job);
 			values_begin(job, TAKE_PTR(source), open->drafted);
 		}
 	}

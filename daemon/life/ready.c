@@ -161,7 +161,7 @@ static bool reply_ready(struct member *member)
 	ready.arena_bytes = shared.arena->length;
 	ready.cache_offset = slots_cache_offset(residency_slots(job));
 	ready.cache_bytes = shared.cache->length;
-	ready.durability_seconds = job->durability.durable ? pace_seconds(job) : 0;
+	ready.durability_seconds = durable_has_store(job) ? pace_seconds(job) : 0;
 	ready.lease_bytes = member->page.length;
 	ready.gradient_buffers = member->buffer_count;
 	ready.gradient_buffer_bytes = job->gradient_buffers.bytes;

@@ -263,7 +263,7 @@ static int take_over(struct setup *setup)
 	arena_open(job, setup->is_return);
 	int r = gradient_init(job);
 
-	if (r == 0 && job->location.is_durable && !job->durability.durable)
+	if (r == 0 && job->location.is_durable && !durable_has_store(job))
 		r = durable_init(job, false, &replaced_listener);
 	if (r == 0)
 		r = reshape_keep(job);

@@ -184,7 +184,7 @@ static void set(struct job *job, const Tierd__Wire__JobShare *request)
 /* Before the first commit nothing says anything else: it will be the first that does. */
 static bool has_record(const struct job *job)
 {
-	return job->durability.durable && job->phase >= JOB_TRAINED && !job->life.is_dropped;
+	return durable_has_store(job) && job->phase >= JOB_TRAINED && !job->life.is_dropped;
 }
 
 void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *askers)

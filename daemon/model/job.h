@@ -2,14 +2,12 @@
 #ifndef TIERD_DAEMON_JOB_H
 #define TIERD_DAEMON_JOB_H
 
-#include "daemon/durability/blobs.h"
 #include "daemon/model/catalog.h"
 #include "daemon/telemetry/events.h"
 #include "daemon/model/member.h"
 #include "daemon/resources/node.h"
 #include "daemon/model/options.h"
 #include "daemon/scrub/damaged.h"
-#include "daemon/durability/presence.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/resources/shortage.h"
 #include "daemon/resources/staging.h"
@@ -89,7 +87,7 @@ struct ahead;
 struct setup;
 struct spill;
 struct warm;
-struct durable;
+struct job_durability;
 struct replaced;
 struct restore_notice;
 struct trace;
@@ -233,24 +231,6 @@ struct job_update {
 	uint64_t early_updates; /* of units, that were applied with their steps */
 };
 
-/* Its store, and what is durable there. */
-struct job_durability {
-	struct presence_files files;   /* its own, once it is durable */
-	bool is_leaving;	       /* its store, which others have, too */
-	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
-	struct store_request leaving;
-	bool is_retention_missed; /* a step was not kept by itself that was due, and none since */
-	uint64_t first_kept;	  /* no step before this one is kept by itself: retention_begin() */
-	uint32_t snapshots_asked; /* options.snapshots may be more: what forks that are gone have left */
-	bool is_retention_set;	  /* by daemon/durability/retain.h: its ranks need not know */
-	struct queue kept_steps;  /* for readers: daemon/durability/kept.h */
-	bool has_earlier_updates; /* units have had more than its steps, there */
-	struct blobs blobs;
-	struct durable *durable; /* NULL: its state ends with the daemon, or has not begun */
-	struct backup *backup;	 /* NULL: it needs none */
-	struct queue errands;	 /* of its store, beside commits: daemon/durability/errand.h */
-};
-
 /* What looks for damage in its store. */
 struct job_scrub {
 	unsigned scans; /* under way: daemon/scrub/scan.h */
@@ -306,7 +286,7 @@ struct job {
 	struct job_residency residency;
 	struct job_gradients gradients;
 	struct job_update update;
-	struct job_durability durability;
+	struct job_durability *durability; /* daemon/durability/own.h */
 	struct job_values *values;
 	struct job_scrub scrub;
 	struct job_life life;

@@ -10,6 +10,9 @@
 #include "proto/frame.h"
 #include "proto/vocabulary.h"
 
+/* Of a job. */
+#define BLOBS_MOST_BYTES (UINT64_C(64) << 30)
+
 /* Rates of one step. Whoever keeps some has room for the groups of a job: rates_copy() fills it. */
 struct step_rates {
 	float learning_rate, gradient_scale;

@@ -216,8 +216,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 {
 	int r = add_units(job, definition, message, size);
 
-	job->durability.has_earlier_updates = definition->has_earlier_updates;
-	job->durability.is_retention_set = definition->is_retention_set;
+	record_take_definition(job, definition);
 	job->life.is_sharing_set = definition->is_sharing_set;
 	if (r == 0)
 		r = restore_progress(job, progress, message, size);

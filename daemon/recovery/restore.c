@@ -225,7 +225,7 @@ static void end_load(struct restore *restore, int r)
 {
 	struct job *job = restore->job;
 
-	job->durability.blobs.is_loading = false;
+	blobs_end_load(job);
 	if (job->life.is_dropped) {
 		job_settle(job);
 		restore_give_up(restore, "it was dropped meanwhile");
@@ -245,22 +245,16 @@ static void on_blobs(struct store_transfer *transfer, int status)
 	end_load(container_of(transfer, struct restore, transfer), status);
 }
 
+/* They are part of its state: it is back when they are there. */
 static void load_blobs(struct restore *restore)
 {
-	struct job *job = restore->job;
-	int r = blobs_make_image(job);
+	int r;
 
-	job->durability.blobs.is_loading = true;
-	restore->transfer =
-		(struct store_transfer){ .direction = TIER_READ,
-					 .priority = TIER_DEMAND,
-					 .stream = job->location.streams.blobs,
-					 .length = size_align(job->durability.blobs.used, STORE_EXTENT_BYTES),
-					 .buffer = job->durability.blobs.image.base,
-					 .done = on_blobs };
-	if (r == 0)
-		r = store_submit(job_nvme_store(job), &restore->transfer);
-	if (r < 0)
+	restore->transfer = (struct store_transfer){ .done = on_blobs };
+	r = blobs_load(restore->job, &restore->transfer);
+	if (r == -ENODATA)
+		end(restore, 0);
+	else if (r < 0)
 		end_load(restore, r);
 }
 
@@ -295,7 +289,7 @@ static void make(struct restore *restore)
 	}
 	if (r == 0)
 		r = make_job(restore);
-	if (r == 0 && restore->job->durability.blobs.used > 0)
+	if (r == 0)
 		load_blobs(restore);
 	else
 		end(restore, r);

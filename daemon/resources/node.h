@@ -72,6 +72,7 @@ struct event_base;
 struct holder;
 struct job;
 struct node;
+struct node_durability;
 struct node_events;
 struct node_values;
 
@@ -134,12 +135,6 @@ struct node_scrub {
 	struct queue verifies; /* requests of clients: daemon/scrub/verify.h */
 };
 
-/* The list of jobs. */
-struct node_durability {
-	struct listing *listing;   /* NULL: it keeps no list of jobs */
-	struct presence *presence; /* of their files */
-};
-
 /* What users are shown. */
 struct node_observe {
 	struct endurance *endurance;
@@ -185,7 +180,7 @@ struct node {
 	struct node_values *values;
 	struct node_recovery recovery;
 	struct node_scrub scrub;
-	struct node_durability durability;
+	struct node_durability *durability; /* daemon/durability/own.h */
 	struct node_observe observe;
 	struct node_session session;
 	struct node_life life;

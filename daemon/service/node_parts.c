@@ -16,21 +16,18 @@ static int open_parts(struct node *node, const struct node_config *config)
 	int r = node_values_new(node);
 
 	if (r == 0)
-		r = listing_new(node, config->state_directory, &node->durability.listing);
+		r = durability_open(node, config->state_directory);
 	if (r == 0)
 		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub.state);
 	if (r == 0)
 		r = endurance_new(node, config->state_directory, config->endurance, &node->observe.endurance);
-	if (r == 0)
-		r = presence_new(node, &node->durability.presence);
 	return r;
 }
 
 static void close_parts(struct node *node)
 {
 	node_values_free(node);
-	node->durability.listing = listing_free(node->durability.listing);
-	node->durability.presence = presence_free(node->durability.presence);
+	durability_close(node);
 	node->scrub.state = scrub_free(node->scrub.state);
 	node->observe.endurance = endurance_free(node->observe.endurance);
 }

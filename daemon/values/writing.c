@@ -229,10 +229,7 @@ static int note_updates(struct job *job)
 
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
 		has_earlier |= find_updates(&job->catalog.units[u]) > job->decided;
-	if (!has_earlier || job->durability.has_earlier_updates)
-		return 0;
-	job->durability.has_earlier_updates = true;
-	return durable_redefine(job);
+	return has_earlier ? durable_note_earlier_updates(job) : 0;
 }
 
 static void sweep(struct job *job)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/durability/own.h"
 #include "daemon/durability/durable.h"
 #include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore.h"
@@ -546,8 +547,8 @@ static void an_opening_survives(void **state)
 	assert_non_null(job);
 	assert_int_equal(job->phase, JOB_RELEASED);
 	assert_int_equal(job->step, 2);
-	assert_int_equal(job->durability.blobs.used, TRAINING_BLOB_BYTES);
-	assert_int_equal(job->durability.blobs.image.base[TRAINING_BLOB_BYTES - 1], 'b');
+	assert_int_equal(job->durability->blobs.used, TRAINING_BLOB_BYTES);
+	assert_int_equal(job->durability->blobs.image.base[TRAINING_BLOB_BYTES - 1], 'b');
 	expect_that_others_train();
 	end_scene();
 }

@@ -423,7 +423,7 @@ MUTANTS = (
         "a record that does not say that units were updated more often than there were steps",
         "writing",
         WRITING,
-        (("\tjob->durability.has_earlier_updates = true;\n\treturn durable_redefine(job);", "\treturn 0;"),),
+        (("\treturn has_earlier ? durable_note_earlier_updates(job) : 0;", "\treturn 0;"),),
     ),
     (
         "a step taken beside a writing",

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
+#include "daemon/durability/own.h"
 #include "daemon/model/job.h"
 #include "tests/unit/daemon_support.h"
 
@@ -64,7 +65,7 @@ static void what_is_given_up_leaves_what_another_rank_has_begun(void **state)
 	assert_non_null(blob);
 	assert_true(blob->counts);
 	assert_int_equal(blob->size, 100);
-	assert_int_equal(job->durability.blobs.image.base[blob->offset], 'x');
+	assert_int_equal(job->durability->blobs.image.base[blob->offset], 'x');
 }
 
 static void what_was_begun_keeps_its_room(void **state)
@@ -75,8 +76,8 @@ static void what_was_begun_keeps_its_room(void **state)
 	blobs_give_up(job, begin("key", 1));
 	assert_int_equal(blobs_begin(job, "other", 0, 1, false, &other, message, sizeof(message)), -ENOSPC);
 	apply(kept);
-	assert_int_equal(job->durability.blobs.used, MIB);
-	assert_int_equal(job->durability.blobs.room, MIB);
+	assert_int_equal(job->durability->blobs.used, MIB);
+	assert_int_equal(job->durability->blobs.room, MIB);
 }
 
 static void what_is_deleted_meanwhile_is_there_again_with_what_was_begun(void **state)

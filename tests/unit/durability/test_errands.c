@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "daemon/durability/own.h"
 #include "daemon/durability/errand.h"
 #include "daemon/durability/snapshot.h"
 #include "daemon/model/job.h"
@@ -96,7 +97,7 @@ static unsigned count_errands(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->durability.errands)
+	QUEUE_FOREACH (link, &job->durability->errands)
 		count++;
 	return count;
 }
@@ -247,7 +248,7 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	for (unsigned turn = 0; turn < 10; turn++)
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	assert_int_equal(count_errands(job), 1);
-	assert_false(queue_entry(queue_first(&job->durability.errands), struct errand, link)->is_under_way);
+	assert_false(queue_entry(queue_first(&job->durability->errands), struct errand, link)->is_under_way);
 	assert_int_equal(take("two"), -EAGAIN);
 	assert_non_null(strstr(actor_message(&first), "is being rolled back"));
 	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3 }), -EAGAIN);

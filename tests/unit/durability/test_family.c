@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/durability/own.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/listing_inside.h"
 #include "daemon/recovery/restore.h"
@@ -574,14 +575,14 @@ static void what_was_given_up_is_on_the_list_as_long_as_a_file_is_left(void **st
 
 	open_family();
 	memcpy(file, find("play")->location.file, sizeof(file));
-	listed = job_list_find(&scene.node->durability.listing->list, file);
+	listed = job_list_find(&scene.node->durability->listing->list, file);
 	for (unsigned i = 0; i < listed->job_count; i++)
 		listed->jobs[i].is_given_up = true;
 	listing_settle(scene.node);
 	assert_true(listing_is_given_up(scene.node, file, "play"));
 	assert_int_equal(unlinkat(folder, file, 0), 0);
 	listing_settle(scene.node);
-	assert_null(job_list_find(&scene.node->durability.listing->list, file));
+	assert_null(job_list_find(&scene.node->durability->listing->list, file));
 }
 
 /* The second one's file is back when the first one has been looked for in vain. */
@@ -617,8 +618,9 @@ static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **stat
 	open_family();
 	memcpy(file, find("play")->location.file, sizeof(file));
 	assert_int_equal(
-		job_list_add_job(job_list_find(&scene.node->durability.listing->list, file), "ended", 99), 0);
-	scene.node->durability.listing->is_behind = true;
+		job_list_add_job(job_list_find(&scene.node->durability->listing->list, file), "ended", 99),
+		0);
+	scene.node->durability->listing->is_behind = true;
 	actor_die(&asker);
 	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);

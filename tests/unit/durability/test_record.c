@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "daemon/durability/own.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
 #include "daemon/life/setup.h"
@@ -389,8 +390,8 @@ static void expect_same_job(const struct job *here, const struct job *there)
 	assert_int_equal(here->resources.host_budget, there->resources.host_budget);
 	assert_int_equal(here->resources.nvme_budget, there->resources.nvme_budget);
 	expect_same_tensors(here, there);
-	assert_int_equal(here->durability.blobs.used, there->durability.blobs.used);
-	assert_int_equal(here->durability.blobs.room, there->durability.blobs.room);
+	assert_int_equal(here->durability->blobs.used, there->durability->blobs.used);
+	assert_int_equal(here->durability->blobs.room, there->durability->blobs.room);
 	assert_int_equal(here->resources.charged_bytes - here->resources.windows * WINDOW_BYTES,
 			 there->resources.charged_bytes);
 	assert_true(here->location.has_nvme_sums ||
@@ -541,7 +542,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		job->options.gradient_buffers = (uint32_t)(1 + 21 * i);
 		job->options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES >> (12 * i);
 		job->options.snapshot_every = UINT64_MAX >> (7 * i);
-		job->durability.is_retention_set = i % 2 == 0;
+		job->durability->is_retention_set = i % 2 == 0;
 		job->life.is_sharing_set = i % 2 == 1;
 		job->options.sharing = i % 3;
 		job->options.share_group = i % 3 > 0 ? UINT32_MAX >> (7 * i) : 0;
@@ -553,7 +554,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		assert_int_equal(back->options.gradient_buffers, job->options.gradient_buffers);
 		assert_int_equal(back->options.gradient_bytes, job->options.gradient_bytes);
 		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
-		assert_int_equal(back->durability.is_retention_set, job->durability.is_retention_set);
+		assert_int_equal(back->durability->is_retention_set, job->durability->is_retention_set);
 		assert_int_equal(back->life.is_sharing_set, job->life.is_sharing_set);
 		assert_int_equal(back->options.sharing, job->options.sharing);
 		assert_int_equal(back->options.share_group, job->options.share_group);

@@ -1,0 +1,95 @@
+/* What the durability module keeps of a job and of a node; for its own files and tests. */
+#ifndef TIERD_DAEMON_DURABILITY_OWN_H
+#define TIERD_DAEMON_DURABILITY_OWN_H
+
+#include "daemon/durability/blobs.h"
+#include "daemon/model/model.h"
+
+struct durable;
+struct backup;
+struct listing;
+struct presence;
+
+/* ---- blobs.c ---- */
+
+struct blob {
+	struct queue link; /* those that count by their offsets, then the others */
+	char key[WIRE_MAX_BLOB_KEY + 1];
+	uint32_t rank; /* or BLOB_SHARED */
+	bool counts;
+	uint64_t size, offset, step; /* if it counts; step: that brought it */
+	uint64_t room;		     /* the most that it takes, now or in a step to come */
+};
+
+/* Those that count lie side by side in an image, in the order of the list, which commits write as it is;
+ * those whose step is to come lie beside it. */
+struct blobs {
+	struct queue all;		 /* struct blob */
+	struct queue begun;		 /* struct staged_blob: whose bytes still come */
+	struct queue staged;		 /* struct staged_blob: by step, then by rank */
+	uint64_t used;			 /* of the image */
+	uint64_t room;			 /* of all blobs */
+	uint64_t dirty_first, dirty_end; /* bytes of the image that no commit has taken */
+	struct memory image;		 /* once there is one */
+	uint32_t count;			 /* of all */
+	bool is_loading;		 /* from the store; the job must stay */
+};
+
+void blobs_init(struct blobs *blobs);
+void blobs_free(struct job *job);
+
+/* How many there are at most. */
+uint32_t blobs_most(const struct job *job);
+bool blob_key_is_valid(const char *key);
+
+/* A blob that is set with a step: not before that is applied. size bytes at the returned address, or NULL and
+ * a message: -EINVAL, -ENOSPC, -ENOMEM. It is staged by blobs_stage(), or given up. */
+int blobs_begin(struct job *job, const char *key, uint32_t rank, uint64_t size, bool is_deletion,
+		struct staged_blob **ret_staged, char *message, size_t length);
+char *blobs_staged_bytes(struct staged_blob *staged);
+uint64_t blobs_staged_size(const struct staged_blob *staged);
+/* In place of what the rank has staged under that key with that step. */
+void blobs_stage(struct job *job, struct staged_blob *staged, uint32_t rank, uint64_t step);
+void blobs_give_up(struct job *job, struct staged_blob *staged);
+
+struct blob *blobs_find(const struct job *job, const char *key, uint32_t rank);
+
+/* What a commit has to write: whole extents of the image. False: nothing. */
+bool blobs_take_dirty(struct job *job, uint64_t *ret_offset, uint64_t *ret_length);
+
+/* ---- presence.c ---- */
+
+/* Of a job. */
+struct presence_files {
+	ino_t inodes[NODE_MAX_PATHS]; /* by the node's paths; 0: not looked at yet */
+	bool is_removed;
+	unsigned removed; /* the path */
+};
+
+/* ---- The module's part of a job ---- */
+
+struct job_durability {
+	struct job *job;
+	struct presence_files files;   /* of its store, once it is durable */
+	bool is_leaving;	       /* its store, which others have, too */
+	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
+	struct store_request leaving;
+	bool is_retention_missed; /* a step was not kept by itself that was due, and none since */
+	uint64_t first_kept;	  /* no step before this one is kept by itself: retention_begin() */
+	uint32_t snapshots_asked; /* options.snapshots may be more: what forks that are gone have left */
+	bool is_retention_set;	  /* by daemon/durability/retain.h: its ranks need not know */
+	struct queue kept_steps;  /* for readers: daemon/durability/kept.h */
+	bool has_earlier_updates; /* units have had more than its steps, there */
+	struct blobs blobs;
+	struct durable *durable; /* NULL: its state ends with the daemon, or has not begun */
+	struct backup *backup;	 /* NULL: it needs none */
+	struct queue errands;	 /* of its store, beside commits: daemon/durability/errand.h */
+};
+
+/* And of a node. */
+struct node_durability {
+	struct listing *listing;   /* NULL: it keeps no list of jobs */
+	struct presence *presence; /* of their files */
+};
+
+#endif
