@@ -79,20 +79,13 @@ uint64_t gradient_open_step(const struct job *job)
 	return job->decided + 1;
 }
 
-/* An update that began before its step takes its sums. */
-static bool is_updated_early(const struct job *job, uint32_t pack)
-{
-	return job->residency.residences[pack].early != EARLY_NOTHING &&
-	       job->residency.residences[pack].early != EARLY_ADOPTED;
-}
-
 /* The unit's sum still belongs to the step that is being applied, or it is not a sum any more. */
 bool gradient_is_in_use(const struct job *job, uint32_t unit)
 {
 	uint32_t pack = job->catalog.units[unit].pack;
 
-	return job->update.writing >= WRITING_DECIDED ||
-	       job->residency.residences[pack].sweep != SWEEP_NOTHING || is_updated_early(job, pack);
+	return job->update.writing >= WRITING_DECIDED || residency_sweep(job, pack) != SWEEP_NOTHING ||
+	       job->gradients.listener->has_taken_sums(job, pack);
 }
 
 /* ---- Contributions come and go ---- */

@@ -18,6 +18,8 @@ struct gradient_listener {
 	void (*sums_came)(struct job *job);
 	/* Updates that began before their step come to nothing, and are not over yet. */
 	bool (*is_giving_up)(const struct job *job);
+	/* One of them has taken the pack's sums. */
+	bool (*has_taken_sums)(const struct job *job, uint32_t pack);
 	/* The square sums of the unit's blocks, as norm_measure() gives them, if its sum may not be its
 	 * gradients any more; else NULL. */
 	const double *(*find_norm)(const struct job *job, uint32_t unit);

@@ -13,6 +13,7 @@ static const struct gradient_listener gradient_listener = {
 	.measured = durable_advance,
 	.sums_came = operation_resume,
 	.is_giving_up = early_is_ending,
+	.has_taken_sums = update_has_taken_sums,
 	.find_norm = early_norm,
 };
 

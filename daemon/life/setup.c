@@ -497,6 +497,7 @@ void setup_clear(struct job *job)
 	catalog_unpack(&job->catalog);
 	free(job->location.places);
 	residency_clear(job);
+	update_free_packs(job);
 	job->location.places = NULL;
 	budget_give_back(job);
 }

@@ -216,7 +216,7 @@ static uint64_t job_metadata_bytes(const struct job *job)
 	const struct catalog *catalog = &job->catalog;
 
 	return blobs_bytes(job) + catalog->pack_count * (sizeof(struct pack) + sizeof(struct residence) +
-							 sizeof(struct pack_place));
+							 sizeof(struct pack_place) + update_pack_bytes());
 }
 
 /* What goes with its ranks. */
@@ -347,7 +347,7 @@ static int plan_packs(struct setup *setup)
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
 	job->location.places = calloc(job->catalog.pack_count, sizeof(*job->location.places));
-	if (!job->location.places || residency_plan(job) < 0)
+	if (!job->location.places || residency_plan(job) < 0 || update_make_packs(job) < 0)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	return 0;
 }

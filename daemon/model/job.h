@@ -82,6 +82,7 @@ struct reduction;
 struct held_buffer;
 struct norm_work;
 struct sweep;
+struct pack_update;
 struct early;
 struct ahead;
 struct setup;
@@ -223,6 +224,7 @@ struct job_update {
 	struct loss_scale loss_scale;
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
+	struct pack_update *packs;
 	struct warm *warm;   /* daemon/update/warm.h; NULL: none of its state ever was */
 	struct ahead
 		*ahead; /* daemon/update/ahead.h; NULL: nothing has been, or can be, read before its update */

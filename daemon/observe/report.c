@@ -465,9 +465,7 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 								      : "host+nvme");
 	wire->leases = count_leases(job, index);
 	wire->version = residency_version(job, unit->pack);
-	wire->is_dirty = residency_is_dirty(job, unit->pack) ||
-			 (residence->unwritten > 0 &&
-			  (residence->early == EARLY_NOTHING || residence->early == EARLY_ADOPTED));
+	wire->is_dirty = residency_is_dirty(job, unit->pack) || update_is_dirty(job, unit->pack);
 	wire->pack = unit->pack;
 }
 

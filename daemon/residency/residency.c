@@ -56,8 +56,6 @@ int residency_plan(struct job *job)
 		residences[i] = (struct residence){ .slot = SLOT_NONE, .version = job->step, .job = job };
 		queue_init(&residences[i].waiters);
 		queue_init(&residences[i].link);
-		queue_init(&residences[i].sweep_link);
-		queue_init(&residences[i].early_link);
 	}
 	return 0;
 }
@@ -399,6 +397,16 @@ static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority p
 		if (residence->parts[section].is_loading)
 			store_raise(job->location.parameter_store, &residence->parts[section].transfer,
 				    priority);
+}
+
+void residency_set_sweep(struct job *job, uint32_t pack, enum sweep_state sweep)
+{
+	job->residency.residences[pack].sweep = sweep;
+}
+
+enum sweep_state residency_sweep(const struct job *job, uint32_t pack)
+{
+	return job->residency.residences[pack].sweep;
 }
 
 bool residency_is_awaited(const struct job *job, uint32_t pack)

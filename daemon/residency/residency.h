@@ -12,11 +12,6 @@
 
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
 
-/* How far a pack's update is that was begun before the decision: its gradients are measured; its chunks are
- * on their way; they are being written; it is done but for what is seen; its slot is seen, while its chunks
- * are still being written. */
-enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_WRITING, EARLY_READY, EARLY_ADOPTED };
-
 struct residence;
 
 /* Moves a section between its slot and the store. */
@@ -30,28 +25,20 @@ struct pack_transfer {
 struct residence {
 	enum directory_state state; /* never DRAINING: that takes no time here */
 	enum sweep_state sweep;	    /* what the running sweep has to do with it */
-	enum early_state early;
-	bool is_dirty;	    /* frozen values were written; the NVMe copy is older */
-	bool is_blank;	    /* all of it is frozen, and there is no NVMe copy yet */
-	bool is_unsaved;    /* a sweep has updated it since the last backup began */
-	bool is_written;    /* by the writing that is open, or is applied */
-	bool awaits_backup; /* the one that is under way has not begun to write it */
+	bool is_dirty;		    /* frozen values were written; the NVMe copy is older */
+	bool is_blank;		    /* all of it is frozen, and there is no NVMe copy yet */
+	bool is_unsaved;	    /* a sweep has updated it since the last backup began */
+	bool is_written;	    /* by the writing that is open, or is applied */
+	bool awaits_backup;	    /* the one that is under way has not begun to write it */
 	bool wants_slot;
 	uint32_t slot;
-	unsigned pins;	 /* readers in the daemon */
-	unsigned writes; /* transfers from the slot */
-	/* Chunks that are on their way, of the running sweep, and, unwritten, of what it adopts; is_issued:
-	 * all have been started. */
-	unsigned uncomputed, unwritten;
-	bool is_issued;
+	unsigned pins;		     /* readers in the daemon */
+	unsigned writes;	     /* transfers from the slot */
 	enum tier_priority priority; /* of the load */
 	uint64_t version;
-	uint64_t changed; /* the last step whose sweep has begun to update it */
-	uint64_t used;	  /* job->clock at its last use */
+	uint64_t used; /* job->clock at its last use */
 	struct queue waiters;
-	struct queue link;	 /* of job->slot_wishes */
-	struct queue sweep_link; /* of the sweep, in SWEEP_WAITING */
-	struct queue early_link; /* of those that can be updated early */
+	struct queue link; /* of job->slot_wishes */
 	struct pack_transfer parts[UNIT_SECTIONS];
 	unsigned transfers_left;
 	int status;
@@ -145,6 +132,10 @@ void residency_fail_awaited(struct job *job);
 void residency_check_deadlock(struct job *job);
 #define RESIDENCY_HOLDERS_TEXT 384
 const char *residency_holders(const struct job *job);
+/* What the running sweep has to do with the pack: till it has come through, the pack is neither evicted nor
+ * loaded. */
+void residency_set_sweep(struct job *job, uint32_t pack, enum sweep_state sweep);
+enum sweep_state residency_sweep(const struct job *job, uint32_t pack);
 uint32_t residence_pack(const struct residence *residence);
 const struct slot_class *residency_class(const struct job *job, uint32_t pack);
 /* Its slot is free, whoever is there. */

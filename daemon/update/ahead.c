@@ -8,6 +8,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/warm.h"
 
@@ -244,7 +245,7 @@ static bool is_wanted(const struct ahead *ahead, uint32_t pack)
 	const struct catalog *catalog = &ahead->job->catalog;
 	const struct pack *units = &catalog->packs[pack];
 
-	if (ahead->job->residency.residences[pack].early != EARLY_NOTHING)
+	if (pack_update(ahead->job, pack)->early != EARLY_NOTHING)
 		return false;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (catalog->units[u].updates > 0 && catalog->units[u].last_update >= ahead->step)

@@ -3,6 +3,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
 #include "daemon/model/model.h"
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/telemetry/telemetry.h"
@@ -32,17 +33,17 @@ static void retire(struct chunk *chunk)
 {
 	struct sweep *sweep = chunk->sweep;
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residency.residences[chunk->pack];
+	struct pack_update *update = pack_update(job, chunk->pack);
 	struct staging_buffer *buffer = TAKE_PTR(chunk->buffer);
 
-	residence->unwritten--;
-	residence->writes -= !sweep->is_early;
+	update->unwritten--;
+	job->residency.residences[chunk->pack].writes -= !sweep->is_early;
 	sweep->running--;
 	queue_push(&sweep->free_chunks, &chunk->link);
 	if (chunk->warm)
 		give_warm(chunk);
 	check_pack(chunk);
-	if (residence->unwritten == 0) {
+	if (update->unwritten == 0) {
 		early_end_adoption(job, chunk->pack);
 		job->update.sweep_listener->written(job);
 	}
@@ -135,7 +136,7 @@ static void end_computing(struct chunk *chunk)
 {
 	struct job *job = chunk->sweep->job;
 
-	job->residency.residences[chunk->pack].uncomputed--;
+	pack_update(job, chunk->pack)->uncomputed--;
 	if (chunk->resident)
 		residency_unpin(job, chunk->pack);
 }
@@ -337,7 +338,7 @@ uint64_t chunk_elements(const struct job_options *options, enum unit_section sec
 void chunk_start(struct sweep *sweep, struct chunk *chunk)
 {
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residency.residences[sweep->pack];
+	struct pack_update *update = pack_update(job, sweep->pack);
 	uint64_t left = job->catalog.packs[sweep->pack].elements[sweep->section] - sweep->first;
 	uint64_t most = chunk_elements(&job->options, sweep->section);
 
@@ -354,9 +355,9 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	set_states(chunk);
 	sweep->first += chunk->count;
 	sweep->running++;
-	residence->uncomputed++;
-	residence->unwritten++;
-	residence->writes += !sweep->is_early;
+	update->uncomputed++;
+	update->unwritten++;
+	job->residency.residences[sweep->pack].writes += !sweep->is_early;
 	if (chunk->resident)
 		residency_pin(job, chunk->pack);
 	chunk->transfers_left = 1;

@@ -7,6 +7,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
 #include "daemon/update/warm.h"
@@ -72,10 +73,10 @@ struct sweep *sweep_destroy(struct sweep *sweep)
 
 void sweep_enter(struct sweep *sweep, uint32_t pack)
 {
-	struct residence *residence = &sweep->job->residency.residences[pack];
+	struct pack_update *update = pack_update(sweep->job, pack);
 
-	assert(residence->uncomputed == 0);
-	residence->is_issued = false;
+	assert(update->uncomputed == 0);
+	update->is_issued = false;
 	sweep->pack = pack;
 	sweep->section = (enum unit_section)0;
 	sweep->first = 0;
@@ -195,7 +196,7 @@ enum sweep_issue sweep_issue(struct sweep *sweep)
 
 	if (!find_chunk(sweep)) {
 		sweep->pack = SLOT_NONE;
-		sweep->job->residency.residences[pack].is_issued = true;
+		pack_update(sweep->job, pack)->is_issued = true;
 		return SWEEP_HAS_LEFT;
 	}
 	chunk = take_chunk(sweep);

@@ -26,6 +26,7 @@
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
+#include "daemon/update/own.h"
 #include "daemon/update/rates.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/sweep.h"
@@ -38,7 +39,7 @@ struct early {
 	struct step_rates rates;
 	uint32_t micro_batches;
 	bool is_decided, is_void;
-	struct queue complete; /* residences, in EARLY_NOTHING */
+	struct queue complete; /* packs, in EARLY_NOTHING */
 	uint32_t packs;	       /* that are not */
 	struct work measuring;
 	uint32_t measured_pack; /* SLOT_NONE: none is being measured */
@@ -106,17 +107,17 @@ static void look_at_pack(struct early *early, uint32_t pack)
 {
 	const struct catalog *catalog = &early->job->catalog;
 	const struct pack *units = &catalog->packs[pack];
-	struct residence *residence = &early->job->residency.residences[pack];
+	struct pack_update *update = pack_update(early->job, pack);
 
-	if (residence->early != EARLY_NOTHING || !queue_is_empty(&residence->early_link) ||
-	    pack_is_frozen(units) || (sweep_has_frozen(units) && !early_keeps(early->job)))
+	if (update->early != EARLY_NOTHING || !queue_is_empty(&update->early_link) || pack_is_frozen(units) ||
+	    (sweep_has_frozen(units) && !early_keeps(early->job)))
 		return;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (unit_is_trainable(&catalog->units[u]) && !unit_is_complete(early, u))
 			return;
 	/* Where updates do not keep up, what is left for the sweep is what became complete first: layers that
 	 * the next forward comes to last. */
-	queue_push_front(&early->complete, &residence->early_link);
+	queue_push_front(&early->complete, &update->early_link);
 }
 
 void early_note_sum(struct job *job, uint32_t unit)
@@ -131,7 +132,7 @@ void early_note_sum(struct job *job, uint32_t unit)
 
 const double *early_norm(const struct job *job, uint32_t unit)
 {
-	return job->residency.residences[job->catalog.units[unit].pack].early > EARLY_MEASURING
+	return pack_update(job, job->catalog.units[unit].pack)->early > EARLY_MEASURING
 		       ? norm_sums_of(&job->update.early->measured, unit)
 		       : NULL;
 }
@@ -164,7 +165,7 @@ static void on_measured(struct work *work)
 {
 	struct early *early = container_of(work, struct early, measuring);
 	uint32_t pack = early->measured_pack;
-	struct residence *residence = &early->job->residency.residences[pack];
+	struct pack_update *update = pack_update(early->job, pack);
 
 	early->measured_pack = SLOT_NONE;
 	job_settle(early->job);
@@ -172,51 +173,51 @@ static void on_measured(struct work *work)
 		return;
 	if (early->is_decided || early->job->gradients.norm || !is_finite(early, pack)) {
 		spill_unpin(early->job, pack);
-		residence->early = EARLY_NOTHING;
+		update->early = EARLY_NOTHING;
 		early->packs--;
 		return;
 	}
-	residence->early = EARLY_RUNNING;
+	update->early = EARLY_RUNNING;
 	sweep_enter(early->sweep, pack);
 }
 
 static bool is_complete(const struct job *job, uint32_t pack)
 {
-	return !queue_is_empty(&job->residency.residences[pack].early_link);
+	return !queue_is_empty(&pack_update(job, pack)->early_link);
 }
 
 /* What has been read ahead first, so that its buffers are free again. */
-static struct residence *next_complete(const struct early *early)
+static struct pack_update *next_complete(const struct early *early)
 {
 	uint32_t pack = ahead_find(early->job, is_complete);
 	struct queue *link = queue_first(&early->complete);
 
 	if (link && pack != SLOT_NONE)
-		return &early->job->residency.residences[pack];
-	return link ? queue_entry(link, struct residence, early_link) : NULL;
+		return pack_update(early->job, pack);
+	return link ? queue_entry(link, struct pack_update, early_link) : NULL;
 }
 
-static struct residence *take_complete(struct early *early)
+static struct pack_update *take_complete(struct early *early)
 {
-	struct residence *residence;
+	struct pack_update *update;
 
-	while ((residence = next_complete(early))) {
-		queue_remove(&residence->early_link);
-		if (spill_pin_if_here(early->job, residence_pack(residence)))
-			return residence;
+	while ((update = next_complete(early))) {
+		queue_remove(&update->early_link);
+		if (spill_pin_if_here(early->job, pack_update_pack(early->job, update)))
+			return update;
 	}
 	return NULL;
 }
 
 static void begin_next_pack(struct early *early)
 {
-	struct residence *residence = is_time(early->job) ? take_complete(early) : NULL;
+	struct pack_update *update = is_time(early->job) ? take_complete(early) : NULL;
 
-	if (!residence)
+	if (!update)
 		return;
-	residence->early = EARLY_MEASURING;
+	update->early = EARLY_MEASURING;
 	early->packs++;
-	early->measured_pack = residence_pack(residence);
+	early->measured_pack = pack_update_pack(early->job, update);
 	early->measuring = (struct work){ .run = run_measuring, .done = on_measured, .urgency = WORK_NORMAL };
 	workers_submit(early->job->node->workers, &early->measuring);
 }
@@ -236,16 +237,16 @@ static void consume_sums(struct job *job, uint32_t pack)
 
 void early_check_pack(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	struct pack_update *update = pack_update(job, pack);
 
 	if (job->update.early->is_void)
 		return;
-	if (residence->early == EARLY_RUNNING && residence->is_issued && residence->uncomputed == 0) {
-		residence->early = EARLY_WRITING;
+	if (update->early == EARLY_RUNNING && update->is_issued && update->uncomputed == 0) {
+		update->early = EARLY_WRITING;
 		consume_sums(job, pack);
 	}
-	if (residence->early == EARLY_WRITING && residence->unwritten == 0)
-		residence->early = EARLY_READY;
+	if (update->early == EARLY_WRITING && update->unwritten == 0)
+		update->early = EARLY_READY;
 }
 
 static void issue(struct early *early)
@@ -357,7 +358,7 @@ static void for_each_stream(const struct job *job, uint32_t pack,
 static void undo(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	enum early_state state = job->residency.residences[pack].early;
+	enum early_state state = pack_update(job, pack)->early;
 
 	if (state == EARLY_NOTHING)
 		return;
@@ -366,7 +367,7 @@ static void undo(struct job *job, uint32_t pack)
 	job->residency.residences[pack].writes -= state == EARLY_ADOPTED;
 	for_each_stream(job, pack, store_abandon);
 	warm_forget_pack(job, pack);
-	job->residency.residences[pack].early = EARLY_NOTHING;
+	pack_update(job, pack)->early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		gradient_reset_unit(job, u);
 }
@@ -459,8 +460,8 @@ bool early_is_under_way(const struct job *job)
 	if (!early_is_busy(job))
 		return false;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residency.residences[pack].early != EARLY_NOTHING &&
-		    job->residency.residences[pack].early != EARLY_READY)
+		if (pack_update(job, pack)->early != EARLY_NOTHING &&
+		    pack_update(job, pack)->early != EARLY_READY)
 			return true;
 	return job->update.early->is_void;
 }
@@ -493,20 +494,21 @@ bool early_is_decided(const struct job *job)
 }
 
 /* As after any update a pack in a slot can be used when it is computed, another one when it is written. */
-static bool can_be_adopted(const struct job *job, const struct residence *residence)
+static bool can_be_adopted(const struct job *job, uint32_t pack)
 {
-	return residence->early == EARLY_READY ||
-	       (residence->early == EARLY_WRITING && residence->slot != SLOT_NONE && early_keeps(job));
+	enum early_state early = pack_update(job, pack)->early;
+
+	return early == EARLY_READY ||
+	       (early == EARLY_WRITING && job->residency.residences[pack].slot != SLOT_NONE &&
+		early_keeps(job));
 }
 
 bool early_lets(struct job *job, uint32_t pack)
 {
-	const struct residence *residence = &job->residency.residences[pack];
-
-	if (residence->early == EARLY_NOTHING)
+	if (pack_update(job, pack)->early == EARLY_NOTHING)
 		return true;
 	/* No commit begins as long as the sweep runs. */
-	if (can_be_adopted(job, residence) && job->update.commit_listener->is_quiet(job))
+	if (can_be_adopted(job, pack) && job->update.commit_listener->is_quiet(job))
 		return true;
 	if (residency_is_awaited(job, pack))
 		chunks_raise(job->update.early->sweep, pack);
@@ -518,7 +520,7 @@ static void publish(struct job *job, uint32_t pack)
 	const struct pack *units = &job->catalog.packs[pack];
 
 	for_each_stream(job, pack, store_publish);
-	job->residency.residences[pack].early = EARLY_NOTHING;
+	pack_update(job, pack)->early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		job->update.early_updates += unit_is_trainable(&job->catalog.units[u]);
 	job->update.early->packs--;
@@ -527,27 +529,25 @@ static void publish(struct job *job, uint32_t pack)
 
 bool early_publish(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	struct pack_update *update = pack_update(job, pack);
 
-	if (residence->early == EARLY_NOTHING)
+	if (update->early == EARLY_NOTHING)
 		return false;
-	if (residence->early == EARLY_READY) {
+	if (update->early == EARLY_READY) {
 		publish(job, pack);
 		return true;
 	}
-	assert(residence->early == EARLY_WRITING);
-	residence->early = EARLY_ADOPTED;
+	assert(update->early == EARLY_WRITING);
+	update->early = EARLY_ADOPTED;
 	/* The slot cannot be given up before its bytes can be read again. */
-	residence->writes++;
+	job->residency.residences[pack].writes++;
 	return true;
 }
 
 void early_end_adoption(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
-
-	if (residence->early != EARLY_ADOPTED || job->update.early->is_void)
+	if (pack_update(job, pack)->early != EARLY_ADOPTED || job->update.early->is_void)
 		return;
 	publish(job, pack);
-	residence->writes--;
+	job->residency.residences[pack].writes--;
 }

@@ -18,6 +18,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
@@ -106,7 +107,7 @@ static void finish_pack(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residency.residences[pack];
 
-	residence->sweep = SWEEP_NOTHING;
+	residency_set_sweep(job, pack, SWEEP_NOTHING);
 	if (early_publish(job, pack) && residence->slot != SLOT_NONE && !early_keeps(job))
 		residency_vacate(job, pack);
 	end_save(job->update.sweep, pack);
@@ -133,7 +134,7 @@ static void count_updates(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	if (job->residency.residences[pack].early == EARLY_NOTHING)
+	if (pack_update(job, pack)->early == EARLY_NOTHING)
 		spill_unpin(job, pack);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
 		count_update(job, &job->catalog.units[u]);
@@ -145,12 +146,12 @@ static void count_updates(struct job *job, uint32_t pack)
 void sweep_check_pack(struct sweep *sweep, uint32_t pack)
 {
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residency.residences[pack];
+	const struct pack_update *update = pack_update(job, pack);
 
-	if (residence->sweep != SWEEP_RUNNING || !residence->is_issued || residence->uncomputed > 0 ||
+	if (residency_sweep(job, pack) != SWEEP_RUNNING || !update->is_issued || update->uncomputed > 0 ||
 	    sweep->has_failed)
 		return;
-	if (residence->slot == SLOT_NONE && residence->unwritten > 0)
+	if (job->residency.residences[pack].slot == SLOT_NONE && update->unwritten > 0)
 		return;
 	count_updates(job, pack);
 	finish_pack(job, pack);
@@ -184,7 +185,7 @@ static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
 	uint32_t pack = job->update.sweep->leased_pack;
 
 	if (clock_now_ns() - job->update.decided_ns >= LEASE_PATIENCE_NS &&
-	    job->residency.residences[pack].sweep == SWEEP_WAITING)
+	    residency_sweep(job, pack) == SWEEP_WAITING)
 		for (struct member *holder = residency_update_holder(job, pack); holder;
 		     holder = residency_update_holder(job, pack))
 			throw_out(job, pack, holder);
@@ -219,9 +220,7 @@ static void try_slot(struct job *job, uint32_t pack)
 /* Of a pack that was updated early all is done but what is seen: its slot, and what its store shows. */
 static void begin_adoption(struct sweep *sweep)
 {
-	const struct residence *residence = &sweep->job->residency.residences[sweep->pack];
-
-	sweep->is_adopting = residence->early != EARLY_NOTHING;
+	sweep->is_adopting = pack_update(sweep->job, sweep->pack)->early != EARLY_NOTHING;
 	sweep->is_saving = sweep->is_adopting && is_saved(sweep, sweep->pack);
 }
 
@@ -234,7 +233,8 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	if (residence->pins > 0)
 		job->update.sweep_listener->came_to(job, pack);
 	/* Its sums may be read ahead while it waits; an early update has consumed them. */
-	bool is_early = residence->early != EARLY_NOTHING, has_sums = is_early || spill_want(job, pack);
+	bool is_early = pack_update(job, pack)->early != EARLY_NOTHING,
+	     has_sums = is_early || spill_want(job, pack);
 
 	if (!early_lets(job, pack) || !job->update.commit_listener->lets_update(job, pack) || !has_sums ||
 	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
@@ -248,13 +248,13 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	sweep->was_absent = residence->state == DIRECTORY_ABSENT;
 	if (sweep->was_absent && (!is_early || early_keeps(job)))
 		try_slot(job, pack);
-	residence->sweep = SWEEP_RUNNING;
-	residence->changed = job->decided;
+	residency_set_sweep(job, pack, SWEEP_RUNNING);
+	update_begin_pack(job, pack);
 	residence->is_unsaved = true;
 	begin_save(sweep, pack);
 	sweep_enter(sweep, pack);
 	begin_adoption(sweep);
-	queue_remove(&residence->sweep_link);
+	queue_remove(&pack_update(job, pack)->sweep_link);
 	sweep->packs_left--;
 	return true;
 }
@@ -265,7 +265,8 @@ static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tri
 	QUEUE_FOREACH (link, packs) {
 		if (*tries == BEGIN_TRIES)
 			return false;
-		if (begin_pack(sweep, residence_pack(queue_entry(link, struct residence, sweep_link))))
+		if (begin_pack(sweep, pack_update_pack(sweep->job,
+						       queue_entry(link, struct pack_update, sweep_link))))
 			return true;
 		(*tries)++;
 	}
@@ -274,7 +275,7 @@ static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tri
 
 static bool is_waiting(const struct job *job, uint32_t pack)
 {
-	return job->residency.residences[pack].sweep == SWEEP_WAITING;
+	return residency_sweep(job, pack) == SWEEP_WAITING;
 }
 
 /* What has been read ahead holds buffers that all others need. */
@@ -302,12 +303,12 @@ static void raise_pack(struct job *job, uint32_t pack)
 
 static void hasten_pack(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	struct queue *link = &pack_update(job, pack)->sweep_link;
 
-	if (!job->update.sweep || residence->sweep != SWEEP_WAITING)
+	if (!job->update.sweep || residency_sweep(job, pack) != SWEEP_WAITING)
 		return;
-	queue_remove(&residence->sweep_link);
-	queue_push(&job->update.sweep->wanted, &residence->sweep_link);
+	queue_remove(link);
+	queue_push(&job->update.sweep->wanted, link);
 }
 
 /* One thing at a time, until something has to be waited for. */
@@ -356,12 +357,13 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 	return false;
 }
 
-static void add_pack(struct sweep *sweep, struct residence *residence)
+static void add_pack(struct sweep *sweep, uint32_t pack)
 {
-	residence->sweep = SWEEP_WAITING;
+	bool is_wanted = !queue_is_empty(&sweep->job->residency.residences[pack].waiters);
+
+	residency_set_sweep(sweep->job, pack, SWEEP_WAITING);
 	sweep->packs_left++;
-	queue_push(queue_is_empty(&residence->waiters) ? &sweep->waiting : &sweep->wanted,
-		   &residence->sweep_link);
+	queue_push(is_wanted ? &sweep->wanted : &sweep->waiting, &pack_update(sweep->job, pack)->sweep_link);
 }
 
 static int make_sweep(struct job *job, bool is_initializing)
@@ -392,9 +394,9 @@ int sweep_start(struct job *job, bool is_initializing)
 	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
-			add_pack(job->update.sweep, &job->residency.residences[order[i]]);
+			add_pack(job->update.sweep, order[i]);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residency.residences[pack].sweep == SWEEP_NOTHING)
+		if (residency_sweep(job, pack) == SWEEP_NOTHING)
 			residency_set_version(job, pack, job->decided);
 	job_settle(job);
 	return 0;

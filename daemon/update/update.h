@@ -47,6 +47,22 @@ unsigned reduced_copies(const struct job *job); /* under way */
  * Ranks divide a step among them as they like. */
 bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor);
 
+/* ---- packs.c ---- */
+
+/* Of a job that is planned: what is kept of each pack's update, and the memory that one takes. */
+uint64_t update_pack_bytes(void);
+int update_make_packs(struct job *job);
+void update_free_packs(struct job *job);
+/* Some of what has been updated of the pack is not written yet; of what is seen of it. */
+bool update_is_writing(const struct job *job, uint32_t pack);
+bool update_is_dirty(const struct job *job, uint32_t pack);
+/* An update that began before its step has taken the pack's sums. */
+bool update_has_taken_sums(const struct job *job, uint32_t pack);
+/* The decided step begins to update the pack: what it was before is not there any more for those who come. */
+void update_begin_pack(struct job *job, uint32_t pack);
+/* The last step that has. */
+uint64_t update_begun_step(const struct job *job, uint32_t pack);
+
 /* ---- sweep.c, course.c, chunk_work.c ---- */
 /* The memory that one takes. */
 uint64_t sweep_metadata_bytes(const struct job *job);

@@ -9,6 +9,7 @@
 #include "common/size.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
+#include "daemon/update/own.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/warm_inside.h"
 
@@ -181,11 +182,11 @@ static bool is_wanted(const struct warm *warm)
 {
 	const struct walk *walk = &warm->flush.walk;
 	const struct warm_stretch *stretch = &warm->stretches[walk->index];
-	const struct residence *residence = &warm->job->residency.residences[walk->pack];
 
 	/* A sweep that is at the pack may have taken it. */
-	return stretch->is_dirty && !stretch->is_writing && residence->sweep != SWEEP_RUNNING &&
-	       residence->unwritten == 0 &&
+	return stretch->is_dirty && !stretch->is_writing &&
+	       residency_sweep(warm->job, walk->pack) != SWEEP_RUNNING &&
+	       pack_update(warm->job, walk->pack)->unwritten == 0 &&
 	       (warm->flush.is_whole || warm->shares[stretch->share].state == SHARE_DRAINING);
 }
 

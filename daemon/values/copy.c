@@ -37,12 +37,12 @@ void copy_values(const struct copy_range *range, const void *parameter, const vo
 
 enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version)
 {
-	const struct residence *residence = &job->residency.residences[range->pack];
+	bool is_in_sweep = residency_sweep(job, range->pack) != SWEEP_NOTHING;
 
 	if (!section_is_trainable(range->section))
-		return residence->sweep == SWEEP_NOTHING ? COPY_POSSIBLE : COPY_LATER;
+		return is_in_sweep ? COPY_LATER : COPY_POSSIBLE;
 	/* One that waits for its sweep is not held up: its next version is decided. */
-	return residence->sweep == SWEEP_NOTHING && residence->changed <= version ? COPY_POSSIBLE : COPY_GONE;
+	return !is_in_sweep && update_begun_step(job, range->pack) <= version ? COPY_POSSIBLE : COPY_GONE;
 }
 
 /* ---- The end ---- */

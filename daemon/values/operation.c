@@ -300,7 +300,7 @@ static void go_on(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
-	if (job->residency.residences[operation_pack(operation)].unwritten > 0) {
+	if (update_is_writing(job, operation_pack(operation))) {
 		operation->stage = WAITING_FOR_WRITES;
 		queue_push(&job->values->tensor_waiting, &operation->link);
 		return;

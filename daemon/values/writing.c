@@ -171,7 +171,7 @@ static bool packs_are_free(struct job *job)
 
 		if (!residence->is_written)
 			continue;
-		residence->changed = job->decided;
+		update_begin_pack(job, pack);
 		are_free &= !residency_is_in_use(job, pack);
 	}
 	return are_free;

@@ -8,6 +8,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
 #include "tests/unit/scene_test.h"
 
 /* Packs of their own; so many that some have not even begun to be written when the record is. */
@@ -55,7 +56,7 @@ static void expect_no_update_of_what_awaits_its_backup(const struct job *job)
 {
 	for (uint32_t pack = 0; pack < UNITS; pack++)
 		assert_false(job->residency.residences[pack].awaits_backup &&
-			     job->residency.residences[pack].changed == 2);
+			     update_begun_step(job, pack) == 2);
 }
 
 static void a_pack_is_written_before_the_next_step_updates_it(void **state)

@@ -12,6 +12,7 @@
 #include "daemon/gradients/gradient.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "tests/unit/scene_test.h"
 
 /* Without padding, so that a unit's gradients are one array. */
@@ -219,15 +220,13 @@ static void nothing_is_left_of_an_epoch_that_ends(void **state)
 /* Its values lie where its gradients did until the step is decided, those of all tensors. */
 static void an_early_update_leaves_them_as_well(void **state)
 {
-	const struct residence *residence;
 
 	start_one((struct actor_job){ .stage = 3, .optimizer_placement = PLACEMENT_NVME });
 	scene_settle(&scene);
 	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	push(&first, B, 1);
 	assert_int_equal(actor_await(&first, actor_send_push(&first, 1, 0), 0)->status, 0);
-	residence = &find()->residency.residences[unit_of(0)->pack];
-	while (residence->early != EARLY_READY)
+	while (pack_update(find(), unit_of(0)->pack)->early != EARLY_READY)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 	scene_settle(&scene);

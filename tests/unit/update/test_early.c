@@ -15,7 +15,9 @@
 #include "daemon/gradients/spilled.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
+#include "daemon/update/update.h"
 #include "tests/unit/scene_test.h"
 
 /* A pack of several chunks and extents, one of three units, and two more. */
@@ -122,7 +124,7 @@ static unsigned count_in(const struct job *job, enum early_state state)
 	unsigned count = 0;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		count += job->residency.residences[pack].early == state;
+		count += pack_update(job, pack)->early == state;
 	return count;
 }
 
@@ -638,7 +640,7 @@ static void withdraw_reads(struct job *job)
 	begin_step();
 	actor_send_push(&actor, WIDE, 0);
 	scene_hear_nothing_of_devices(&scene);
-	while (job->residency.residences[job->catalog.units[WIDE].pack].unwritten == 0)
+	while (!update_is_writing(job, job->catalog.units[WIDE].pack))
 		scene_wait(&scene);
 	actor_die(&actor);
 	while (!early_is_ending(job))
@@ -742,9 +744,9 @@ static void a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind(void **stat
 
 /* The second step is decided, and of the pack of WIDE nobody has heard yet that it is written: no more comes
  * of devices until they are heard again. */
-static struct residence *adopt_while_it_is_written(struct job *job)
+static void adopt_while_it_is_written(struct job *job)
 {
-	struct residence *residence = &job->residency.residences[job->catalog.units[WIDE].pack];
+	const struct pack_update *update = pack_update(job, job->catalog.units[WIDE].pack);
 
 	push_all(0);
 	step();
@@ -755,25 +757,26 @@ static struct residence *adopt_while_it_is_written(struct job *job)
 	await_early(job, PACKS - 1);
 	actor_fill(&actor, FORMAT_BF16, elements[WIDE], gradient_of(WIDE, 1));
 	actor_send_push(&actor, WIDE, 0);
-	while (residence->early != EARLY_WRITING)
+	while (update->early != EARLY_WRITING)
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
 	actor_send_step(&actor, 0.1f);
-	while (residence->early == EARLY_WRITING)
+	while (update->early == EARLY_WRITING)
 		scene_wait(&scene);
-	assert_int_equal(residence->early, EARLY_ADOPTED);
-	return residence;
+	assert_int_equal(update->early, EARLY_ADOPTED);
 }
 
 static void what_is_computed_is_seen_before_it_is_written(void **state)
 {
 	uint64_t expected = hash_after(2);
 	struct job *job = start();
-	const struct residence *residence = adopt_while_it_is_written(job);
+	uint32_t pack = job->catalog.units[WIDE].pack;
+	const struct residence *residence = &job->residency.residences[pack];
 	const void *address;
 
+	adopt_while_it_is_written(job);
 	assert_int_equal(actor_gather(&actor, WIDE, 2, &address), 0);
-	assert_int_equal(residence->early, EARLY_ADOPTED);
+	assert_int_equal(pack_update(job, pack)->early, EARLY_ADOPTED);
 	actor_release(&actor, WIDE);
 	/* It is nowhere else. */
 	assert_true(residence->writes > 0);
@@ -939,7 +942,7 @@ static void the_last_micro_batch_of_any_rank_completes_a_unit(void **state)
 	assert_int_equal(count_in(find(), EARLY_NOTHING), PACKS);
 	step_of_other = actor_send_step(&other, 0.1f);
 	await_early(find(), 1);
-	assert_int_equal(find()->residency.residences[find()->catalog.units[WIDE].pack].early, EARLY_READY);
+	assert_int_equal(pack_update(find(), find()->catalog.units[WIDE].pack)->early, EARLY_READY);
 	assert_true(isfinite(step()));
 	assert_int_equal(actor_await(&other, step_of_other, 0)->status, 0);
 	assert_int_equal(find()->update.early_updates, 1);

@@ -10,6 +10,7 @@
 
 #include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "tests/unit/scene_test.h"
 
 #define TENSORS 3
@@ -200,7 +201,7 @@ static void nothing_is_early_in_a_step_that_moves_them(void **state)
 	scene_settle(&scene);
 	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	push(&first, 1);
-	while (find()->residency.residences[0].early != EARLY_READY)
+	while (pack_update(find(), 0)->early != EARLY_READY)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 }

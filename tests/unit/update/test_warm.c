@@ -14,6 +14,7 @@
 #include "daemon/residency/cache.h"
 #include "daemon/residency/residency.h"
 #include "daemon/residency/tract.h"
+#include "daemon/update/own.h"
 #include "daemon/update/warm_inside.h"
 #include "tests/unit/scene_test.h"
 
@@ -325,7 +326,7 @@ static unsigned count_early(const struct job *job)
 	unsigned count = 0;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		count += job->residency.residences[pack].early == EARLY_READY;
+		count += pack_update(job, pack)->early == EARLY_READY;
 	return count;
 }
 
