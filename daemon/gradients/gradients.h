@@ -66,7 +66,8 @@ void gradient_shrink_held(struct job *job);
 /* The sums' place has values that are written, not gradients. */
 static inline bool job_writes_sums(const struct job *job)
 {
-	return job->phase < JOB_TRAINED || job->update.is_reduced || job->update.writing == WRITING_PLACING;
+	return job->phase < JOB_TRAINED || step_is_reduced(&job->current) ||
+	       job->current.state == WRITING_PLACING;
 }
 
 #endif

@@ -156,8 +156,8 @@ void gradient_shrink_held(struct job *job)
 static bool all_are_blocked(struct job *job, bool with_gathers)
 {
 	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
-	if (job->update.closed_count == job->options.world_size || job->update.sweep || job->gradients.norm ||
-	    spill_is_wished(job) || job->gradients.listener->is_giving_up(job))
+	if (job->current.closed_count == job->options.world_size || step_is_decided(&job->current) ||
+	    job->gradients.norm || spill_is_wished(job) || job->gradients.listener->is_giving_up(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];

@@ -148,7 +148,7 @@ static bool is_absent(const struct job *job, const struct sum *sum, uint32_t ran
 /* More are missing than can be absent: without looking at each rank. */
 static bool is_hopeless(const struct job *job, const struct sum *sum)
 {
-	uint32_t absent = job->update.closed_count + job->options.world_size - job->member_count;
+	uint32_t absent = job->current.closed_count + job->options.world_size - job->member_count;
 
 	if (gradient_is_of_ranks(job))
 		return sum->waiting_count == 0;

@@ -80,7 +80,7 @@ static void end_epoch(struct job *job, int r)
 	bool was_live = job->is_live;
 
 	job->is_live = false;
-	job->update.closed_count = 0;
+	job->current.closed_count = 0;
 	if (was_live) {
 		job->epoch++;
 		job->telemetry.figures.broken_epochs++;

@@ -34,8 +34,7 @@ static const struct writing_listener writing_listener = {
 	.open = writing_open,
 	.decide = writing_decide,
 	.end = writing_end,
-	.abort = writing_abort,
-	.cancel = writing_cancel,
+	.forget = writing_forget,
 };
 
 static void on_initialized(struct job *job)

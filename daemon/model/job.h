@@ -12,6 +12,7 @@
 #include "daemon/resources/shortage.h"
 #include "daemon/resources/staging.h"
 #include "daemon/model/state.h"
+#include "daemon/model/step_state.h"
 #include "offload/store/store.h"
 #include "proto/statistics.h"
 
@@ -41,17 +42,6 @@ struct job_streams {
 struct pack_place {
 	uint64_t parameter[UNIT_SECTIONS], state[UNIT_TRAINABLE_SECTIONS][STATES_MAXIMUM];
 	uint64_t accumulator; /* of all its units' sums, one after the other */
-};
-
-/* Values that ranks write between two steps: daemon/values/writing.h. */
-enum writing_state {
-	WRITING_NOTHING,
-	WRITING_ENTERED,  /* some rank has come for it */
-	WRITING_OPEN,	  /* values come */
-	WRITING_DECIDED,  /* all of them are there; who reads the old ones comes to an end */
-	WRITING_FLUSHING, /* what the store lacks is written */
-	WRITING_PLACING,  /* they are written where they belong */
-	WRITING_SWEEPING, /* they are stored, and shown */
 };
 
 /* What a record counts, by its format (daemon/durability/record.h); proto/record.proto says when there has to
@@ -209,15 +199,11 @@ struct job_update {
 	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
 	const struct writing_listener *writing_listener;
 	const struct sweep_listener *sweep_listener;
-	unsigned closed_count;
 	struct step_rates open_rates;
-	bool has_open_rates;
 	double gradient_norm;
 	bool is_skipped;
-	float factor;		    /* of the reduced or decided step's gradients */
-	bool is_reduced;	    /* the open step waits for the owners of its parts, or for values */
-	unsigned shard_copies;	    /* of a reduced step: under way, between windows and the sums */
-	enum writing_state writing; /* of the open or the decided step */
+	float factor;	       /* of the reduced or decided step's gradients */
+	unsigned shard_copies; /* of a reduced step: under way, between windows and the sums */
 	struct step_rates decided_rates;
 	struct optimizer_group *groups; /* of the last decided step; at first the options' */
 	struct optimizer_group *rooms;	/* for these, those of the options, and those of rates */
@@ -225,7 +211,7 @@ struct job_update {
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
 	struct pack_update *packs;
-	struct warm *warm;   /* daemon/update/warm.h; NULL: none of its state ever was */
+	struct warm *warm; /* daemon/update/warm.h; NULL: none of its state ever was */
 	struct ahead
 		*ahead; /* daemon/update/ahead.h; NULL: nothing has been, or can be, read before its update */
 	struct early *
@@ -281,6 +267,7 @@ struct job {
 	struct gradient_buffers gradient_buffers; /* of each rank */
 	uint64_t step;				  /* applied */
 	uint64_t decided;			  /* step, or step + 1 while it is being applied */
+	struct current_step current;
 
 	struct job_location location;
 	struct job_telemetry telemetry;

@@ -56,7 +56,7 @@ bool member_owes_step(const struct member *member)
 
 const char *member_owed_call(const struct member *member)
 {
-	return member->job->update.writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
+	return step_is_writing(&member->job->current) ? "tierd_write_end" : "tierd_step_finish";
 }
 
 void member_release(struct member *member)

@@ -11,6 +11,7 @@
 #include "daemon/model/member.h"
 #include "daemon/model/options.h"
 #include "daemon/model/state.h"
+#include "daemon/model/step_state.h"
 #include "daemon/model/sums.h"
 
 #endif

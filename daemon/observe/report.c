@@ -148,8 +148,8 @@ static const char *activity(const struct job *job, const struct member *member)
 		return "waiting for a gradient buffer";
 	if (is_gathering(member))
 		return "waiting for a gather";
-	if (job->update.is_reduced && member_owes_step(member))
-		return job->update.writing == WRITING_OPEN ? "writing values" : "writing its shard";
+	if (step_is_reduced(&job->current) && member_owes_step(member))
+		return job->current.state == WRITING_OPEN ? "writing values" : "writing its shard";
 	if (member->is_closed)
 		return "has closed its step";
 	return member->step ? "waiting for its step" : "training";

@@ -103,9 +103,9 @@ static enum waits_cause find_cause(const struct job *job)
 		return WAITS_NOTHING;
 	if (!job->is_live)
 		return WAITS_READY;
-	if (job->update.is_reduced)
-		return job->update.writing == WRITING_OPEN ? WAITS_WRITE : WAITS_SHARD;
-	if (job->update.closed_count > 0)
+	if (step_is_reduced(&job->current))
+		return job->current.state == WRITING_OPEN ? WAITS_WRITE : WAITS_SHARD;
+	if (job->current.closed_count > 0)
 		return WAITS_STEP;
 	return gradient_is_of_ranks(job) ? WAITS_NOTHING : WAITS_PUSH;
 }
@@ -202,7 +202,7 @@ static void name_lack(const struct job *job, enum waits_cause cause, char *text,
 		snprintf(text, size, "write values, and to call tierd_write_end");
 		break;
 	default:
-		if (job->update.writing == WRITING_ENTERED)
+		if (job->current.state == WRITING_ENTERED)
 			snprintf(text, size, "call tierd_write_begin");
 		else
 			snprintf(text, size, "close step %llu", step);

@@ -35,7 +35,7 @@ void reduced_begin(struct job *job)
 {
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
 		forget_written(&job->catalog.units[unit]);
-	job->update.is_reduced = true;
+	step_happens(job, STEP_EVENT_HANDED_OUT);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		announce(job, job->ranks[rank]);
 }
@@ -48,11 +48,11 @@ static bool check_time(struct pending *pending)
 	const struct job *job = member->job;
 	const char *why = NULL;
 
-	if (!member->is_closed || job->update.writing != WRITING_NOTHING)
+	if (!member->is_closed || step_is_writing(&job->current))
 		why = "it has closed none, or one that was skipped";
 	else if (member->is_finished)
 		why = "it has finished this one already";
-	else if (!job->update.is_reduced)
+	else if (job->current.state != STEP_REDUCED)
 		why = "this one is not reduced yet; wait for TIERD_REDUCED";
 	if (why)
 		pending_error(
@@ -88,14 +88,13 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 void reduced_advance(struct job *job)
 {
-	if (!job->update.is_reduced || job->update.shard_copies > 0 ||
+	if (!step_is_reduced(&job->current) || job->update.shard_copies > 0 ||
 	    job->update.commit_listener->holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
 			return;
-	job->update.is_reduced = false;
-	if (job->update.writing == WRITING_OPEN)
+	if (step_is_writing(&job->current))
 		job->update.writing_listener->decide(job);
 	else
 		step_decide(job, NULL);

@@ -1,6 +1,5 @@
-/* The step: COLLECTING until all ranks have closed their part and all contributions are summed, then FOLDING
- * (stages 0 and 1) and MEASURING; with the optimizer none, REDUCED (reduced.c); then it is decided, and the
- * sweep applies it. */
+/* The step: ranks close their parts, their gradients are folded (stages 0 and 1) and measured, the step is
+ * decided, and a sweep applies it. step_table.c has its states. */
 #include <errno.h>
 #include <event2/event.h>
 #include <math.h>
@@ -85,7 +84,7 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	if (member->announced.is_made && !rates->is_dropped)
 		r = rates_compare(rates, &member->announced.rates, "in tierd_step_begin", message,
 				  sizeof(message));
-	if (r == 0 && job->update.has_open_rates)
+	if (r == 0 && job->current.state == STEP_CLOSING)
 		r = rates_compare(rates, &job->update.open_rates, "at the ranks that have closed this step",
 				  message, sizeof(message));
 	if (r == 0)
@@ -114,7 +113,7 @@ static bool check_kind(struct pending *pending)
 	const struct job *job = member->job;
 	static const char *const calls[] = { "tierd_step", "tierd_write_begin" };
 
-	if (job->update.closed_count == 0 || pending->is_writing == (job->update.writing == WRITING_ENTERED))
+	if (job->current.closed_count == 0 || pending->is_writing == step_is_writing(&job->current))
 		return true;
 	pending_error(pending, -EINVAL,
 		      "job %s, rank %u: it calls %s, and the ranks that wait for it have called %s; all of "
@@ -141,17 +140,15 @@ static void note_part(struct pending *pending, const struct step_rates *rates)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
-	if (pending->is_writing) {
-		job->update.writing = WRITING_ENTERED;
-	} else {
+	step_happens(job, pending->is_writing ? STEP_EVENT_ENTERED : STEP_EVENT_CLOSED);
+	if (!pending->is_writing) {
 		rates_copy(&job->update.open_rates, rates);
-		job->update.has_open_rates = true;
 		member_finish_pass(member);
 	}
 	member->step = pending;
 	member->is_closed = true;
 	member->is_finished = !pending->is_writing && !job->options.optimizer->is_by_owner;
-	job->update.closed_count++;
+	job->current.closed_count++;
 	trace_closed(job, member->rank, gradient_open_step(job));
 }
 
@@ -281,8 +278,8 @@ static void reopen(struct member *member)
 
 void step_fail(struct job *job, int r, const char *message)
 {
-	job->update.closed_count = 0;
-	job->update.has_open_rates = false;
+	step_happens(job, STEP_EVENT_FAILED);
+	job->current.closed_count = 0;
 	early_give_up(job);
 	gradient_drop_open(job);
 	job->update.commit_listener->failed(job);
@@ -305,10 +302,11 @@ void step_fail(struct job *job, int r, const char *message)
 
 void step_begin_decided(struct job *job)
 {
+	step_happens(job, STEP_EVENT_DECIDED);
 	job->decided++;
 	job->update.decided_ns = clock_now_ns();
-	job->update.closed_count = 0;
-	job->update.has_open_rates = false;
+	job->update.is_skipped = false;
+	job->current.closed_count = 0;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			reopen(job->ranks[rank]);
@@ -340,7 +338,6 @@ static float factor_of(const struct job *job)
 
 static void apply(struct job *job)
 {
-	job->update.is_skipped = false;
 	int r = sweep_start(job, false);
 
 	if (r < 0)
@@ -433,6 +430,7 @@ static void measure(struct job *job)
 		step_fail(job, -ENODATA, message);
 		return;
 	}
+	step_happens(job, STEP_EVENT_COMPLETE);
 	if (norm_work_start(job, decide) < 0)
 		step_fail(job, -ENOMEM, "no memory to measure its gradients");
 }
@@ -440,11 +438,11 @@ static void measure(struct job *job)
 void step_advance(struct job *job)
 {
 	reduced_advance(job);
-	if (!job->is_live || job->update.closed_count < job->options.world_size || job->gradients.norm ||
-	    job->update.is_reduced || job->update.sweep || early_is_ending(job) || job->decided > job->step ||
+	if (!job->is_live || (job->current.state != STEP_CLOSING && job->current.state != WRITING_ENTERED) ||
+	    job->current.closed_count < job->options.world_size || early_is_ending(job) ||
 	    job->update.commit_listener->holds(job) || !gradient_is_complete(job))
 		return;
-	if (job->update.writing == WRITING_ENTERED)
+	if (step_is_writing(&job->current))
 		job->update.writing_listener->open(job);
 	else if (job->update.open_rates.is_dropped)
 		drop(job);
@@ -483,12 +481,15 @@ static void tell_applied(struct job *job)
 
 void step_applied(struct job *job)
 {
+	bool was_writing = step_is_writing(&job->current);
+
+	step_happens(job, STEP_EVENT_APPLIED);
 	job->step = job->decided;
 	job->update.commit_listener->applied(job);
 	job->telemetry.figures.steps++;
 	trace_span(job, TRACE_STEP, job->update.decided_ns, job->step);
 	job->telemetry.figures.step_ns += clock_now_ns() - job->update.decided_ns;
-	if (job->update.writing == WRITING_SWEEPING)
+	if (was_writing)
 		job->update.writing_listener->end(job);
 	else
 		tell_applied(job);
@@ -507,9 +508,11 @@ void step_applied(struct job *job)
 
 void step_abort(struct job *job)
 {
-	job->update.has_open_rates = false;
-	job->update.is_reduced = false;
-	job->update.writing_listener->abort(job);
+	bool was_writing = step_is_writing(&job->current) && !step_is_decided(&job->current);
+
+	step_happens(job, STEP_EVENT_ABORTED);
+	if (was_writing)
+		job->update.writing_listener->forget(job);
 	early_give_up(job);
 	if (job->gradients.norm)
 		norm_work_give_up(job->gradients.norm);

@@ -43,10 +43,8 @@ struct writing_listener {
 	void (*decide)(struct job *job);
 	/* The sweep is done. */
 	void (*end)(struct job *job);
-	/* The epoch has ended: one that is not decided comes to nothing. */
-	void (*abort)(struct job *job);
-	/* The job is broken or dropped. */
-	void (*cancel)(struct job *job);
+	/* It comes to nothing: the epoch has ended before it was decided, or the job is broken or dropped. */
+	void (*forget)(struct job *job);
 };
 
 /* What reads and writes values while steps are taken. */

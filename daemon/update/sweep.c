@@ -349,7 +349,7 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	if (is_initializing || job->update.writing == WRITING_SWEEPING)
+	if (is_initializing || job->current.state == WRITING_APPLYING)
 		return is_initializing || job->residency.residences[pack].is_written;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (gradient_has_content(job, u))
@@ -373,7 +373,7 @@ static int make_sweep(struct job *job, bool is_initializing)
 	if (r < 0)
 		return r;
 	job->update.sweep->is_initializing = is_initializing;
-	job->update.sweep->is_writing = job->update.writing == WRITING_SWEEPING;
+	job->update.sweep->is_writing = job->current.state == WRITING_APPLYING;
 	job->update.sweep->rates = &job->update.decided_rates;
 	job->update.sweep->factor = job->update.factor;
 	job->update.sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
@@ -420,7 +420,10 @@ void sweep_free(struct job *job)
 void sweep_cancel(struct job *job)
 {
 	early_withdraw(job);
-	job->update.writing_listener->cancel(job);
+	if (step_is_writing(&job->current)) {
+		step_happens(job, STEP_EVENT_CANCELLED);
+		job->update.writing_listener->forget(job);
+	}
 	if (!job->update.sweep)
 		return;
 	job->update.sweep->has_failed = true;

@@ -8,6 +8,7 @@
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
 #include "daemon/update/step_listeners.h"
+#include "daemon/update/step_table.h"
 #include "daemon/update/sweep_watch.h"
 #include "daemon/update/warm.h"
 

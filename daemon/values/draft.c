@@ -315,8 +315,8 @@ bool draft_go_on(struct job *job, draft_check *check)
 		return false;
 	if (draft->is_busy)
 		return true;
-	return job->phase == JOB_FORMING || job->update.writing == WRITING_OPEN ? take_next(draft, check)
-										: write_on(draft);
+	return job->phase == JOB_FORMING || job->current.state == WRITING_OPEN ? take_next(draft, check)
+									       : write_on(draft);
 }
 
 /* ---- The end ---- */

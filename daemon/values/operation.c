@@ -105,7 +105,7 @@ static int conclude(const struct tensor_operation *operation)
 	int status = operation->status;
 
 	/* The step has been dropped. */
-	if (operation->is_of_shard && !job->update.is_reduced)
+	if (operation->is_of_shard && !step_is_reduced(&job->current))
 		status = -ESTALE;
 	else if (operation->is_of_shard && status < 0 && operation->member && kind != OPERATION_COMPARE)
 		writing_note_failure(job, operation->member, status);

@@ -68,7 +68,7 @@ static bool check_time(struct pending *pending, const Tierd__Wire__TensorWrite *
 {
 	struct job *job = pending->member->job;
 
-	if (job->update.writing == WRITING_OPEN)
+	if (job->current.state == WRITING_OPEN)
 		return check_updates(pending, write);
 	if (!check_step(pending, write->step))
 		return false;

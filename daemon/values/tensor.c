@@ -100,7 +100,7 @@ static void start_write(struct pending *pending)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	struct tensor *tensor = &job->catalog.units[pending->unit].tensors[pending->tensor];
-	bool is_compared = tensor->is_frozen && job->update.writing == WRITING_OPEN;
+	bool is_compared = tensor->is_frozen && job->current.state == WRITING_OPEN;
 	/* Of a reduced step they take the gradients' place: then it is too late to find no room for the note.
 	 */
 	int r = tensor_reserve_written(tensor, 1 + reduced_copies(job));
@@ -120,12 +120,12 @@ static void start_write(struct pending *pending)
 	operation->written = member->window.base;
 	operation->is_master = pending->is_master;
 	operation->state = pending->state;
-	operation->is_of_shard = job->update.is_reduced;
+	operation->is_of_shard = step_is_reduced(&job->current);
 	if (operation->is_of_shard)
 		reduced_begin_copy(job);
 	if (is_compared)
 		operation_want_pack(operation, 0);
-	else if (job->phase == JOB_FORMING || job->update.writing == WRITING_OPEN)
+	else if (job->phase == JOB_FORMING || job->current.state == WRITING_OPEN)
 		draft_write(operation);
 	else if (operation_is_of_state(operation))
 		state_write_start(operation);
@@ -139,7 +139,7 @@ static bool can_write(const struct job *job)
 	if (job->phase == JOB_FORMING)
 		return job->values->is_drafted;
 	/* What came before comes first. */
-	return job->update.is_reduced || (job->phase == JOB_FILLING && !job->values->draft);
+	return step_is_reduced(&job->current) || (job->phase == JOB_FILLING && !job->values->draft);
 }
 
 static bool check_first_values(struct pending *pending, const Tierd__Wire__TensorWrite *write)
@@ -163,7 +163,7 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 {
 	const struct member *member = pending->member;
 	const struct job *job = member->job;
-	bool is_wide = *write->state || write->is_master, is_open = job->update.writing == WRITING_OPEN;
+	bool is_wide = *write->state || write->is_master, is_open = job->current.state == WRITING_OPEN;
 
 	if (job->phase == JOB_BROKEN)
 		return job_check_live(pending, 0);

@@ -127,10 +127,8 @@ void writing_decide(struct job *job);
 bool writing_go_on(struct job *job);
 /* The sweep is done. */
 void writing_end(struct job *job);
-/* The epoch has ended: one that is not decided comes to nothing. */
-void writing_abort(struct job *job);
-/* The job is broken or dropped. */
-void writing_cancel(struct job *job);
+/* It comes to nothing. */
+void writing_forget(struct job *job);
 
 /* ---- Readers: requests of clients ---- */
 

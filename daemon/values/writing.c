@@ -1,12 +1,7 @@
-/*   NOTHING ─a rank enters─► ENTERED ─all have, and the steps before are applied─► OPEN ─all have ended─►
- * DECIDED ▲                        └─the epoch ends──────┬────── a rank cancels, or finds no room ──┘ │
- *      └──────────────────────────────────────────────┘ ▼ ▲                                 readers are done;
- * FLUSHING: the store has what is warm ─► PLACING: the └─applied─ SWEEPING: masters are split and stored,
- * packs are shown ◄─ draft is written where it belongs
- *
- * Until it is decided nothing of the job changes, so whoever goes before costs what was written, and nothing
- * else. After that the daemon needs nobody. What the daemon's own end, or a device, can interrupt is not
- * committed: the job comes back as it was before. */
+/* Its states are those of the step whose number it takes: daemon/update/step_table.c. Until it is decided
+ * nothing of the job changes, so whoever goes before costs what was written, and nothing else. After that the
+ * daemon needs nobody. What the daemon's own end, or a device, can interrupt is not committed: the job comes
+ * back as it was before. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +46,6 @@ bool writing_check_enter(struct pending *pending)
 
 void writing_open(struct job *job)
 {
-	job->update.writing = WRITING_OPEN;
 	job->values->writing_error = 0;
 	job->update.gradient_norm = 0;
 	reduced_begin(job);
@@ -84,7 +78,7 @@ bool writing_check(struct pending *pending, const Tierd__Wire__TensorWrite *writ
 
 void writing_note_failure(struct job *job, const struct member *member, int status)
 {
-	if (job->update.writing != WRITING_OPEN || job->values->writing_error < 0)
+	if (job->current.state != WRITING_OPEN || job->values->writing_error < 0)
 		return;
 	job->values->writing_error = status;
 	job->values->writing_culprit = member->rank;
@@ -98,7 +92,7 @@ static bool check_leave(struct pending *pending, uint32_t epoch)
 
 	if (!job_check_live(pending, epoch))
 		return false;
-	if (member->job->update.writing == WRITING_OPEN && member->is_closed && !member->is_finished)
+	if (member->job->current.state == WRITING_OPEN && member->is_closed && !member->is_finished)
 		return true;
 	pending_error(pending, -EBUSY,
 		      "rank %u writes no values: tierd_write_end comes once after each tierd_write_begin",
@@ -118,14 +112,13 @@ void writing_leave(struct pending *pending, const Tierd__Wire__WriteEnd *end)
 	reduced_end_part(member);
 }
 
-static void forget(struct job *job)
+void writing_forget(struct job *job)
 {
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
 		for (uint32_t i = 0; i < job->catalog.units[u].tensor_count; i++)
 			job->catalog.units[u].tensors[i].has_given = false;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		job->residency.residences[pack].is_written = false;
-	job->update.writing = WRITING_NOTHING;
 }
 
 static void fail(struct job *job)
@@ -140,7 +133,7 @@ static void fail(struct job *job)
 		snprintf(message, sizeof(message),
 			 "a value of rank %u could not be taken (%s): none is written",
 			 job->values->writing_culprit, strerror(-job->values->writing_error));
-	forget(job);
+	writing_forget(job);
 	step_fail(job, job->values->writing_error, message);
 	job_settle(job);
 }
@@ -151,8 +144,6 @@ void writing_decide(struct job *job)
 		fail(job);
 		return;
 	}
-	job->update.writing = WRITING_DECIDED;
-	job->update.is_skipped = false;
 	step_begin_decided(job);
 	job_settle(job);
 }
@@ -184,13 +175,13 @@ static void place(struct job *job)
 			warm_forget_pack(job, pack);
 	/* What is not written here has one, too. */
 	job->location.has_given_masters = sums_are_as_pushed(job);
-	job->update.writing = WRITING_PLACING;
+	step_happens(job, STEP_EVENT_PLACE);
 	job_settle(job);
 }
 
 static void on_flushed(struct job *job, int status)
 {
-	if (job->update.writing == WRITING_FLUSHING && status == 0)
+	if (job->current.state == WRITING_FLUSHING && status == 0)
 		place(job);
 }
 
@@ -202,7 +193,7 @@ static void begin_to_place(struct job *job)
 		place(job);
 		return;
 	}
-	job->update.writing = WRITING_FLUSHING;
+	step_happens(job, STEP_EVENT_FLUSH);
 	warm_flush_all(job, on_flushed);
 }
 
@@ -236,7 +227,7 @@ static void sweep(struct job *job)
 {
 	int r = note_updates(job);
 
-	job->update.writing = WRITING_SWEEPING;
+	step_happens(job, STEP_EVENT_APPLY);
 	if (r == 0)
 		r = sweep_start(job, false);
 	if (r < 0)
@@ -245,7 +236,7 @@ static void sweep(struct job *job)
 
 bool writing_go_on(struct job *job)
 {
-	switch (job->update.writing) {
+	switch (job->current.state) {
 	case WRITING_OPEN:
 		draft_go_on(job, NULL);
 		return true;
@@ -257,7 +248,7 @@ bool writing_go_on(struct job *job)
 			sweep(job);
 		return true;
 	case WRITING_FLUSHING:
-	case WRITING_SWEEPING:
+	case WRITING_APPLYING:
 		return true;
 	default:
 		draft_give_up(job);
@@ -271,8 +262,8 @@ bool writing_go_on(struct job *job)
 uint64_t writing_updates(const struct job *job, uint32_t number, const struct tensor *tensor)
 {
 	const struct unit *unit = &job->catalog.units[number];
-	bool is_new =
-		job->update.writing == WRITING_SWEEPING && residency_version(job, unit->pack) == job->decided;
+	bool is_new = job->current.state == WRITING_APPLYING &&
+		      residency_version(job, unit->pack) == job->decided;
 
 	return is_new ? updates_to_be(unit, tensor) : tensor_updates(unit, tensor);
 }
@@ -306,18 +297,6 @@ void writing_end(struct job *job)
 	set_updates(job);
 	events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied: its ranks have written values",
 		      (unsigned long long)job->step);
-	forget(job);
+	writing_forget(job);
 	gradient_try_all(job);
-}
-
-void writing_abort(struct job *job)
-{
-	if (job->update.writing != WRITING_NOTHING && job->update.writing <= WRITING_OPEN)
-		forget(job);
-}
-
-void writing_cancel(struct job *job)
-{
-	if (job->update.writing != WRITING_NOTHING)
-		forget(job);
 }

@@ -417,7 +417,7 @@ MUTANTS = (
         "gradients summed over values that are written",
         "writing",
         "daemon/gradients/gradient.c",
-        (("job->update.writing >= WRITING_DECIDED ||", ""),),
+        (("job->current.state >= WRITING_DECIDED ||", ""),),
     ),
     (
         "a record that does not say that units were updated more often than there were steps",
@@ -429,13 +429,13 @@ MUTANTS = (
         "a step taken beside a writing",
         "writing",
         STEP,
-        (("\tif (job->update.closed_count == 0 || pending->is_writing ==", "\tif (true || pending->is_writing =="),),
+        (("\tif (job->current.closed_count == 0 || pending->is_writing ==", "\tif (true || pending->is_writing =="),),
     ),
     (
         "other values of a frozen tensor taken in a writing",
         "writing",
         "daemon/values/tensor.c",
-        (("is_compared = tensor->is_frozen && job->update.writing == WRITING_OPEN;", "is_compared = false;"),),
+        (("is_compared = tensor->is_frozen && job->current.state == WRITING_OPEN;", "is_compared = false;"),),
     ),
     (
         "a writing applied that a rank has cancelled",

@@ -757,7 +757,7 @@ static void who_reads_when_it_is_decided_reads_what_was(void **state)
 	assert_int_equal(actor_end_write(&ranks[1], false), 0);
 	for (unsigned i = 0; i < 10; i++)
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_int_equal(play()->update.writing, WRITING_DECIDED);
+	assert_int_equal(play()->current.state, WRITING_DECIDED);
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&ranks[0], read, 0)->status, 0);
 	for (uint64_t i = 1; i < PIECE; i++)
