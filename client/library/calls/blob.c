@@ -44,7 +44,7 @@ static int send_piece(struct tierd_job *job, const struct blob *blob, uint64_t o
 	Tierd__Wire__BlobWrite write = TIERD__WIRE__BLOB_WRITE__INIT;
 
 	if (count > 0)
-		window_copy(job, job->window_mapping.address, blob->bytes + offset, count);
+		connection_copy(job->node, job->window_mapping.address, blob->bytes + offset, count);
 	write.job = job->number;
 	write.epoch = job->epoch;
 	write.key = (char *)blob->key;
@@ -76,13 +76,6 @@ static int send_all(struct tierd_job *job, const struct blob *blob)
 	return 0;
 }
 
-static int set_once(struct tierd_job *job, const struct blob *blob)
-{
-	int r = job_enter(job, JOB_READY);
-
-	return r < 0 ? r : job_finish(job, send_all(job, blob));
-}
-
 int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes, size_t size, uint32_t flags)
 {
 	const struct blob blob = { .key = key, .bytes = (char *)bytes, .size = size, .flags = flags };
@@ -92,7 +85,7 @@ int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes, si
 		r = CHECK_GIVEN(bytes);
 	if (r == 0)
 		r = check_blob(&blob);
-	return r < 0 ? r : JOB_REPEAT(set_once(job, &blob));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, send_all(job, &blob));
 }
 
 int tierd_blob_delete(struct tierd_job *job, const char *key, uint32_t flags)
@@ -102,7 +95,7 @@ int tierd_blob_delete(struct tierd_job *job, const char *key, uint32_t flags)
 
 	if (r == 0)
 		r = check_blob(&blob);
-	return r < 0 ? r : JOB_REPEAT(set_once(job, &blob));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, send_all(job, &blob));
 }
 
 /* ---- Getting ---- */
@@ -131,17 +124,20 @@ static int get_piece(struct tierd_job *job, const struct blob *blob, uint64_t of
 				    blob->key);
 	}
 	if (r == 0 && ret_reply->count > 0)
-		window_copy(job, blob->bytes + offset, job->window_mapping.address, ret_reply->count);
+		connection_copy(job->node, blob->bytes + offset, job->window_mapping.address,
+				ret_reply->count);
 	return r;
 }
 
 /* From the start again, where another step has brought another one between two pieces. */
-static int get_all(struct tierd_job *job, const struct blob *blob, uint64_t deadline, size_t *ret_size)
+static int get_all(struct tierd_job *job, const struct blob *blob, size_t *ret_size)
 {
 	Tierd__Wire__BlobReply reply;
-	uint64_t offset = 0, step = 0;
-	int r;
+	uint64_t deadline = connection_deadline(job->node, -1), offset = 0, step = 0;
+	int r = window_take(job, deadline);
 
+	if (r < 0)
+		return r;
 	do {
 		r = get_piece(job, blob, offset, piece_bytes(job, blob->size - offset), deadline, &reply);
 		if (r < 0)
@@ -160,20 +156,6 @@ static int get_all(struct tierd_job *job, const struct blob *blob, uint64_t dead
 			    (unsigned long long)reply.size, (unsigned long long)blob->size);
 }
 
-static int get_once(struct tierd_job *job, const struct blob *blob, size_t *ret_size)
-{
-	uint64_t deadline;
-	int r = job_enter(job, JOB_LIVE);
-
-	if (r < 0)
-		return r;
-	deadline = connection_deadline(job->node, -1);
-	r = window_take(job, deadline);
-	if (r == 0)
-		r = get_all(job, blob, deadline, ret_size);
-	return job_finish(job, r);
-}
-
 int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer, size_t capacity, size_t *ret_size,
 		   uint32_t flags)
 {
@@ -184,5 +166,5 @@ int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer, size_t 
 		r = CHECK_GIVEN(buffer);
 	if (r == 0)
 		r = check_blob(&blob);
-	return r < 0 ? r : JOB_REPEAT(get_once(job, &blob, ret_size));
+	return r < 0 ? r : JOB_CALL(job, JOB_LIVE, get_all(job, &blob, ret_size));
 }

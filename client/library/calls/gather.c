@@ -6,10 +6,10 @@
 #include "client/library/pages/left.h"
 #include "client/library/pages/ticket.h"
 #include "common/clock.h"
+#include "proto/name.h"
 #include "proto/vocabulary.h"
 
 /* ---- The hot path ---- */
-#include "proto/name.h"
 
 static inline void note_gather(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
 {
@@ -150,11 +150,7 @@ static void gather_answer(struct tierd_ticket *ticket, const struct answer *answ
 {
 	if (answer->status == -EAGAIN)
 		gather_again(ticket);
-	else if (answer->status < 0)
-		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
-	else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_GATHER)
-		ticket_violation(ticket, "another reply");
-	else
+	else if (!ticket_is_refused(ticket, answer))
 		gather_granted(ticket, answer->reply->gather);
 }
 
@@ -184,6 +180,7 @@ static void gather_lose(struct tierd_ticket *ticket)
 static const struct ticket_kind gather_kind = {
 	.name = "tierd_gather",
 	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_GATHER,
 	.answer = gather_answer,
 	.abandon = gather_abandon,
 	.lose = gather_lose,
@@ -236,32 +233,28 @@ int gather_finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_v
 	return r;
 }
 
-static int gather_once(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+static int gather_locked(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
 	struct tierd_ticket *ticket = NULL;
-	uint64_t start;
-	int r = job_enter(job, JOB_READY);
+	uint64_t start = clock_now_ns();
+	int r = job_check_unit(job, unit);
 
-	if (r < 0)
-		return r;
-	start = clock_now_ns();
-	r = job_check_unit(job, unit);
 	if (r == 0)
 		r = gather_send(job, unit, GATHER_ONE, &ticket);
-	if (r == 0) {
-		r = gather_finish(ticket, connection_deadline(job->node, -1), ret_parameters);
-		ticket_abandon(ticket);
-		job->gather_misses++;
-		job->gather_wait_ns += clock_now_ns() - start;
-	}
-	return job_finish(job, r);
+	if (r < 0)
+		return r;
+	r = gather_finish(ticket, connection_deadline(job->node, -1), ret_parameters);
+	ticket_abandon(ticket);
+	job->gather_misses++;
+	job->gather_wait_ns += clock_now_ns() - start;
+	return r;
 }
 
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
 	int r = CHECK_GIVEN_OF("tierd_gather", job, ret_parameters);
 
-	return r < 0 ? r : JOB_REPEAT(gather_once(job, unit, ret_parameters));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, gather_locked(job, unit, ret_parameters));
 }
 
 /* ---- Not answered ---- */
@@ -374,18 +367,11 @@ int gather_begin_locked(struct tierd_job *job, uint32_t unit, enum gather_call c
 	return 0;
 }
 
-static int gather_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
-{
-	int r = job_enter(job, JOB_READY);
-
-	return r < 0 ? r : job_finish(job, gather_begin_locked(job, unit, GATHER_BEGIN, ret_ticket));
-}
-
 int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
 	int r = CHECK_GIVEN(job, ret_ticket);
 
-	return r < 0 ? r : JOB_REPEAT(gather_begin_once(job, unit, ret_ticket));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, gather_begin_locked(job, unit, GATHER_BEGIN, ret_ticket));
 }
 
 int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters)
@@ -427,24 +413,21 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 
 /* ---- Hints ---- */
 
-static int prefetch_once(struct tierd_job *job, const uint32_t *units, size_t count)
+static int prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	Tierd__Wire__Prefetch prefetch = TIERD__WIRE__PREFETCH__INIT;
-	int r = job_enter(job, JOB_READY);
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = job_check_unit(job, units[i]);
-	if (r == 0 && count > 0) {
-		prefetch.job = job->number;
-		prefetch.n_units = count < WIRE_MAX_PREFETCH ? count : WIRE_MAX_PREFETCH;
-		prefetch.units = (uint32_t *)units;
-		/* A hint: nobody waits for the reply, and none comes back to a ticket. */
-		r = connection_send(job->node, connection_number(job->node),
-				    WIRE_REQUEST(PREFETCH, prefetch, &prefetch));
-	}
-	return job_finish(job, r);
+	if (r < 0 || count == 0)
+		return r;
+	prefetch.job = job->number;
+	prefetch.n_units = count < WIRE_MAX_PREFETCH ? count : WIRE_MAX_PREFETCH;
+	prefetch.units = (uint32_t *)units;
+	/* A hint: nobody waits for the reply, and none comes back to a ticket. */
+	return connection_send(job->node, connection_number(job->node),
+			       WIRE_REQUEST(PREFETCH, prefetch, &prefetch));
 }
 
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
@@ -453,22 +436,20 @@ int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 
 	if (r == 0 && count > 0)
 		r = CHECK_GIVEN(units);
-	return r < 0 ? r : JOB_REPEAT(prefetch_once(job, units, count));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, prefetch(job, units, count));
 }
 
-static int phase_once(struct tierd_job *job, const char *name)
+static int name_phase(struct tierd_job *job, const char *name)
 {
 	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
-	int r = job_enter(job, JOB_READY);
+	int r;
 
-	if (r < 0)
-		return r;
 	phase.job = job->number;
 	phase.name = (char *)name;
 	r = ticket_call(job, WIRE_REQUEST(PHASE, phase, &phase));
 	if (r == 0)
 		strcpy(job->phase, name);
-	return job_finish(job, r);
+	return r;
 }
 
 int tierd_phase(struct tierd_job *job, const char *name)
@@ -480,5 +461,5 @@ int tierd_phase(struct tierd_job *job, const char *name)
 	if (name_check(name, TIERD_MAX_NAME) < 0)
 		return message_fail(-EINVAL, "a phase has a name of 1 to %d bytes of UTF-8 that is printable",
 				    TIERD_MAX_NAME);
-	return JOB_REPEAT(phase_once(job, name));
+	return JOB_CALL(job, JOB_READY, name_phase(job, name));
 }

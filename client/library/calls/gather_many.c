@@ -125,28 +125,25 @@ static int finish_misses(struct tierd_job *job, struct misses *misses)
 	return r;
 }
 
-static int gather_misses_once(struct tierd_job *job, struct misses *misses)
+static int gather_misses_locked(struct tierd_job *job, struct misses *misses)
 {
-	uint64_t start;
-	int r = job_enter(job, JOB_READY);
+	uint64_t start = clock_now_ns();
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	start = clock_now_ns();
 	misses->sent = misses->done = 0;
 	for (size_t i = 0; i < misses->count && r == 0; i++)
 		r = job_check_unit(job, misses->units[i]);
 	if (r == 0)
 		r = finish_misses(job, misses);
 	job->gather_wait_ns += clock_now_ns() - start;
-	return job_finish(job, r);
+	return r;
 }
 
 static int gather_misses(struct tierd_job *job, const uint32_t *units, size_t count,
 			 struct tierd_view *ret_parameters)
 {
 	struct misses misses = { .units = units, .views = ret_parameters, .count = count };
-	int r = JOB_REPEAT(gather_misses_once(job, &misses));
+	int r = JOB_CALL(job, JOB_READY, gather_misses_locked(job, &misses));
 
 	if (r == 0)
 		note_gathers(job, units + misses.noted, count - misses.noted);

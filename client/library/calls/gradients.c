@@ -259,20 +259,17 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags
 	return r;
 }
 
-static int gradients_once(struct tierd_job *job, uint32_t unit, uint32_t flags,
+static int show_gradients(struct tierd_job *job, uint32_t unit, uint32_t flags,
 			  struct tierd_view *ret_gradients)
 {
 	uint32_t buffer;
-	int r = job_enter(job, JOB_READY);
+	int r = gradients_locked(job, unit, flags, &buffer);
 
-	if (r < 0)
-		return r;
-	r = gradients_locked(job, unit, flags, &buffer);
 	if (r == 0)
 		*ret_gradients = (struct tierd_view){ .base = buffer_address(job, buffer),
 						      .offsets = job->units[unit]->gradient_offsets,
 						      .version = job->awaited };
-	return job_finish(job, r);
+	return r;
 }
 
 int tierd_gradients_with(struct tierd_job *job, uint32_t unit, uint32_t flags,
@@ -282,7 +279,7 @@ int tierd_gradients_with(struct tierd_job *job, uint32_t unit, uint32_t flags,
 
 	if (r == 0 && (flags & ~(uint32_t)TIERD_GRADIENTS_OVERWRITE))
 		r = message_fail(-EINVAL, "0x%x has flags that tierd_gradients_with does not know", flags);
-	return r < 0 ? r : JOB_REPEAT(gradients_once(job, unit, flags, ret_gradients));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, show_gradients(job, unit, flags, ret_gradients));
 }
 
 int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)

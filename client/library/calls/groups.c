@@ -44,19 +44,12 @@ static int set_locked(struct tierd_job *job, const struct unit_groups *groups)
 	return ticket_call(job, WIRE_REQUEST(GROUPS_SET, groups_set, &set));
 }
 
-static int set_once(struct tierd_job *job, const struct unit_groups *groups)
-{
-	int r = job_enter(job, JOB_READY);
-
-	return r < 0 ? r : job_finish(job, set_locked(job, groups));
-}
-
 int tierd_groups_set(struct tierd_job *job, uint32_t unit, const uint32_t *groups, size_t tensor_count)
 {
 	const struct unit_groups own = { unit, (uint32_t *)groups, tensor_count };
 	int r = CHECK_GIVEN(job, groups);
 
-	return r < 0 ? r : JOB_REPEAT(set_once(job, &own));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, set_locked(job, &own));
 }
 
 /* ---- Getting ---- */
@@ -66,8 +59,7 @@ static void groups_answer(struct tierd_ticket *ticket, const struct answer *answ
 {
 	const Tierd__Wire__GroupsReply *reply = answer->reply->groups;
 
-	if (answer->status == 0 && (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_GROUPS ||
-				    reply->n_groups != ticket->groups.count)) {
+	if (answer->status == 0 && reply->n_groups != ticket->groups.count) {
 		ticket_violation(ticket, "another reply");
 		return;
 	}
@@ -78,6 +70,7 @@ static void groups_answer(struct tierd_ticket *ticket, const struct answer *answ
 
 static const struct ticket_kind groups_kind = { .name = "tierd_groups_get",
 						.replies = 1,
+						.body = TIERD__WIRE__REPLY__BODY_GROUPS,
 						.answer = groups_answer };
 
 static int get_locked(struct tierd_job *job, const struct unit_groups *groups)
@@ -98,17 +91,10 @@ static int get_locked(struct tierd_job *job, const struct unit_groups *groups)
 			  connection_deadline(job->node, -1));
 }
 
-static int get_once(struct tierd_job *job, const struct unit_groups *groups)
-{
-	int r = job_enter(job, JOB_LIVE);
-
-	return r < 0 ? r : job_finish(job, get_locked(job, groups));
-}
-
 int tierd_groups_get(struct tierd_job *job, uint32_t unit, uint32_t *ret_groups, size_t tensor_count)
 {
 	const struct unit_groups own = { unit, ret_groups, tensor_count };
 	int r = CHECK_GIVEN(job, ret_groups);
 
-	return r < 0 ? r : JOB_REPEAT(get_once(job, &own));
+	return r < 0 ? r : JOB_CALL(job, JOB_LIVE, get_locked(job, &own));
 }

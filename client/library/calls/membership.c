@@ -105,41 +105,23 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 
 /* ---- Ready ---- */
 
-static int ready_once(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
 	struct tierd_job_state state;
-	int r = job_enter(job, JOB_OPEN);
+	int r = CHECK_GIVEN(job);
 
-	if (r < 0)
-		return r;
-	r = job_ready_locked(job, timeout_ms, &state);
-	r = job_finish(job, r);
+	if (r == 0)
+		r = JOB_CALL(job, JOB_OPEN, job_ready_locked(job, timeout_ms, &state));
 	if (r == 0 && ret_state)
 		*ret_state = state;
 	return r;
-}
-
-int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
-{
-	int r = CHECK_GIVEN(job);
-
-	return r < 0 ? r : JOB_REPEAT(ready_once(job, timeout_ms, ret_state));
-}
-
-static int ready_begin_once(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
-{
-	int r = job_enter(job, JOB_OPEN);
-
-	if (r < 0)
-		return r;
-	return job_finish(job, job_ready_begin_locked(job, timeout_ms, ret_ticket));
 }
 
 int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
 	int r = CHECK_GIVEN(job, ret_ticket);
 
-	return r < 0 ? r : JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
+	return r < 0 ? r : JOB_CALL(job, JOB_OPEN, job_ready_begin_locked(job, timeout_ms, ret_ticket));
 }
 
 int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state)

@@ -164,18 +164,15 @@ static int push_once(struct tierd_job *job, uint32_t unit, const struct absent *
 		     struct tierd_ticket **ret_ticket)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = job_enter(job, JOB_READY);
+	int r = push_check(job);
 
-	if (r < 0)
-		return r;
-	r = push_check(job);
 	if (r == 0)
 		r = push_locked(job, unit, absent, !ret_ticket, &ticket);
 	if (r == 0 && ret_ticket)
 		*ret_ticket = ticket;
 	else if (r == 0)
 		ticket_abandon(ticket);
-	return job_finish(job, r);
+	return r;
 }
 
 int tierd_push_with(struct tierd_job *job, uint32_t unit, const bool *absent, size_t tensor_count,
@@ -184,7 +181,7 @@ int tierd_push_with(struct tierd_job *job, uint32_t unit, const bool *absent, si
 	const struct absent tensors = { absent, tensor_count };
 	int r = CHECK_GIVEN(job);
 
-	return r < 0 ? r : JOB_REPEAT(push_once(job, unit, &tensors, ret_ticket));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, push_once(job, unit, &tensors, ret_ticket));
 }
 
 int tierd_push(struct tierd_job *job, uint32_t unit)

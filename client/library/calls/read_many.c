@@ -7,6 +7,35 @@
 #include "client/library/pages/window.h"
 #include "common/cleanup.h"
 
+/* Who is asked for the pieces. */
+struct source {
+	struct tierd_node *node;
+	void *owner; /* a job, or a reader */
+	const struct mapping *window, *memory;
+	int (*find)(const void *owner, const struct tierd_read *read, uint64_t *ret_bytes);
+	int (*ask)(void *owner, struct pieces *pieces, uint64_t deadline);
+};
+
+/* ret_is_asking: whether it was a request that failed. */
+static int read_all(const struct source *source, struct pieces *pieces, uint64_t deadline,
+		    bool *ret_is_asking)
+{
+	for (;;) {
+		int r = pieces_fill(pieces, source->window, source->memory, source->find, source->owner);
+
+		*ret_is_asking = false;
+		if (r < 0 || pieces->filled == 0)
+			return r;
+		r = source->ask(source->owner, pieces, deadline);
+		*ret_is_asking = r < 0;
+		if (r < 0)
+			return r;
+		connection_exit(source->node);
+		pieces_land(pieces, source->window);
+		pthread_mutex_lock(&source->node->lock);
+	}
+}
+
 /* ---- A rank ---- */
 
 static int find_of_job(const void *owner, const struct tierd_read *read, uint64_t *ret_bytes)
@@ -20,8 +49,9 @@ static int find_of_job(const void *owner, const struct tierd_read *read, uint64_
 	return r;
 }
 
-static int ask(struct tierd_job *job, struct pieces *pieces, uint64_t deadline)
+static int ask_job(void *owner, struct pieces *pieces, uint64_t deadline)
 {
+	struct tierd_job *job = owner;
 	Tierd__Wire__TensorReadMany many = TIERD__WIRE__TENSOR_READ_MANY__INIT;
 
 	many.job = job->number;
@@ -31,39 +61,21 @@ static int ask(struct tierd_job *job, struct pieces *pieces, uint64_t deadline)
 	return window_call(job, WIRE_REQUEST(TENSOR_READ_MANY, tensor_read_many, &many), deadline, NULL);
 }
 
-/* The window is given back by who fails to ask. */
-static int read_all(struct tierd_job *job, struct pieces *pieces)
+/* From the beginning, should the connection be lost. Whoever fails to ask has given the window back. */
+static int read_of_job(struct tierd_job *job, struct pieces *pieces)
 {
+	const struct source source = { job->node, job, &job->window_mapping, NULL, find_of_job, ask_job };
 	uint64_t deadline = connection_deadline(job->node, -1);
+	bool is_asking;
 	int r = window_take(job, deadline);
 
 	if (r < 0)
 		return r;
-	for (;;) {
-		r = pieces_fill(pieces, &job->window_mapping, NULL, find_of_job, job);
-		if (r < 0 || pieces->filled == 0)
-			break;
-		r = ask(job, pieces, deadline);
-		if (r < 0)
-			return r;
-		job_exit(job);
-		pieces_land(pieces, &job->window_mapping);
-		pthread_mutex_lock(&job->node->lock);
-	}
-	window_give(job);
-	return r;
-}
-
-/* From the beginning, should the connection be lost. */
-static int read_once(struct tierd_job *job, struct pieces *pieces)
-{
-	int r = job_enter(job, JOB_STATE);
-
-	if (r < 0)
-		return r;
 	pieces->next = pieces->done = 0;
-	r = read_all(job, pieces);
-	return job_finish(job, r);
+	r = read_all(&source, pieces, deadline, &is_asking);
+	if (!is_asking)
+		window_give(job);
+	return r;
 }
 
 int tierd_read_many(struct tierd_job *job, const struct tierd_read *reads, size_t count)
@@ -75,7 +87,7 @@ int tierd_read_many(struct tierd_job *job, const struct tierd_read *reads, size_
 		r = CHECK_GIVEN(reads);
 	if (r == 0)
 		r = pieces_new(reads, count, &pieces);
-	return r < 0 ? r : JOB_REPEAT(read_once(job, pieces));
+	return r < 0 ? r : JOB_CALL(job, JOB_STATE, read_of_job(job, pieces));
 }
 
 /* ---- A reader ---- */
@@ -91,8 +103,9 @@ static int find_of_reader(const void *owner, const struct tierd_read *read, uint
 	return r;
 }
 
-static int ask_reader(struct tierd_reader *reader, struct pieces *pieces, uint64_t deadline)
+static int ask_reader(void *owner, struct pieces *pieces, uint64_t deadline)
 {
+	struct tierd_reader *reader = owner;
 	Tierd__Wire__ReaderReadMany many = TIERD__WIRE__READER_READ_MANY__INIT;
 
 	many.reader = reader->number;
@@ -100,33 +113,15 @@ static int ask_reader(struct tierd_reader *reader, struct pieces *pieces, uint64
 	many.n_pieces = pieces->filled;
 	many.pieces = pieces->pointers;
 	many.to_memory = pieces->to_memory;
-	return reader_read_call(reader, WIRE_REQUEST(READER_READ_MANY, reader_read_many, &many), deadline);
-}
-
-/* With the reader taken. */
-static int read_all_of(struct tierd_reader *reader, struct pieces *pieces, uint64_t deadline)
-{
-	int r;
-
-	do {
-		r = pieces_fill(pieces, &reader->window, &reader->memory, find_of_reader, reader);
-		if (r < 0 || pieces->filled == 0)
-			return r;
-		r = ask_reader(reader, pieces, deadline);
-		if (r < 0)
-			return r;
-		connection_exit(reader->node);
-		pieces_land(pieces, &reader->window);
-		pthread_mutex_lock(&reader->node->lock);
-		r = reader_check(reader);
-	} while (r == 0);
-	return r;
+	return reader_call(reader, &reader_read_kind, WIRE_REQUEST(READER_READ_MANY, reader_read_many, &many),
+			   deadline);
 }
 
 int tierd_reader_read_many(struct tierd_reader *reader, const struct tierd_read *reads, size_t count)
 {
 	_cleanup_free_ struct pieces *pieces = NULL;
 	uint64_t deadline;
+	bool is_asking;
 	int r = CHECK_GIVEN(reader);
 
 	if (r == 0 && count > 0)
@@ -134,15 +129,13 @@ int tierd_reader_read_many(struct tierd_reader *reader, const struct tierd_read 
 	if (r == 0)
 		r = pieces_new(reads, count, &pieces);
 	if (r == 0)
-		r = reader_enter(reader);
+		r = reader_take(reader, &deadline);
 	if (r < 0)
 		return r;
-	deadline = connection_deadline(reader->node, -1);
-	r = reader_take(reader, deadline);
-	if (r == 0) {
-		r = read_all_of(reader, pieces, deadline);
-		reader_give(reader);
-	}
-	connection_exit(reader->node);
+	const struct source source = { reader->node,	reader,		&reader->window,
+				       &reader->memory, find_of_reader, ask_reader };
+
+	r = read_all(&source, pieces, deadline, &is_asking);
+	reader_give(reader);
 	return r;
 }

@@ -1,7 +1,6 @@
 #include "client/library/calls/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,96 +14,6 @@
 /* Room for an element is what it takes; less than a page makes no sense. */
 #define WINDOW_BYTES_MINIMUM 4096
 
-/* ---- Calls ---- */
-
-/* A connection that was lost has taken its readers with it, also if it has been opened again since. */
-int reader_check(const struct tierd_reader *reader)
-{
-	int r = connection_check(reader->node);
-
-	if (r == 0 && reader->connections != reader->node->connections)
-		r = message_fail(
-			-ECONNRESET,
-			"the connection of this reader of job \"%s\" was lost; close it and open another",
-			reader->name);
-	return r;
-}
-
-int reader_enter(struct tierd_reader *reader)
-{
-	int r = connection_enter(reader->node);
-
-	if (r < 0)
-		return r;
-	r = reader_check(reader);
-	if (r < 0)
-		connection_exit(reader->node);
-	return r;
-}
-
-static const struct ticket_kind refresh_kind, read_kind;
-
-/* Whether the daemon still answers a request for which nobody waits any more; it takes one at a time. */
-static bool has_given_up(const struct tierd_reader *reader)
-{
-	QUEUE_FOREACH (link, &reader->node->tickets) {
-		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
-
-		if (ticket->is_orphan && (ticket->kind == &refresh_kind || ticket->kind == &read_kind) &&
-		    ticket->reader == reader)
-			return true;
-	}
-	return false;
-}
-
-static bool is_free(const void *argument)
-{
-	const struct tierd_reader *reader = argument;
-
-	return !reader->is_busy && !has_given_up(reader);
-}
-
-/* One thread at a time: the window is one. */
-int reader_take(struct tierd_reader *reader, uint64_t deadline)
-{
-	int r = connection_wait(reader->node, is_free, reader, deadline);
-
-	if (r == -ETIMEDOUT)
-		return message_fail(
-			r,
-			"tierd still answers an earlier call with this reader of job \"%s\", or one of "
-			"another thread",
-			reader->name);
-	if (r == 0)
-		reader->is_busy = true;
-	return r;
-}
-
-void reader_give(struct tierd_reader *reader)
-{
-	reader->is_busy = false;
-	pthread_cond_broadcast(&reader->node->changed);
-}
-
-int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
-		const Tierd__Wire__Request *request, uint64_t deadline)
-{
-	struct tierd_ticket *ticket = NULL;
-	int r = reader_check(reader);
-
-	if (r == 0)
-		r = ticket_new(reader->node, NULL, kind, &ticket);
-	if (r < 0)
-		return r;
-	ticket->reader = reader;
-	return ticket_run(ticket, request, deadline);
-}
-
-static void status_answer(struct tierd_ticket *ticket, const struct answer *answer)
-{
-	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
-}
-
 /* ---- Open ---- */
 
 static void post_close(struct tierd_node *node, uint32_t number)
@@ -117,37 +26,27 @@ static void post_close(struct tierd_node *node, uint32_t number)
 
 static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	if (answer->status < 0) {
-		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	struct tierd_node *node = ticket->node;
+
+	if (ticket_is_refused(ticket, answer))
 		return;
-	}
-	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_OPEN) {
-		ticket_violation(ticket, "another reply");
+	ticket->reader_open = *answer->reply->reader_open;
+	if (!ticket->is_orphan) {
+		ticket_complete_fd(ticket, answer);
 		return;
 	}
 	/* Nobody waits any more: the reader must not stay behind. */
-	if (ticket->is_orphan) {
-		struct tierd_node *node = ticket->node;
-
-		ticket_complete(ticket, TIERD_DONE, 0, NULL);
-		post_close(node, answer->reply->reader_open->reader);
-		return;
-	}
-	ticket->reader_open.reply = *answer->reply->reader_open;
-	ticket->reader_open.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
-	ticket_complete(ticket, TIERD_DONE, ticket->reader_open.fd < 0 ? -errno : 0, NULL);
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+	post_close(node, answer->reply->reader_open->reader);
 }
 
-static void open_dispose(struct tierd_ticket *ticket)
-{
-	fd_close(ticket->reader_open.fd);
-}
-
-static const struct ticket_kind open_kind = { .name = "tierd_reader_open",
-					      .replies = 1,
-					      .answer = open_answer,
-					      .dispose = open_dispose,
-					      .is_jobless = true };
+static const struct ticket_kind open_kind = {
+	.name = "tierd_reader_open",
+	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_READER_OPEN,
+	.answer = open_answer,
+	.is_jobless = true,
+};
 
 static struct tierd_reader *reader_free(struct tierd_reader *reader)
 {
@@ -170,12 +69,11 @@ void reader_drop(struct tierd_reader *reader)
 
 static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
 {
-	const Tierd__Wire__ReaderOpenReply *reply = &ticket->reader_open.reply;
+	const Tierd__Wire__ReaderOpenReply *reply = &ticket->reader_open;
 	int r = -EPROTO;
 
 	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM && reply->unit_count <= JOB_MAX_UNITS)
-		r = mapping_new(ticket->reader_open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
-				&reader->window);
+		r = mapping_new(ticket->fd, reply->window_bytes, PROT_READ | PROT_WRITE, &reader->window);
 	if (r < 0) {
 		post_close(reader->node, reply->reader);
 		return message_fail(r, "mapping the window of a reader of job \"%s\": %s", reader->name,
@@ -198,13 +96,10 @@ static int open_locked(struct tierd_reader *reader, const Tierd__Wire__Request *
 	if (r < 0)
 		return r;
 	ticket->fd_count = 1;
-	ticket->reader_open.fd = -1;
-	r = ticket_send(ticket, request);
+	r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, deadline);
-	if (r == 0)
-		r = adopt(reader, ticket);
+	r = adopt(reader, ticket);
 	ticket_abandon(ticket);
 	return r;
 }
@@ -286,9 +181,9 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 
 int tierd_reader_close(struct tierd_reader *reader)
 {
-	static const struct ticket_kind kind = {
-		.name = "tierd_reader_close", .replies = 1, .answer = status_answer, .is_jobless = true
-	};
+	static const struct ticket_kind kind = { .name = "tierd_reader_close",
+						 .replies = 1,
+						 .is_jobless = true };
 	struct tierd_node *node;
 	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
 	int r = CHECK_GIVEN(reader);
@@ -331,17 +226,17 @@ int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *r
 
 static void refresh_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	if (answer->status == 0 && answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_REFRESH) {
-		ticket_violation(ticket, "another reply");
-		return;
-	}
 	if (answer->status == 0 && !ticket->is_orphan)
 		ticket->reader->step = answer->reply->reader_refresh->step;
 	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 }
 
 static const struct ticket_kind refresh_kind = {
-	.name = "tierd_reader_refresh", .replies = 1, .answer = refresh_answer, .is_jobless = true
+	.name = "tierd_reader_refresh",
+	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_READER_REFRESH,
+	.answer = refresh_answer,
+	.is_jobless = true,
 };
 
 static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline)
@@ -394,19 +289,14 @@ static int refresh_alone(struct tierd_reader *reader, const Tierd__Wire__ReaderR
 			 uint64_t *ret_step)
 {
 	uint64_t deadline;
-	int r = reader_enter(reader);
+	int r = reader_take(reader, &deadline);
 
 	if (r < 0)
 		return r;
-	deadline = connection_deadline(reader->node, -1);
-	r = reader_take(reader, deadline);
-	if (r == 0) {
-		r = refresh(reader, body, deadline);
-		reader_give(reader);
-	}
+	r = refresh(reader, body, deadline);
 	if (r == 0 && ret_step)
 		*ret_step = reader->step;
-	connection_exit(reader->node);
+	reader_give(reader);
 	return r;
 }
 
@@ -440,22 +330,6 @@ int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *
 
 /* ---- Read ---- */
 
-static const struct ticket_kind read_kind = {
-	.name = "tierd_reader_read", .replies = 1, .answer = status_answer, .is_jobless = true
-};
-
-int reader_read_call(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline)
-{
-	return reader_call(reader, &read_kind, request, deadline);
-}
-
-uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state)
-{
-	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
-		return 4;
-	return tensor->format == TIERD_BYTES ? 1 : 2;
-}
-
 /* What the window has room for at a time; copied without the lock, unless tierd writes it where it is wanted.
  */
 static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, uint64_t bytes, char *data,
@@ -465,17 +339,15 @@ static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, 
 	int r = 0;
 
 	read->to_memory = mapping_has(&reader->memory, data, left * bytes);
-	for (; r == 0 && left > 0; left -= read->count) {
+	for (; left > 0; left -= read->count) {
 		read->count = left < fits ? left : fits;
 		read->at = read->to_memory ? (uint64_t)(data - (char *)reader->memory.address) : 0;
-		r = reader_read_call(reader, WIRE_REQUEST(READER_READ, reader_read, read), deadline);
+		r = reader_call(reader, &reader_read_kind, WIRE_REQUEST(READER_READ, reader_read, read),
+				deadline);
 		if (r < 0)
-			return r;
-		connection_exit(reader->node);
+			break;
 		if (!read->to_memory)
-			memcpy(data, reader->window.address, read->count * bytes);
-		pthread_mutex_lock(&reader->node->lock);
-		r = reader_check(reader);
+			connection_copy(reader->node, data, reader->window.address, read->count * bytes);
 		data += read->count * bytes;
 		read->first += read->count;
 	}
@@ -494,23 +366,18 @@ int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tenso
 	if (r == 0)
 		r = reader_check_range(reader, unit, tensor, first, count);
 	if (r == 0)
-		r = reader_enter(reader);
+		r = reader_take(reader, &deadline);
 	if (r < 0)
 		return r;
-	deadline = connection_deadline(reader->node, -1);
-	r = reader_take(reader, deadline);
-	if (r == 0) {
-		read.reader = reader->number;
-		read.unit = unit;
-		read.tensor = tensor;
-		read.state = (char *)state;
-		read.first = first;
-		read.count = count;
-		read.step = reader->step;
-		r = read_all(reader, &read, reader_element_bytes(&reader->units[unit].tensors[tensor], state),
-			     ret_data, deadline);
-		reader_give(reader);
-	}
-	connection_exit(reader->node);
+	read.reader = reader->number;
+	read.unit = unit;
+	read.tensor = tensor;
+	read.state = (char *)state;
+	read.first = first;
+	read.count = count;
+	read.step = reader->step;
+	r = read_all(reader, &read, reader_element_bytes(&reader->units[unit].tensors[tensor], state),
+		     ret_data, deadline);
+	reader_give(reader);
 	return r;
 }

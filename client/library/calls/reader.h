@@ -28,20 +28,27 @@ struct tierd_reader {
 	uint32_t unit_count;
 };
 
+/* Locks the node for one thread at a time, because the window is one, if the reader can be used; until when
+ * the call waits. reader_give() ends that. */
+int reader_take(struct tierd_reader *reader, uint64_t *ret_deadline);
+void reader_give(struct tierd_reader *reader);
+
+/* The same for what does not need the window; connection_exit() ends it. */
+int reader_enter(struct tierd_reader *reader);
+
 /* ---- With the node's lock held ---- */
+
+/* 0, or why it cannot be used any more. */
+int reader_check(const struct tierd_reader *reader);
 
 /* Sends a request and waits for the answer of its kind. */
 int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 		const Tierd__Wire__Request *request, uint64_t deadline);
-
-/* The same of values. */
-int reader_read_call(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline);
-
-/* 0, or why it cannot be used any more. */
-int reader_check(const struct tierd_reader *reader);
-/* For one thread at a time, because the window is one. */
-int reader_take(struct tierd_reader *reader, uint64_t deadline);
-void reader_give(struct tierd_reader *reader);
+/* A ticket for one, not sent yet. */
+int reader_ticket_new(struct tierd_reader *reader, const struct ticket_kind *kind,
+		      struct tierd_ticket **ret_ticket);
+/* Of values: only the status counts. */
+extern const struct ticket_kind reader_read_kind;
 
 /* Asks for the units. */
 int reader_learn(struct tierd_reader *reader, uint64_t deadline);
@@ -53,9 +60,6 @@ int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_
 
 /* In the window. */
 uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state);
-
-/* Locks the node, if the reader can be used; connection_exit() ends that. */
-int reader_enter(struct tierd_reader *reader);
 
 /* Frees the handle; the daemon is told elsewhere. */
 void reader_drop(struct tierd_reader *reader);

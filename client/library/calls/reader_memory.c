@@ -17,44 +17,29 @@
 
 static void file_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	int r = answer->status;
-
-	if (r == 0) {
-		ticket->reader_memory.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
-		r = ticket->reader_memory.fd < 0 ? -errno : 0;
-	}
-	ticket_complete(ticket, TIERD_DONE, r, answer->status < 0 ? answer->text : NULL);
+	if (!ticket_is_refused(ticket, answer))
+		ticket_complete_fd(ticket, answer);
 }
 
-static void file_dispose(struct tierd_ticket *ticket)
-{
-	fd_close(ticket->reader_memory.fd);
-}
-
-static const struct ticket_kind file_kind = { .name = "tierd_reader_memory",
-					      .replies = 1,
-					      .answer = file_answer,
-					      .dispose = file_dispose,
-					      .is_jobless = true };
+static const struct ticket_kind file_kind = {
+	.name = "tierd_reader_memory", .replies = 1, .answer = file_answer, .is_jobless = true
+};
 
 static int ask_for_file(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline,
 			int *ret_fd)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = ticket_new(reader->node, NULL, &file_kind, &ticket);
+	int r = reader_ticket_new(reader, &file_kind, &ticket);
 
 	if (r < 0)
 		return r;
 	ticket->fd_count = 1;
-	ticket->reader_memory.fd = -1;
-	r = ticket_send(ticket, request);
+	r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, deadline);
-	if (r == 0)
-		*ret_fd = TAKE_FD(ticket->reader_memory.fd);
+	*ret_fd = TAKE_FD(ticket->fd);
 	ticket_abandon(ticket);
-	return r;
+	return 0;
 }
 
 /* ---- Its memory ---- */
@@ -106,7 +91,7 @@ static int lend(struct tierd_reader *reader, Tierd__Wire__Request *request, uint
 		r = reader_check(reader);
 	request->reader_memory->bytes = bytes;
 	if (r == 0)
-		r = reader_read_call(reader, request, deadline);
+		r = reader_call(reader, &reader_read_kind, request, deadline);
 	if (r == 0 && *memory && put(&mapping, *memory) < 0)
 		r = message_fail(-errno, "replacing memory at its address: %s", strerror(errno));
 	if (r < 0) {
@@ -128,17 +113,12 @@ int tierd_reader_memory(struct tierd_reader *reader, size_t size, void **memory)
 		return r;
 	if (size == 0 || size > WIRE_MAX_READER_MEMORY || (uintptr_t)*memory % PAGE_BYTES != 0)
 		return message_fail(-EINVAL, "memory of a reader has 1 byte to 1 TiB, in whole pages");
-	r = reader_enter(reader);
+	r = reader_take(reader, &deadline);
 	if (r < 0)
 		return r;
-	deadline = connection_deadline(reader->node, -1);
-	r = reader_take(reader, deadline);
-	if (r == 0) {
-		body.reader = reader->number;
-		r = lend(reader, WIRE_REQUEST(READER_MEMORY, reader_memory, &body),
-			 size_align(size, PAGE_BYTES), memory, deadline);
-		reader_give(reader);
-	}
-	connection_exit(reader->node);
+	body.reader = reader->number;
+	r = lend(reader, WIRE_REQUEST(READER_MEMORY, reader_memory, &body), size_align(size, PAGE_BYTES),
+		 memory, deadline);
+	reader_give(reader);
 	return r;
 }

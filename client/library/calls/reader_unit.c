@@ -101,8 +101,7 @@ static void units_answer(struct tierd_ticket *ticket, const struct answer *answe
 	struct tierd_reader *reader = ticket->reader;
 	int r = answer->status;
 
-	if (r == 0 &&
-	    (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_UNITS || reply->n_units == 0)) {
+	if (r == 0 && reply->n_units == 0) {
 		ticket_violation(ticket, "another reply");
 		return;
 	}
@@ -118,7 +117,11 @@ static void units_answer(struct tierd_ticket *ticket, const struct answer *answe
 }
 
 static const struct ticket_kind units_kind = {
-	.name = "tierd_reader_open", .replies = 1, .answer = units_answer, .is_jobless = true
+	.name = "tierd_reader_open",
+	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_READER_UNITS,
+	.answer = units_answer,
+	.is_jobless = true,
 };
 
 int reader_learn(struct tierd_reader *reader, uint64_t deadline)
@@ -174,6 +177,13 @@ int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_
 		return 0;
 	return message_fail(-EINVAL, "elements %lu to %lu are not within tensor \"%s\", which has %lu", first,
 			    first + count, shape->name, elements);
+}
+
+uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state)
+{
+	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
+		return 4;
+	return tensor->format == TIERD_BYTES ? 1 : 2;
 }
 
 /* What follows never changes: it needs no lock. */

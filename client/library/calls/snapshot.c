@@ -4,19 +4,12 @@
 #include "client/library/pages/job.h"
 #include "client/library/pages/ticket.h"
 
-static void snapshot_answer(struct tierd_ticket *ticket, const struct answer *answer)
-{
-	if (answer->status == 0 && answer->reply->body_case != TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE)
-		ticket_violation(ticket, "another reply");
-	else
-		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
-}
-
 static const struct ticket_kind snapshot_kind = { .name = "tierd_snapshot",
 						  .replies = 1,
-						  .answer = snapshot_answer };
+						  .body = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE };
 
-static int send_snapshot(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
+/* Waits for it, without a place for a ticket. */
+static int take_snapshot(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
 {
 	Tierd__Wire__SnapshotTake take = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
 	struct tierd_ticket *ticket = NULL;
@@ -27,18 +20,13 @@ static int send_snapshot(struct tierd_job *job, const char *name, struct tierd_t
 	take.job = job->number;
 	take.snapshot = (char *)name;
 	r = ticket_send(ticket, WIRE_REQUEST(SNAPSHOT_TAKE, snapshot_take, &take));
-	if (r == 0)
+	if (r == 0 && ret_ticket) {
 		*ret_ticket = ticket;
+	} else if (r == 0) {
+		r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+		ticket_abandon(ticket);
+	}
 	return r;
-}
-
-static int begin_once(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
-{
-	int r = job_enter(job, JOB_OPEN);
-
-	if (r < 0)
-		return r;
-	return job_finish(job, send_snapshot(job, name, ret_ticket));
 }
 
 static int check_name(const struct tierd_job *job, const char *name)
@@ -55,22 +43,7 @@ int tierd_snapshot_begin(struct tierd_job *job, const char *name, struct tierd_t
 
 	if (r == 0)
 		r = check_name(job, name);
-	return r < 0 ? r : JOB_REPEAT(begin_once(job, name, ret_ticket));
-}
-
-static int snapshot_once(struct tierd_job *job, const char *name)
-{
-	struct tierd_ticket *ticket = NULL;
-	int r = job_enter(job, JOB_OPEN);
-
-	if (r < 0)
-		return r;
-	r = send_snapshot(job, name, &ticket);
-	if (r == 0) {
-		r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
-		ticket_abandon(ticket);
-	}
-	return job_finish(job, r);
+	return r < 0 ? r : JOB_CALL(job, JOB_OPEN, take_snapshot(job, name, ret_ticket));
 }
 
 int tierd_snapshot(struct tierd_job *job, const char *name)
@@ -79,5 +52,5 @@ int tierd_snapshot(struct tierd_job *job, const char *name)
 
 	if (r == 0)
 		r = check_name(job, name);
-	return r < 0 ? r : JOB_REPEAT(snapshot_once(job, name));
+	return r < 0 ? r : JOB_CALL(job, JOB_OPEN, take_snapshot(job, name, NULL));
 }

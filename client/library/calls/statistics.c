@@ -6,10 +6,6 @@
 
 static void statistics_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	if (answer->status == 0 && answer->reply->body_case != TIERD__WIRE__REPLY__BODY_STATISTICS) {
-		ticket_violation(ticket, "another reply");
-		return;
-	}
 	if (answer->status == 0)
 		ticket->statistics = *answer->reply->statistics;
 	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
@@ -17,6 +13,7 @@ static void statistics_answer(struct tierd_ticket *ticket, const struct answer *
 
 static const struct ticket_kind statistics_kind = { .name = "tierd_statistics",
 						    .replies = 1,
+						    .body = TIERD__WIRE__REPLY__BODY_STATISTICS,
 						    .answer = statistics_answer };
 
 static void count_gathers(const struct tierd_job *job, struct tierd_statistics *statistics)
@@ -74,21 +71,13 @@ static int statistics_locked(struct tierd_job *job, struct tierd_statistics *ret
 	if (r < 0)
 		return r;
 	read.job = job->number;
-	r = ticket_send(ticket, WIRE_REQUEST(STATISTICS_READ, statistics_read, &read));
+	r = ticket_ask(ticket, WIRE_REQUEST(STATISTICS_READ, statistics_read, &read),
+		       connection_deadline(job->node, -1));
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
-	if (r == 0)
-		merge(job, &ticket->statistics, ret_statistics);
+	merge(job, &ticket->statistics, ret_statistics);
 	ticket_abandon(ticket);
-	return r;
-}
-
-static int statistics_once(struct tierd_job *job, struct tierd_statistics *ret_statistics)
-{
-	int r = job_enter(job, JOB_LIVE);
-
-	return r < 0 ? r : job_finish(job, statistics_locked(job, ret_statistics));
+	return 0;
 }
 
 int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics)
@@ -97,7 +86,7 @@ int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statist
 	int r = CHECK_GIVEN(job, ret_statistics);
 
 	if (r == 0)
-		r = JOB_REPEAT(statistics_once(job, &own));
+		r = JOB_CALL(job, JOB_LIVE, statistics_locked(job, &own));
 	if (r == 0 && structure_give(ret_statistics, sizeof(own), &own, sizeof(own)) < 0)
 		r = message_fail(-EINVAL,
 				 "the statistics have a wrong size; start from TIERD_STATISTICS_INIT");

@@ -57,31 +57,27 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 	return 0;
 }
 
-static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
+static int step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
 {
 	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
 	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
-	int r = job_enter(job, JOB_READY);
+	int r = encode_rates(job, rates, &wire);
 
 	if (r < 0)
 		return r;
-	r = encode_rates(job, rates, &wire);
-	if (r == 0) {
-		begin.job = job->number;
-		begin.epoch = job->epoch;
-		begin.rates = &wire.rates;
-		begin.micro_batches = micro_batches;
-		job->has_undecided = true;
-		r = ticket_call(job, WIRE_REQUEST(STEP_BEGIN, step_begin, &begin));
-	}
-	return job_finish(job, r);
+	begin.job = job->number;
+	begin.epoch = job->epoch;
+	begin.rates = &wire.rates;
+	begin.micro_batches = micro_batches;
+	job->has_undecided = true;
+	return ticket_call(job, WIRE_REQUEST(STEP_BEGIN, step_begin, &begin));
 }
 
 int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
 {
 	int r = CHECK_GIVEN(job, rates);
 
-	return r < 0 ? r : JOB_REPEAT(step_begin_once(job, rates, micro_batches));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, step_begin(job, rates, micro_batches));
 }
 
 /* ---- Step ---- */
@@ -191,7 +187,9 @@ static int refuse_held(const struct held *held, const char *what, const char *re
 			    held->count > 1 ? "s" : "", held->names, more, remedy, before);
 }
 
-int step_check_leases(struct tierd_job *job, const char *before)
+/* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
+ * before: for what they have to go. */
+static int check_leases(struct tierd_job *job, const char *before)
 {
 	struct held buffers = { 0 }, leases = { 0 };
 	uint32_t next = 0;
@@ -206,6 +204,32 @@ int step_check_leases(struct tierd_job *job, const char *before)
 	return r < 0 ? r : refuse_held(&leases, "leases", "release them", before);
 }
 
+int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_ticket **ret_ticket)
+{
+	int r = gathers_settle(job);
+
+	if (r == 0)
+		r = push_check(job);
+	if (r == 0)
+		r = check_leases(job, before);
+	if (r == 0)
+		attachment_collect(job);
+	return r < 0 ? r : ticket_new(job->node, job, &step_kind, ret_ticket);
+}
+
+int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request)
+{
+	struct tierd_job *job = ticket->job;
+	int r;
+
+	/* Before it is sent: a gather after it must not find the old version. */
+	job->awaited++;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		job->awaited--;
+	return r;
+}
+
 static int step_send(struct tierd_job *job, const struct tierd_rates *rates, bool is_awaited,
 		     struct tierd_ticket **ret_ticket)
 {
@@ -215,15 +239,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, boo
 	int r = encode_rates(job, rates, &wire);
 
 	if (r == 0)
-		r = gathers_settle(job);
-	if (r == 0)
-		r = push_check(job);
-	if (r == 0)
-		r = step_check_leases(job, "the step");
-	if (r == 0)
-		attachment_collect(job);
-	if (r == 0)
-		r = ticket_new(job->node, job, &step_kind, &ticket);
+		r = step_ticket_new(job, "the step", &ticket);
 	if (r < 0)
 		return r;
 	ticket->is_reducing = job->is_by_owner;
@@ -232,35 +248,28 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, boo
 	step.rates = &wire.rates;
 	step.is_awaited = is_awaited;
 	step.refused_pushes = ticket->refused_pushes = job->refused_pushes;
-	/* Before it is sent: a gather after it must not find the old version. */
-	job->awaited++;
-	r = ticket_send(ticket, WIRE_REQUEST(STEP, step, &step));
-	if (r < 0) {
-		job->awaited--;
-	} else {
-		job->has_undecided = false;
-		gradients_rewind(job);
-		*ret_ticket = ticket;
-	}
-	return r;
-}
-
-static int step_once(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
-{
-	struct tierd_ticket *ticket = NULL;
-	uint64_t start;
-	int r = job_enter(job, JOB_READY);
-
+	r = step_ticket_send(ticket, WIRE_REQUEST(STEP, step, &step));
 	if (r < 0)
 		return r;
-	start = clock_now_ns();
+	job->has_undecided = false;
+	gradients_rewind(job);
+	*ret_ticket = ticket;
+	return 0;
+}
+
+static int step_locked(struct tierd_job *job, const struct tierd_rates *rates,
+		       struct tierd_ticket **ret_ticket)
+{
+	struct tierd_ticket *ticket = NULL;
+	uint64_t start = clock_now_ns();
+	int r;
+
 	if (job->is_by_owner && !ret_ticket)
-		r = message_fail(-EINVAL,
-				 "job \"%s\" has the optimizer none: its step needs a ticket, to wait for "
-				 "TIERD_REDUCED, and tierd_step_finish before it is done",
-				 job->name);
-	else
-		r = step_send(job, rates, !ret_ticket, &ticket);
+		return message_fail(-EINVAL,
+				    "job \"%s\" has the optimizer none: its step needs a ticket, to wait for "
+				    "TIERD_REDUCED, and tierd_step_finish before it is done",
+				    job->name);
+	r = step_send(job, rates, !ret_ticket, &ticket);
 	if (r == 0 && ret_ticket) {
 		*ret_ticket = ticket;
 	} else if (r == 0) {
@@ -268,14 +277,14 @@ static int step_once(struct tierd_job *job, const struct tierd_rates *rates, str
 		ticket_abandon(ticket);
 	}
 	job->step_wait_ns += clock_now_ns() - start;
-	return job_finish(job, r);
+	return r;
 }
 
 int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
 {
 	int r = CHECK_GIVEN(job, rates);
 
-	return r < 0 ? r : JOB_REPEAT(step_once(job, rates, ret_ticket));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, step_locked(job, rates, ret_ticket));
 }
 
 int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result)
@@ -291,24 +300,20 @@ int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_resu
 	return 0;
 }
 
-static int step_finish_once(struct tierd_job *job)
+static int step_finish(struct tierd_job *job)
 {
 	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
-	int r = job_enter(job, JOB_READY);
 
-	if (r < 0)
-		return r;
 	finish.job = job->number;
 	finish.epoch = job->epoch;
-	r = ticket_call(job, WIRE_REQUEST(STEP_FINISH, step_finish, &finish));
-	return job_finish(job, r);
+	return ticket_call(job, WIRE_REQUEST(STEP_FINISH, step_finish, &finish));
 }
 
 int tierd_step_finish(struct tierd_job *job)
 {
 	int r = CHECK_GIVEN(job);
 
-	return r < 0 ? r : JOB_REPEAT(step_finish_once(job));
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, step_finish(job));
 }
 
 const struct ticket_kind step_kind = {

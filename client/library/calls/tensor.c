@@ -93,12 +93,12 @@ static int transfer_all(struct transfer *transfer)
 		uint64_t bytes = count * transfer->element_bytes;
 
 		if (!transfer->state)
-			window_copy(job, job->window_mapping.address, transfer->data, bytes);
+			connection_copy(job->node, job->window_mapping.address, transfer->data, bytes);
 		r = transfer->state ? read_piece(transfer, count) : write_piece(transfer, count);
 		if (r < 0)
 			return r;
 		if (transfer->state)
-			window_copy(job, transfer->data, job->window_mapping.address, bytes);
+			connection_copy(job->node, transfer->data, job->window_mapping.address, bytes);
 		transfer->data += bytes;
 		transfer->first += count;
 		transfer->count -= count;
@@ -108,21 +108,18 @@ static int transfer_all(struct transfer *transfer)
 }
 
 /* Goes on where it was, should the connection be lost. */
-static int transfer_once(struct transfer *transfer, enum job_need need)
+/* Goes on where it was, should the connection be lost. */
+static int transfer_checked(struct transfer *transfer)
 {
 	struct tierd_job *job = transfer->job;
-	int r = job_enter(job, need);
+	int r = tensor_check_range(job, transfer->unit, transfer->tensor, transfer->first, transfer->count);
 
 	if (r < 0)
 		return r;
-	r = tensor_check_range(job, transfer->unit, transfer->tensor, transfer->first, transfer->count);
-	if (r == 0) {
-		transfer->element_bytes = tensor_element_bytes(job, transfer->unit, transfer->tensor,
-							       transfer->has_full_elements);
-		transfer->deadline = connection_deadline(job->node, -1);
-		r = transfer_all(transfer);
-	}
-	return job_finish(job, r);
+	transfer->element_bytes =
+		tensor_element_bytes(job, transfer->unit, transfer->tensor, transfer->has_full_elements);
+	transfer->deadline = connection_deadline(job->node, -1);
+	return transfer_all(transfer);
 }
 
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
@@ -141,7 +138,7 @@ int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 
 	if (r == 0 && count > 0)
 		r = CHECK_GIVEN(data);
-	return r < 0 ? r : JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
+	return r < 0 ? r : JOB_CALL(job, JOB_LIVE, transfer_checked(&transfer));
 }
 
 int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
@@ -166,7 +163,7 @@ int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tens
 	if (!*state)
 		return message_fail(-EINVAL,
 				    "no state is named; it is a slot of the optimizer, such as \"m\"");
-	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
+	return JOB_CALL(job, JOB_LIVE, transfer_checked(&transfer));
 }
 
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
@@ -187,7 +184,7 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 	if (r < 0)
 		return r;
 	transfer.has_full_elements = strcmp(state, "parameter") != 0;
-	return JOB_REPEAT(transfer_once(&transfer, JOB_STATE));
+	return JOB_CALL(job, JOB_STATE, transfer_checked(&transfer));
 }
 
 /* ---- Shards ---- */

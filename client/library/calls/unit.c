@@ -268,12 +268,9 @@ static void define_answer(struct tierd_ticket *ticket, const struct answer *answ
 	struct tierd_job *job = ticket->job;
 	int r;
 
-	if (answer->status < 0) {
-		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	if (ticket_is_refused(ticket, answer))
 		return;
-	}
-	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_UNIT_DEFINE ||
-	    answer->reply->unit_define->unit != job->unit_count) {
+	if (answer->reply->unit_define->unit != job->unit_count) {
 		ticket_violation(ticket, "a unit out of order");
 		return;
 	}
@@ -293,7 +290,11 @@ static void define_dispose(struct tierd_ticket *ticket)
 }
 
 static const struct ticket_kind define_kind = {
-	.name = "tierd_unit_define", .replies = 1, .answer = define_answer, .dispose = define_dispose
+	.name = "tierd_unit_define",
+	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_UNIT_DEFINE,
+	.answer = define_answer,
+	.dispose = define_dispose,
 };
 
 static int define_locked(struct tierd_job *job, struct unit **unit, const Tierd__Wire__Request *request,
@@ -309,14 +310,13 @@ static int define_locked(struct tierd_job *job, struct unit **unit, const Tierd_
 	if (r < 0)
 		return r;
 	ticket->define.unit = TAKE_PTR(*unit);
-	r = ticket_send(ticket, request);
+	r = ticket_ask(ticket, request, connection_deadline(job->node, -1));
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
-	if (r == 0 && ret_unit)
+	if (ret_unit)
 		*ret_unit = ticket->define.index;
 	ticket_abandon(ticket);
-	return r;
+	return 0;
 }
 
 static int define_once(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,

@@ -51,27 +51,15 @@ static int send_begin(struct tierd_job *job)
 {
 	Tierd__Wire__WriteBegin begin = TIERD__WIRE__WRITE_BEGIN__INIT;
 	struct tierd_ticket *ticket = NULL;
-	int r = gathers_settle(job);
+	int r = step_ticket_new(job, "values are written", &ticket);
 
-	if (r == 0)
-		r = push_check(job);
-	if (r == 0)
-		r = step_check_leases(job, "values are written");
-	if (r == 0)
-		attachment_collect(job);
-	if (r == 0)
-		r = ticket_new(job->node, job, &step_kind, &ticket);
 	if (r < 0)
 		return r;
 	ticket->is_reducing = true;
 	begin.job = job->number;
 	begin.epoch = job->epoch;
-	/* As of a step. */
-	job->awaited++;
-	r = ticket_send(ticket, WIRE_REQUEST(WRITE_BEGIN, write_begin, &begin));
-	if (r < 0)
-		job->awaited--;
-	else
+	r = step_ticket_send(ticket, WIRE_REQUEST(WRITE_BEGIN, write_begin, &begin));
+	if (r == 0)
 		job->writing = ticket;
 	return r;
 }

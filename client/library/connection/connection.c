@@ -402,6 +402,13 @@ void connection_look(struct tierd_node *node)
 		read_all(node);
 }
 
+void connection_copy(struct tierd_node *node, void *to, const void *from, size_t bytes)
+{
+	connection_exit(node);
+	memcpy(to, from, bytes);
+	pthread_mutex_lock(&node->lock);
+}
+
 /* ---- Sending ---- */
 
 static bool is_sent(const void *argument)

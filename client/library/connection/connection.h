@@ -107,6 +107,9 @@ bool connection_is_interrupted(const struct tierd_node *node);
 /* Takes in what has come, without waiting. */
 void connection_look(struct tierd_node *node);
 
+/* Copies without the lock: both places are the caller's. */
+void connection_copy(struct tierd_node *node, void *to, const void *from, size_t bytes);
+
 uint32_t connection_number(struct tierd_node *node);
 
 /* Sends, and waits (releasing the lock) while the socket is full. Once it returns 0 the request is on its

@@ -1,6 +1,5 @@
 /* A request that opens a job, and what its answer brings. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -21,46 +20,36 @@ static void post_leave(struct tierd_node *node, uint32_t number)
 
 static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	if (answer->status < 0) {
-		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	struct tierd_node *node = ticket->node;
+
+	if (ticket_is_refused(ticket, answer))
 		return;
-	}
-	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_OPEN) {
-		ticket_violation(ticket, "another reply");
+	ticket->open = *answer->reply->job_open;
+	if (!ticket->is_orphan) {
+		ticket_complete_fd(ticket, answer);
 		return;
 	}
 	/* Nobody waits any more: the membership must not stay behind. */
-	if (ticket->is_orphan) {
-		struct tierd_node *node = ticket->node;
-
-		ticket_complete(ticket, TIERD_DONE, 0, NULL);
-		post_leave(node, answer->reply->job_open->job);
-		return;
-	}
-	ticket->open.reply = *answer->reply->job_open;
-	ticket->open.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
-	ticket_complete(ticket, TIERD_DONE, ticket->open.fd < 0 ? -errno : 0, NULL);
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+	post_leave(node, answer->reply->job_open->job);
 }
 
-static void open_dispose(struct tierd_ticket *ticket)
-{
-	fd_close(ticket->open.fd);
-}
-
-static const struct ticket_kind open_kind = { .name = "tierd_job_open",
-					      .replies = 1,
-					      .answer = open_answer,
-					      .dispose = open_dispose,
-					      .is_jobless = true };
+static const struct ticket_kind open_kind = {
+	.name = "tierd_job_open",
+	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_JOB_OPEN,
+	.answer = open_answer,
+	.is_jobless = true,
+};
 
 static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 {
-	const Tierd__Wire__JobOpenReply *reply = &ticket->open.reply;
+	const Tierd__Wire__JobOpenReply *reply = &ticket->open;
 	int r = -EPROTO;
 
 	mapping_free(&job->window_mapping);
 	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM)
-		r = mapping_new(ticket->open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
+		r = mapping_new(ticket->fd, reply->window_bytes, PROT_READ | PROT_WRITE,
 				&job->window_mapping);
 	if (r < 0) {
 		post_leave(job->node, reply->job);
@@ -82,13 +71,10 @@ int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, ui
 	if (r < 0)
 		return r;
 	ticket->fd_count = 1;
-	ticket->open.fd = -1;
-	r = ticket_send(ticket, request);
+	r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, deadline);
-	if (r == 0)
-		r = adopt(job, ticket);
+	r = adopt(job, ticket);
 	ticket_abandon(ticket);
 	return r;
 }

@@ -50,12 +50,9 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 	/* A job without values can be given some; else it would have to be closed first. */
 	if (answer->status == -ENODATA)
 		job->is_stale = false;
-	if (answer->status < 0) {
-		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	if (ticket_is_refused(ticket, answer))
 		return;
-	}
-	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_READY ||
-	    reply->unit_count != job->unit_count) {
+	if (reply->unit_count != job->unit_count) {
 		ticket_violation(ticket, "other units");
 		return;
 	}
@@ -229,5 +226,9 @@ int job_rejoin(struct tierd_job *job)
 }
 
 const struct ticket_kind ready_kind = {
-	.name = "tierd_job_ready", .replies = 1, .answer = ready_answer, .begins_epoch = true
+	.name = "tierd_job_ready",
+	.replies = 1,
+	.body = TIERD__WIRE__REPLY__BODY_JOB_READY,
+	.answer = ready_answer,
+	.begins_epoch = true,
 };

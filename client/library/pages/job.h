@@ -137,6 +137,14 @@ bool job_can_repeat(struct tierd_job *job, int r);
 		repeat_r;                                                                                    \
 	})
 
+/* A call of a job that is fit for it: enters the job, and makes the call again where that is possible. */
+#define JOB_CALL(job, need, call)                                                                            \
+	JOB_REPEAT(({                                                                                        \
+		int call_r = job_enter(job, need);                                                           \
+                                                                                                             \
+		call_r < 0 ? call_r : job_finish(job, call);                                                 \
+	}))
+
 /* ---- With the lock held ---- */
 
 /* 0, or why the job is not fit. May release the lock for a moment. */
@@ -235,9 +243,11 @@ int gathers_are_over(struct tierd_job *job);
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
 
-/* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
- * before: for what they have to go. */
-int step_check_leases(struct tierd_job *job, const char *before);
+/* A ticket of step_kind, not sent yet. -EBUSY names leases on what is trained, and gradient buffers, that
+ * this rank holds; before: for what they have to go. */
+int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_ticket **ret_ticket);
+/* From then on gathers wait for the version that the request makes. */
+int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
 
 /* What it has begun comes to nothing, or is forgotten. */
 void writing_forget(struct tierd_job *job);

@@ -1,6 +1,7 @@
 #include "client/library/pages/ticket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -18,6 +19,7 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 	if (!ticket)
 		return message_fail_memory();
 	ticket->kind = kind;
+	ticket->fd = -1;
 	ticket->node = node;
 	ticket->generation = node->generation;
 	ticket->job = job;
@@ -171,15 +173,27 @@ void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire_
 	else if (!ticket->job && !ticket->kind->is_jobless)
 		ticket_complete(ticket, ticket->events[TIERD_DONE].is_here ? TIERD_DURABLE : TIERD_DONE,
 				-ECANCELED, "the job was left");
-	else
+	else if (answer.status == 0 && ticket->kind->body && ticket->kind->body != (int)reply->body_case)
+		ticket_violation(ticket, "another reply");
+	else if (ticket->kind->answer)
 		ticket->kind->answer(ticket, &answer);
+	else
+		ticket_complete(ticket, TIERD_DONE, answer.status, answer.text);
 	for (unsigned i = 0; i < TICKET_MAX_FDS; i++)
 		fd_close(answer.fds[i]);
 }
 
-static void plain_answer(struct tierd_ticket *ticket, const struct answer *answer)
+bool ticket_is_refused(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	if (answer->status < 0)
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	return answer->status < 0;
+}
+
+void ticket_complete_fd(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	ticket->fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
+	ticket_complete(ticket, TIERD_DONE, ticket->fd < 0 ? -errno : 0, NULL);
 }
 
 /* ---- Waiting and giving up ---- */
@@ -234,6 +248,7 @@ static void ticket_free(struct tierd_ticket *ticket)
 		ticket->kind->dispose(ticket);
 	for (unsigned event = 0; event < TICKET_EVENTS; event++)
 		free(ticket->events[event].text);
+	fd_close(ticket->fd);
 	free(ticket);
 }
 
@@ -275,12 +290,22 @@ int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request
 
 int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline)
 {
+	int r = ticket_ask(ticket, request, deadline);
+
+	if (r == 0)
+		ticket_abandon(ticket);
+	return r;
+}
+
+int ticket_ask(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline)
+{
 	int r = ticket_send(ticket, request);
 
 	if (r < 0)
 		return r;
 	r = ticket_await(ticket, TIERD_DONE, deadline);
-	ticket_abandon(ticket);
+	if (r < 0)
+		ticket_abandon(ticket);
 	return r;
 }
 
@@ -488,6 +513,4 @@ struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket)
 	return NULL;
 }
 
-const struct ticket_kind ticket_plain = {
-	.name = "a request", .replies = 1, .answer = plain_answer, .is_jobless = true
-};
+const struct ticket_kind ticket_plain = { .name = "a request", .replies = 1, .is_jobless = true };

@@ -22,9 +22,10 @@ struct answer {
 struct ticket_kind {
 	const char *name; /* for messages */
 	unsigned replies; /* 1; a step has 2 */
+	int body;	  /* of a good reply, TIERD__WIRE__REPLY__BODY_…; 0: it makes no difference */
 	/* Handles a reply and completes the ticket, sends it again (ticket_send_again), or ends the
 	 * connection (ticket_violation). The ticket may be freed then. The job may be gone (NULL) only where
-	 * is_jobless. */
+	 * is_jobless. NULL: a ticket of which only the status counts. */
 	void (*answer)(struct tierd_ticket *ticket, const struct answer *answer);
 	/* The user gives up a ticket: takes back what it has, or asks tierd not to go on. May be NULL. */
 	void (*abandon)(struct tierd_ticket *ticket);
@@ -46,12 +47,14 @@ struct tierd_ticket {
 	struct queue all;
 	uint32_t request;
 	uint32_t epoch;
-	uint32_t refused_pushes; /* of a step: those that were known when it was sent */
-	unsigned fd_count;	 /* descriptors that a good reply brings; with a cache one more */
-	bool is_reducing;	 /* of a step: with the optimizer none, it has a third event */
-	bool is_hurried;	 /* of a step: tierd knows that somebody waits for it to be durable */
-	bool is_silent;		 /* of a push: an answer comes only if it is refused */
-	bool is_orphan;		 /* the user has given it up; it frees itself after the last reply */
+	uint32_t refused_pushes;     /* of a step: those that were known when it was sent */
+	unsigned fd_count;	     /* descriptors that a good reply brings; with a cache one more */
+	bool is_reducing;	     /* of a step: with the optimizer none, it has a third event */
+	bool is_hurried;	     /* of a step: tierd knows that somebody waits for it to be durable */
+	bool is_silent;		     /* of a push: an answer comes only if it is refused */
+	bool is_orphan;		     /* the user has given it up; it frees itself after the last reply */
+	int fd;			     /* that a reply has brought; -1: none */
+	struct tierd_reader *reader; /* whose request it is; NULL: no reader's; gone, if is_orphan */
 	struct {
 		bool is_here, is_unseen;
 		int status;
@@ -69,10 +72,7 @@ struct tierd_ticket {
 			uint32_t buffer;
 			uint64_t number; /* of the pushes of this buffer */
 		} push;
-		struct {
-			Tierd__Wire__JobOpenReply reply;
-			int fd;
-		} open;
+		Tierd__Wire__JobOpenReply open;
 		struct tierd_step_result step;
 		struct tierd_job_state state;
 		struct {
@@ -85,14 +85,7 @@ struct tierd_ticket {
 			uint32_t *numbers; /* the caller's room; unless is_orphan */
 			size_t count;
 		} groups;
-		struct {
-			Tierd__Wire__ReaderOpenReply reply;
-			int fd;
-		} reader_open;
-		struct {
-			int fd;
-		} reader_memory;
-		struct tierd_reader *reader; /* of its other requests; gone, if is_orphan */
+		Tierd__Wire__ReaderOpenReply reader_open;
 	};
 };
 
@@ -115,6 +108,12 @@ void ticket_complete(struct tierd_ticket *ticket, enum tierd_event event, int st
 /* Ends the connection: the reply makes no sense. */
 void ticket_violation(struct tierd_ticket *ticket, const char *what);
 
+/* For handlers: an error completes the ticket, and there is nothing else in the reply. */
+bool ticket_is_refused(struct tierd_ticket *ticket, const struct answer *answer);
+
+/* Completes the ticket, which keeps the reply's first descriptor. */
+void ticket_complete_fd(struct tierd_ticket *ticket, const struct answer *answer);
+
 /* Waits for an event: its status, with the text as this thread's message; -ETIMEDOUT; or the connection's
  * error. */
 int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t deadline);
@@ -131,6 +130,8 @@ int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request
 /* The same with a ticket that is not sent yet, of any kind: its handler has what came. It is given up then.
  */
 int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline);
+/* The same, but the ticket is the caller's to give up if it returns 0: it has what came. */
+int ticket_ask(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline);
 
 /* Locks the node of a ticket, and returns 0, where it is of this kind and has its result; ticket_exit()
  * follows then, with the node that the ticket has: a ticket that outlived its node has no lock. Without the

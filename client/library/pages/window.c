@@ -1,7 +1,6 @@
 #include "client/library/pages/window.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "client/library/pages/ticket.h"
 
@@ -71,11 +70,4 @@ int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint
 		*ret_blob = ticket->blob;
 	ticket_abandon(ticket);
 	return r;
-}
-
-void window_copy(struct tierd_job *job, void *to, const void *from, uint64_t bytes)
-{
-	job_exit(job);
-	memcpy(to, from, bytes);
-	pthread_mutex_lock(&job->node->lock);
 }

@@ -13,7 +13,4 @@ void window_give(struct tierd_job *job);
 int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline,
 		Tierd__Wire__BlobReply *ret_blob);
 
-/* Copies without the lock: the window is the caller's. */
-void window_copy(struct tierd_job *job, void *to, const void *from, uint64_t bytes);
-
 #endif
