@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "client/library/calls/calls.h"
 #include "client/library/connection/message.h"
 #include "client/library/pages/window.h"
 #include "proto/vocabulary.h"

@@ -1,10 +1,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/library/calls/gather.h"
+#include "client/library/calls/calls.h"
 #include "client/library/pages/hold.h"
 #include "client/library/pages/left.h"
-#include "client/library/pages/ticket.h"
 #include "common/clock.h"
 #include "proto/name.h"
 #include "proto/vocabulary.h"

@@ -2,9 +2,8 @@
  * together. */
 #include <errno.h>
 
-#include "client/library/calls/gather.h"
+#include "client/library/calls/calls.h"
 #include "client/library/pages/hold.h"
-#include "client/library/pages/ticket.h"
 #include "common/clock.h"
 
 /* Requests on their way: enough to keep a device busy, and a part of what one connection may ask for. */

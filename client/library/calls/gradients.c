@@ -1,9 +1,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "client/library/calls/calls.h"
 #include "client/library/pages/buffers.h"
 #include "client/library/pages/left.h"
-#include "client/library/pages/ticket.h"
 #include "common/clock.h"
 #include "common/plural.h"
 #include "common/size.h"

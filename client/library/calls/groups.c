@@ -2,8 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/calls/calls.h"
 #include "common/plural.h"
 
 /* Of a unit: a number for each of its tensors. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
 #include "proto/name.h"
 #include "proto/vocabulary.h"

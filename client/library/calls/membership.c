@@ -2,12 +2,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/pages/left.h"
-#include "client/library/joining/reconnect.h"
-#include "client/library/joining/reopen.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/pages/left.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 

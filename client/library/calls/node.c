@@ -3,13 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/library/connection/connection.h"
-#include "client/library/pages/job.h"
+#include "client/library/calls/calls.h"
 #include "client/library/calls/reader.h"
-#include "client/library/joining/reconnect.h"
-#include "client/library/joining/reopen.h"
+#include "client/library/connection/connection.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
 
 #define RECONNECT_VARIABLE "TIERD_RECONNECT_MS"
 

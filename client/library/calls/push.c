@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/library/calls/calls.h"
 #include "client/library/pages/buffers.h"
-#include "client/library/pages/ticket.h"
 #include "common/cleanup.h"
 #include "common/plural.h"
 #include "common/size.h"

@@ -1,8 +1,9 @@
 /* What this rank has: its leases, and where its memory lies. */
 #include <errno.h>
 
-#include "client/library/pages/hold.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
+#include "client/library/pages/hold.h"
 
 /* ---- Leases ---- */
 

@@ -1,9 +1,9 @@
 /* Reads of many pieces at once, of a rank and of a reader. */
 #include <string.h>
 
+#include "client/library/calls/calls.h"
 #include "client/library/calls/pieces.h"
 #include "client/library/calls/reader.h"
-#include "client/library/calls/tensor.h"
 #include "client/library/pages/window.h"
 #include "common/cleanup.h"
 

@@ -5,10 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/joining/reconnect.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
 
 #define MAX_PIECES 10000
 /* Room for an element is what it takes; less than a page makes no sense. */

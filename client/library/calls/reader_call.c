@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "client/library/calls/calls.h"
 #include "client/library/calls/reader.h"
-#include "client/library/pages/ticket.h"
 
 /* A connection that was lost has taken its readers with it, also if it has been opened again since. */
 int reader_check(const struct tierd_reader *reader)

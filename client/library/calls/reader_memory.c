@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/library/calls/calls.h"
 #include "client/library/calls/reader.h"
-#include "client/library/pages/ticket.h"
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "proto/vocabulary.h"

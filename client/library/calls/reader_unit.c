@@ -2,10 +2,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
+#include "client/library/calls/calls.h"
 #include "client/library/calls/reader.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
 
 /* ---- Learning ---- */
 

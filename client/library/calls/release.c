@@ -1,5 +1,7 @@
 #include <errno.h>
 
+#include "client/library/calls/calls.h"
+#include "client/library/pages/buffers.h"
 #include "client/library/pages/hold.h"
 #include "client/library/pages/left.h"
 

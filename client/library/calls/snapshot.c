@@ -1,8 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/calls/calls.h"
 
 static const struct ticket_kind snapshot_kind = { .name = "tierd_snapshot",
 						  .replies = 1,

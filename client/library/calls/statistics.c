@@ -1,8 +1,7 @@
 #include <errno.h>
 
-#include "client/library/pages/job.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
 
 static void statistics_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {

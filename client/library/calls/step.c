@@ -1,11 +1,11 @@
 #include <errno.h>
-#include <string.h>
-#include <stdio.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "client/library/pages/job.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/pages/buffers.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 

@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/library/calls/tensor.h"
+#include "client/library/calls/calls.h"
 #include "client/library/pages/window.h"
 
 /* ---- Pieces ---- */

@@ -2,10 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/joining/reopen.h"
+#include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
-#include "client/library/pages/ticket.h"
 #include "proto/name.h"
 
 /* ---- Checks ---- */

@@ -1,8 +1,7 @@
 /* Values that ranks write between two steps: its ticket is that of a step, which is reduced when they may. */
 #include <errno.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/calls/calls.h"
 #include "common/clock.h"
 
 /* ---- One thread at a time ---- */

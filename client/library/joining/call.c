@@ -2,10 +2,8 @@
  */
 #include <errno.h>
 
-#include "client/library/pages/job.h"
+#include "client/library/joining/reopen.h"
 #include "client/library/pages/left.h"
-#include "client/library/joining/reconnect.h"
-#include "client/library/pages/ticket.h"
 #include "common/clock.h"
 
 /* The event follows the word in the directory at once; only a daemon that hangs needs as long as this. */

@@ -3,8 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/joining/joining.h"
 
 /* Room for an element is what it takes; less than a page makes no sense. */
 #define WINDOW_BYTES_MINIMUM 4096

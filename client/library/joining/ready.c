@@ -2,9 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
 #include "client/library/joining/reopen.h"
-#include "client/library/pages/ticket.h"
+#include "client/library/pages/buffers.h"
 
 /* Beyond the time that the daemon was given to collect the ranks: planning and initializing. */
 #define READY_MARGIN_MS 10000

@@ -10,7 +10,6 @@
  * where its rank does goes on at its next call; another one says first what was lost.
  *
  * Given up: nobody came back in time, or he speaks another protocol. The connection has ended for good. */
-#include "client/library/joining/reconnect.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +19,6 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "client/library/pages/job.h"
 #include "client/library/joining/reopen.h"
 #include "common/clock.h"
 

@@ -1,12 +1,11 @@
 #include "client/library/joining/reopen.h"
+#include "client/library/pages/buffers.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/library/pages/job.h"
-#include "client/library/pages/ticket.h"
 #include "client/library/pages/window.h"
 #include "common/clock.h"
 #include "proto/vocabulary.h"

@@ -12,8 +12,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "client/library/pages/gradient_room.h"
 #include "client/library/connection/mapping.h"
+#include "client/library/pages/gradient_room.h"
 #include "proto/pages.h"
 #include "proto/tierd.pb-c.h"
 

@@ -23,4 +23,21 @@ bool buffer_is_being_zeroed(const struct tierd_job *job, uint32_t buffer);
 /* Until some thread is done, perhaps with another one: look again. Releases the lock. */
 void buffer_wait_for_zeroing(struct tierd_job *job);
 
+/* Waits until no thread zeros a buffer any more: who gives one back meanwhile would have two write to it. May
+ * release the lock. */
+void gradients_settle(struct tierd_job *job);
+
+/* Gives back the buffers that this rank holds; they are settled. */
+void gradients_drop(struct tierd_job *job);
+
+/* At the begin of an epoch: the daemon has let go of all buffers. Of a push that it refused because the old
+ * epoch had ended, nobody waited for the answer that would have freed the buffer. */
+void gradients_recover(struct tierd_job *job);
+
+/* A step is closed: where the buffers of the next one lie follows from what is taken in it alone. */
+void gradients_rewind(struct tierd_job *job);
+
+/* The name of a unit of which this rank holds a buffer, from the one numbered *next on; NULL: none. */
+const char *gradients_held(const struct tierd_job *job, uint32_t *next);
+
 #endif

@@ -1,10 +1,23 @@
-/* The job as this rank sees it: its units, the pages that it shares with the daemon, and where it stands. */
+/* Pages: what a rank has of a job, and what happens to that without a request.
+ *
+ * A job is a handle of the user's: its units, what it shares with the daemon, where it stands. It is made
+ * before it is opened (job_new), gets an attachment with each ready over a new connection, and goes with its
+ * last lease: left.h has what remains when a user has left a job while views of it are in use.
+ *
+ * An attachment is what is mapped over one connection: the directory, the arena, this rank's lease page, its
+ * gradients. hold.h takes and gives leases there without a lock and without a system call; buffers.h has the
+ * states of gradient buffers; debug.h closes what is not leased in a debugging run. The exchange window
+ * (window.h) is for one piece of a tensor or a blob at a time.
+ *
+ * A ticket is a request on its way: ticket.h pairs replies with them, and tells the handler of their kind.
+ *
+ * Here nothing is opened, and nothing is asked again: joining/ and calls/ do that. */
 #ifndef TIERD_CLIENT_JOB_H
 #define TIERD_CLIENT_JOB_H
 
-#include "client/library/pages/attachment.h"
 #include "client/library/connection/connection.h"
 #include "client/library/connection/mapping.h"
+#include "client/library/pages/attachment.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
@@ -107,48 +120,9 @@ struct tierd_job {
 
 #define JOB_MAX_UNITS 100000
 
-/* What a call needs of its job. */
-enum job_need {
-	JOB_OPEN,  /* a connection */
-	JOB_LIVE,  /* and no epoch that has ended */
-	JOB_STATE, /* and a ready that was answered, once */
-	JOB_READY, /* over this connection, too: where it was lost, the other ranks have to come */
-};
-
-/* Locks the node if the job is fit for the call. */
-int job_enter(struct tierd_job *job, enum job_need need);
 void job_exit(struct tierd_job *job);
 
-/* The same at the end of a call that asked the daemon. JOB_AGAIN: the connection was lost in the middle of
- * it, and the call can be made again from the start. If it cannot, that is said as by the next call. */
-#define JOB_AGAIN 1
-int job_finish(struct tierd_job *job, int r);
-
-/* Whether the call that failed with r lost its connection, and may be made again; counted. */
-bool job_can_repeat(struct tierd_job *job, int r);
-
-#define JOB_REPEAT(call)                                                                                     \
-	({                                                                                                   \
-		int repeat_r;                                                                                \
-                                                                                                             \
-		do                                                                                           \
-			repeat_r = (call);                                                                   \
-		while (repeat_r == JOB_AGAIN);                                                               \
-		repeat_r;                                                                                    \
-	})
-
-/* A call of a job that is fit for it: enters the job, and makes the call again where that is possible. */
-#define JOB_CALL(job, need, call)                                                                            \
-	JOB_REPEAT(({                                                                                        \
-		int call_r = job_enter(job, need);                                                           \
-                                                                                                             \
-		call_r < 0 ? call_r : job_finish(job, call);                                                 \
-	}))
-
 /* ---- With the lock held ---- */
-
-/* 0, or why the job is not fit. May release the lock for a moment. */
-int job_check(struct tierd_job *job, enum job_need need);
 
 /* From now on gathers take the slow way, and learn there what happened. */
 void job_poison(struct tierd_job *job);
@@ -175,83 +149,16 @@ static inline uint64_t job_awaited(const struct tierd_job *job, uint32_t unit)
 struct wire_groups {
 	Tierd__Wire__Group *values, **pointers;
 };
-void wire_groups_free(struct wire_groups *groups);
-int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups);
-/* 0, or what cannot be; the daemon checks the rest. */
-int job_options_check(const struct tierd_job_options *options);
-void job_options_encode(const struct tierd_job_options *options, struct wire_groups *groups,
-			Tierd__Wire__JobOpen *ret_open);
-
 /* Not opened yet. */
 int job_new(struct tierd_node *node, const struct tierd_job_options *options,
 	    const struct wire_groups *groups, struct tierd_job **ret_job);
 
-/* Opens the job, or opens it again. */
-int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
-
-/* As tierd_job_ready, with the lock held. */
-int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
-int job_ready_begin_locked(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket);
-
-/* Waits for the other ranks, as tierd_job_ready; then the job goes on as if nothing had happened. */
-int job_rejoin(struct tierd_job *job);
-
-/* Frees the handle, now or with its last lease; the daemon is told elsewhere. Its tickets fail. */
-void job_drop(struct tierd_job *job);
 struct tierd_job *job_free(struct tierd_job *job);
 DEFINE_FREEP(struct tierd_job *, job_free)
 
-/* ---- Parts that other files have ---- */
-
 struct unit *unit_free(struct unit *unit);
 DEFINE_FREEP(struct unit *, unit_free)
-/* Zeros what lies between the tensors, and behind them, in a view of the unit's gradients. */
-void unit_clear_gradient_padding(const struct unit *unit, char *gradients);
-
-/* Waits until no thread zeros a buffer any more: who gives one back meanwhile would have two write to it. May
- * release the lock. */
-void gradients_settle(struct tierd_job *job);
-
-/* Gives back the buffers that this rank holds; they are settled. */
-void gradients_drop(struct tierd_job *job);
-
-/* At the begin of an epoch: the daemon has let go of all buffers. Of a push that it refused because the old
- * epoch had ended, nobody waited for the answer that would have freed the buffer. */
-void gradients_recover(struct tierd_job *job);
-
-/* A step is closed: where the buffers of the next one lie follows from what is taken in it alone. */
-void gradients_rewind(struct tierd_job *job);
-
-/* The name of a unit of which this rank holds a buffer, from the one numbered *next on; NULL: none. */
-const char *gradients_held(const struct tierd_job *job, uint32_t *next);
-
-/* Gives back the leases that tickets have: the job is about to be left, and nobody has seen them. */
-void gathers_leave(struct tierd_job *job);
-
-/* Where this rank must not have a lease on the unit: gives back those that nobody knows of. False: there are
- * more. */
-bool gathers_forget(struct tierd_job *job, uint32_t unit);
-
-/* Waits for the answers to gathers that were given up: each may bring a lease, which goes back then. May
- * release the lock; where it returns 0 the job is fit still. */
-int gathers_settle(struct tierd_job *job);
-
-/* No lease can come by a gather that was begun: -EBUSY names one whose caller has its ticket. May release the
- * lock. */
-int gathers_are_over(struct tierd_job *job);
-
-/* Reports, once, that a push without a ticket has failed. */
-int push_check(struct tierd_job *job);
-
-/* A ticket of step_kind, not sent yet. -EBUSY names leases on what is trained, and gradient buffers, that
- * this rank holds; before: for what they have to go. */
-int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_ticket **ret_ticket);
-/* From then on gathers wait for the version that the request makes. */
-int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
-
 /* What it has begun comes to nothing, or is forgotten. */
 void writing_forget(struct tierd_job *job);
-
-extern const struct ticket_kind step_kind, ready_kind;
 
 #endif
