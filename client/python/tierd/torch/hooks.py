@@ -28,21 +28,16 @@ from tierd.torch.membership import Membership
 from tierd.torch.storage import Saved, Unit, pack_with, unpack
 from tierd.torch.thawing import on_gradient
 
-
-class Backward:
-    """A backward pass of one thread: the units that are shown for it, in the order in which it came to them."""
-
-    def __init__(self) -> None:
-        self.shown: list[Unit] = []
+# The units that are shown for a backward pass, in the order in which it came to them.
+Shown = list[Unit]
 
 
 class _Thread(threading.local):
-    """What a thread is in the middle of."""
+    """The forwards that a thread is in the middle of."""
 
     def __init__(self) -> None:
         # For each entered module its units, and whether it has pushed hooks for saved tensors.
         self.entered: list[tuple[list[Unit], bool]] = []
-        self.backward: Backward | None = None
 
 
 class Hooks:
@@ -53,7 +48,7 @@ class Hooks:
         self._pack = pack_with(addresses)
         self._pack.tierd_hooks = self  # type: ignore[attr-defined]
         self._thread = _Thread()
-        self._passes: dict[threading.Thread, Backward] = {}  # the backward pass that a thread is in
+        self._passes: dict[threading.Thread, Shown] = {}  # of the backward pass that a thread is in
         self._gradients: dict[Unit, Gradients] = {}
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._is_training: bool | None = None
@@ -111,7 +106,7 @@ class Hooks:
         return begins
 
     def _enter(self, units: list[Unit]) -> None:
-        if self._thread.backward is not None and compat.graph_task() == -1:
+        if self._passes and threading.current_thread() in self._passes and compat.graph_task() == -1:
             self._abandon()
         for i, unit in enumerate(units):
             try:
@@ -188,35 +183,35 @@ class Hooks:
             return
 
         def begins(gradient: torch.Tensor) -> None:
-            self._show(self._backward(), units)
+            self._show(self._shown(), units)
 
         if len(tensors) == 1:
             tensors[0].register_hook(begins)
         else:
             torch.autograd.graph.register_multi_grad_hook(tensors, begins, mode="any")
 
-    def _backward(self) -> Backward:
-        """The outermost pass that this thread is in: one inside of it, as checkpoints make them, is a part of it."""
-        backward = self._thread.backward
-        if backward is None:
-            backward = self._thread.backward = self._passes[threading.current_thread()] = Backward()
+    def _shown(self) -> Shown:
+        """Of the outermost pass that this thread is in: one inside of it, as checkpoints make them, is a part of it."""
+        thread = threading.current_thread()
+        if thread not in self._passes:
+            self._passes[thread] = []
             compat.at_end_of_backward(self._backward_ends)
-        return backward
+        return self._passes[thread]
 
-    def _show(self, backward: Backward, units: list[Unit]) -> None:
-        before = list(backward.shown)
+    def _show(self, shown: Shown, units: list[Unit]) -> None:
+        before = list(shown)
         for unit in units:
             if unit not in before:
                 unit.hold()
-                backward.shown.append(unit)
+                shown.append(unit)
         # What has no gradients to wait for was needed until the next units came.
-        for unit in before if len(backward.shown) > len(before) else ():
+        for unit in before if len(shown) > len(before) else ():
             if unit not in units and (unit not in self._gradients or self._gradients[unit].are_complete):
-                self._hide(backward, unit)
+                self._hide(shown, unit)
 
-    def _hide(self, backward: Backward, unit: Unit) -> None:
-        if unit in backward.shown:
-            backward.shown.remove(unit)
+    def _hide(self, shown: Shown, unit: Unit) -> None:
+        if unit in shown:
+            shown.remove(unit)
             unit.drop()
 
     def _accumulated(self, gradients: Gradients, tensor: int) -> Callable[[torch.Tensor], None]:
@@ -224,12 +219,12 @@ class Hooks:
             gradient = taken_from(parameter)
             if gradient is None:
                 return
-            backward = self._backward()
+            shown = self._shown()
             with torch.no_grad():
                 self._take(gradients, tensor, gradient)
             if gradients.are_complete:
                 gradients.push()
-                self._hide(backward, gradients.unit)
+                self._hide(shown, gradients.unit)
 
         return take
 
@@ -249,7 +244,7 @@ class Hooks:
         for gradients in self._gradients.values():
             if gradients.are_begun:
                 gradients.push()
-        self._hide_all()
+        self._end_pass(threading.current_thread())
 
     def _abandon(self) -> None:
         """A pass has failed: torch does not say so, but another one begins."""
@@ -257,17 +252,12 @@ class Hooks:
             gradients.discard()
         # Also a buffer that a call had given when Ctrl-C was heard.
         self._membership.core.discard_all()
-        self._hide_all()
-        for thread in [thread for thread in self._passes if not thread.is_alive()]:
+        own = threading.current_thread()
+        for thread in [thread for thread in self._passes if thread is own or not thread.is_alive()]:
             self._end_pass(thread)
 
-    def _hide_all(self) -> None:
-        self._thread.backward = None
-        self._end_pass(threading.current_thread())
-
     def _end_pass(self, thread: threading.Thread) -> None:
-        backward = self._passes.pop(thread, None)
-        for unit in backward.shown if backward is not None else ():
+        for unit in self._passes.pop(thread, ()):
             unit.drop()
 
     # ---- The step
@@ -295,7 +285,8 @@ class Hooks:
                 "parameters, so call it when backward() has ended",
             )
         self._leave_interrupted()
-        if self._thread.backward is not None or not all(thread.is_alive() for thread in self._passes):
+        own = threading.current_thread()
+        if any(thread is own or not thread.is_alive() for thread in self._passes):
             self._abandon()
         return any(unit.pushes for unit in self._gradients)
 
