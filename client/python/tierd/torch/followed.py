@@ -16,12 +16,12 @@ from tierd import _core
 from tierd._core import Error
 from tierd.torch.compat import to_dlpack
 from tierd.torch.storage import place_of
-from tierd.torch.tensors import define_tensor
+from tierd.torch.tensors import FORMATS, define_tensor
 from tierd.torch.units import Entry, owned
 
 # Where a parameter begins in memory that is the daemon's, too.
 _ALIGNMENT = 64
-_DTYPES = {_core.FP32: torch.float32, _core.BF16: torch.bfloat16, _core.FP16: torch.float16}
+_DTYPES = {number: dtype for dtype, number in FORMATS.items()}
 
 
 class Followed:

@@ -23,7 +23,8 @@ _MOST_HEADER_BYTES = 100 << 20
 # Of mmap(2) on Linux, which module mmap has from Python 3.13 on.
 _MAP_NORESERVE = 0x4000
 
-_DTYPES = {
+# By the names that the format has.
+DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -38,6 +39,7 @@ _DTYPES = {
     "BOOL": torch.bool,
     "C64": torch.complex64,
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def tensors_of(path: Path) -> list[tuple[str, Stored]]:
 
 def _stored(path: Path, mapping: mmap.mmap, start: int, name: str, fields: Any) -> Stored:
     try:
-        dtype = _DTYPES.get(fields["dtype"])
+        dtype = DTYPES.get(fields["dtype"])
         shape = tuple(int(size) for size in fields["shape"])
         first, end = (int(offset) for offset in fields["data_offsets"])
     except (KeyError, TypeError, ValueError) as error:

@@ -15,21 +15,7 @@ from typing import BinaryIO
 import torch
 
 from tierd._core import Error
-
-_DTYPES = {
-    torch.float32: "F32",
-    torch.bfloat16: "BF16",
-    torch.float16: "F16",
-    torch.float64: "F64",
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+from tierd.torch.safetensors import NAMES
 
 
 class TensorFile:
@@ -65,10 +51,11 @@ def _header(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) ->
     entries: dict[str, object] = {"__metadata__": dict(metadata)}
     offset = 0
     for name, tensor in tensors.items():
-        if tensor.dtype not in _DTYPES:
+        # Older readers of the format do not know complex numbers.
+        if tensor.dtype not in NAMES or tensor.is_complex():
             raise Error(errno.EINVAL, f"{name} is {tensor.dtype}, which files of safetensors do not have")
         entries[name] = {
-            "dtype": _DTYPES[tensor.dtype],
+            "dtype": NAMES[tensor.dtype],
             "shape": list(tensor.shape),
             "data_offsets": [offset, offset + tensor.nbytes],
         }

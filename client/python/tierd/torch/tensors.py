@@ -10,20 +10,12 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error
+from tierd.torch.safetensors import NAMES
 
 FORMATS = {torch.float32: _core.FP32, torch.bfloat16: _core.BF16, torch.float16: _core.FP16}
 
-# What safetensors calls the types that are kept as bytes.
-_RAW = {
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+# What is kept as bytes, of frozen parameters alone.
+_RAW = NAMES.keys() - FORMATS.keys() - {torch.float64, torch.complex64}
 
 
 def define_tensor(
@@ -42,7 +34,7 @@ def define_tensor(
         tensor |= {
             "format": _core.BYTES,
             "shape": (parameter.numel() * parameter.element_size(),),
-            "dtype": f"{_RAW[parameter.dtype]}[{shape}]",
+            "dtype": f"{NAMES[parameter.dtype]}[{shape}]",
         }
     else:
         raise Error(
