@@ -6,25 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/tierctl/plan.h"
+#include "client/tierctl/flag_values.h"
 
-#define MOST_SECONDS 86400
 #define MOST_SNAPSHOTS 14
 
-/* ---- Values ---- */
-
-/* names: a choice is its index; NULL: there is none of that number. */
-static int choose(const char *const *names, size_t count, const char *text, uint32_t *choice)
-{
-	for (uint32_t i = 0; i < count; i++)
-		if (names[i] && strcmp(names[i], text) == 0) {
-			*choice = i;
-			return 0;
-		}
-	return -EINVAL;
-}
-
-#define CHOOSE(names, text, choice) choose(names, ARRAY_LENGTH(names), text, choice)
+/* ---- Rates ---- */
 
 static int parse_real(const char *text, size_t length, float *real)
 {
@@ -36,95 +22,6 @@ static int parse_real(const char *text, size_t length, float *real)
 	snprintf(digits, sizeof(digits), "%.*s", (int)length, text);
 	*real = strtof(digits, &end);
 	return *end == '\0' && isfinite(*real) ? 0 : -EINVAL;
-}
-
-static int set_optimizer(struct import_flags *flags, const char *text)
-{
-	static const char *const names[] = { [TIERD_ADAMW] = "adamw",
-					     [TIERD_ADAM] = "adam",
-					     [TIERD_SGD] = "sgd",
-					     [TIERD_LION] = "lion",
-					     [TIERD_NONE] = "none" };
-
-	flags->tensors.is_trainable = true;
-	return CHOOSE(names, text, &flags->tensors.optimizer);
-}
-
-static int set_format(struct import_flags *flags, const char *text)
-{
-	static const char *const names[] = {
-		[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16"
-	};
-
-	return CHOOSE(names, text, &flags->tensors.format);
-}
-
-static int set_stage(struct import_flags *flags, const char *text)
-{
-	static const char *const names[] = { "0", "1", "2", "3" };
-
-	return CHOOSE(names, text, &flags->job.stage);
-}
-
-static int set_placement(const char *text, uint32_t *placement)
-{
-	static const char *const names[] = {
-		[TIERD_PLACE_HOST] = "host", [TIERD_PLACE_NVME] = "nvme", [TIERD_PLACE_AUTO] = "auto"
-	};
-
-	return CHOOSE(names, text, placement);
-}
-
-static int set_parameters_on(struct import_flags *flags, const char *text)
-{
-	return set_placement(text, &flags->job.parameter_placement);
-}
-
-static int set_optimizer_on(struct import_flags *flags, const char *text)
-{
-	return set_placement(text, &flags->job.optimizer_placement);
-}
-
-static int set_gradients_on(struct import_flags *flags, const char *text)
-{
-	int r = set_placement(text, &flags->job.gradient_placement);
-
-	return r == 0 && flags->job.gradient_placement == TIERD_PLACE_AUTO ? -EINVAL : r;
-}
-
-static int set_durability(struct import_flags *flags, const char *text)
-{
-	uint64_t seconds = 0;
-
-	if (strcmp(text, "step") == 0)
-		flags->job.durability = TIERD_DURABILITY_STEP;
-	else if (strcmp(text, "none") == 0)
-		flags->job.durability = TIERD_DURABILITY_NONE;
-	else if (plan_parse_count(text, &seconds) == 0 && seconds >= 1 && seconds <= MOST_SECONDS)
-		flags->job.durability = (uint32_t)seconds;
-	else
-		return -EINVAL;
-	return 0;
-}
-
-static int set_host_budget(struct import_flags *flags, const char *text)
-{
-	return plan_parse_bytes(text, &flags->job.host_budget);
-}
-
-static int set_nvme_budget(struct import_flags *flags, const char *text)
-{
-	return plan_parse_bytes(text, &flags->job.nvme_budget);
-}
-
-static int set_blobs(struct import_flags *flags, const char *text)
-{
-	return plan_parse_bytes(text, &flags->job.blob_bytes);
-}
-
-static int set_clip(struct import_flags *flags, const char *text)
-{
-	return parse_real(text, strlen(text), &flags->job.clip_norm);
 }
 
 static bool is_text(const char *text, size_t length, const char *other)
@@ -174,8 +71,14 @@ static int set_rate(struct tierd_group *group, const char *text, size_t length)
 	return -EINVAL;
 }
 
-static int set_group(struct import_flags *flags, const char *text)
+static int set_clip(const struct flag_value *flag, const char *text, void *place)
 {
+	return parse_real(text, strlen(text), place);
+}
+
+static int set_group(const struct flag_value *flag, const char *text, void *place)
+{
+	struct import_flags *flags = place;
 	int r;
 
 	for (const char *rate = text;; rate++) {
@@ -194,45 +97,49 @@ static int set_group(struct import_flags *flags, const char *text)
 
 /* ---- Flags ---- */
 
-#define SIZE_HELP "a size such as 64G (K, M, G or T)"
-
-static const struct import_flag {
-	const char *name;
-	int (*set)(struct import_flags *flags, const char *text);
-	const char *takes;
-	bool is_of_training;
-} import_flags[] = {
-	{ "optimizer", set_optimizer, "adamw, adam, sgd, lion or none", false },
-	{ "format", set_format, "bf16, fp16 or fp32", true },
-	{ "group", set_group,
-	  "rates such as weight_decay=0.1,beta2=0.95; they are learning_rate, beta1, beta2, epsilon, "
-	  "weight_decay, momentum, dampening, moments (fp32, bf16 or int8), and nesterov, which has no value",
-	  true },
-	{ "clip", set_clip, "a norm such as 1.0", true },
-	{ "stage", set_stage, "0, 1, 2 or 3", false },
-	{ "parameters-on", set_parameters_on, "host, nvme or auto", false },
-	{ "optimizer-on", set_optimizer_on, "host, nvme or auto", true },
-	{ "gradients-on", set_gradients_on, "host or nvme", true },
-	{ "durability", set_durability, "step, none, or seconds from 1 to 86400", false },
-	{ "host-budget", set_host_budget, SIZE_HELP, false },
-	{ "nvme-budget", set_nvme_budget, SIZE_HELP, false },
-	{ "blobs", set_blobs, SIZE_HELP, false },
+static const char *const optimizers[] = { [TIERD_ADAMW] = "adamw", [TIERD_ADAM] = "adam", [TIERD_SGD] = "sgd",
+					  [TIERD_LION] = "lion",   [TIERD_NONE] = "none", NULL };
+static const char *const formats[] = {
+	[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16", NULL
 };
+static const char *const stages[] = { "0", "1", "2", "3", NULL };
+static const char *const places[] = {
+	[TIERD_PLACE_HOST] = "host", [TIERD_PLACE_NVME] = "nvme", [TIERD_PLACE_AUTO] = "auto", NULL
+};
+static const char *const fixed_places[] = { [TIERD_PLACE_HOST] = "host", [TIERD_PLACE_NVME] = "nvme", NULL };
 
-static int read_flag(const struct command_context *context, const struct import_flag *flag,
-		     struct import_flags *flags)
+#define RATES_HELP                                                                                           \
+	"rates such as weight_decay=0.1,beta2=0.95; they are learning_rate, beta1, beta2, epsilon, "         \
+	"weight_decay, momentum, dampening, moments (fp32, bf16 or int8), and nesterov, which has no value"
+#define IN(member) offsetof(struct import_flags, member)
+
+/* clang-format off */
+static const struct flag_value values[] = {
+	{ "optimizer", "adamw, adam, sgd, lion or none", flag_set_choice, IN(tensors.optimizer),
+	  IN(tensors.is_trainable), .choices = optimizers },
+	{ "stage", "0, 1, 2 or 3", flag_set_choice, IN(job.stage), .choices = stages },
+	{ "parameters-on", "host, nvme or auto", flag_set_choice, IN(job.parameter_placement), .choices = places },
+	{ "durability", FLAG_DURABILITY_HELP, flag_set_durability, IN(job.durability) },
+	{ "host-budget", FLAG_SIZE_HELP, flag_set_bytes, IN(job.host_budget) },
+	{ "nvme-budget", FLAG_SIZE_HELP, flag_set_bytes, IN(job.nvme_budget) },
+	{ "blobs", FLAG_SIZE_HELP, flag_set_bytes, IN(job.blob_bytes) },
+}, values_of_training[] = {
+	{ "format", "bf16, fp16 or fp32", flag_set_choice, IN(tensors.format), .choices = formats },
+	{ "group", RATES_HELP, set_group, 0 },
+	{ "clip", "a norm such as 1.0", set_clip, IN(job.clip_norm) },
+	{ "optimizer-on", "host, nvme or auto", flag_set_choice, IN(job.optimizer_placement), .choices = places },
+	{ "gradients-on", "host or nvme", flag_set_choice, IN(job.gradient_placement), .choices = fixed_places },
+};
+/* clang-format on */
+
+static int read_values_of_training(const struct command_context *context, struct import_flags *flags)
 {
-	const char *text = command_flag(context, flag->name);
-
-	if (!text)
-		return COMMAND_DONE;
-	if (flag->is_of_training && !flags->tensors.is_trainable)
-		return command_fail(COMMAND_USAGE, "--%s is of what is trained; say with which --optimizer",
-				    flag->name);
-	if (flag->set(flags, text) < 0)
-		return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; it takes %s", flag->name, text,
-				    flag->takes);
-	return COMMAND_DONE;
+	for (size_t i = 0; i < ARRAY_LENGTH(values_of_training) && !flags->tensors.is_trainable; i++)
+		if (command_flag(context, values_of_training[i].name))
+			return command_fail(COMMAND_USAGE,
+					    "--%s is of what is trained; say with which --optimizer",
+					    values_of_training[i].name);
+	return flag_values_read(context, values_of_training, ARRAY_LENGTH(values_of_training), flags);
 }
 
 static int read_number(const struct command_context *context, const char *name, uint32_t least, uint32_t most,
@@ -280,15 +187,16 @@ static void place(struct tierd_job_options *job)
 
 int import_flags_read(const struct command_context *context, struct import_flags *flags)
 {
-	int code = COMMAND_DONE;
+	int code;
 
 	*flags = (struct import_flags){ .tensors = { .step = command_flag(context, "step"),
 						     .ignored = command_flag(context, "ignore"),
 						     .optimizer = TIERD_NONE },
 					.job = TIERD_JOB_OPTIONS_INIT,
 					.group = TIERD_GROUP_INIT };
-	for (size_t i = 0; i < ARRAY_LENGTH(import_flags) && code == COMMAND_DONE; i++)
-		code = read_flag(context, &import_flags[i], flags);
+	code = flag_values_read(context, values, ARRAY_LENGTH(values), flags);
+	if (code == COMMAND_DONE)
+		code = read_values_of_training(context, flags);
 	if (code == COMMAND_DONE)
 		code = read_numbers(context, &flags->job);
 	flags->job.optimizer = flags->tensors.optimizer;

@@ -28,34 +28,6 @@ static const struct plan_optimizer optimizers[] = {
 	{ "none", OPTIMIZER_NONE, false, 0 },	{ "sgd", OPTIMIZER_SGD, false, 0 },
 };
 
-static int find(const char *const *names, unsigned count, const char *name, unsigned *ret_index)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (strcmp(names[i], name) == 0) {
-			*ret_index = i;
-			return 0;
-		}
-	return -EINVAL;
-}
-
-int plan_find_format(const char *name, enum plan_format *ret_format)
-{
-	unsigned index = *ret_format;
-	int r = find(format_names, PLAN_FORMATS, name, &index);
-
-	*ret_format = (enum plan_format)index;
-	return r;
-}
-
-int plan_find_moments(const char *name, enum plan_moments *ret_moments)
-{
-	unsigned index = *ret_moments;
-	int r = find(moments_names, PLAN_MOMENTS, name, &index);
-
-	*ret_moments = (enum plan_moments)index;
-	return r;
-}
-
 const struct plan_optimizer *plan_find_optimizer(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_LENGTH(optimizers); i++)

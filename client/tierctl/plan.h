@@ -69,10 +69,6 @@ uint64_t plan_parameters(const struct plan_model *model);
 #define PLAN_FORMAT_TEXT 24
 const char *plan_formats(const struct plan_model *model, char text[PLAN_FORMAT_TEXT]);
 const char *plan_moments(const struct plan_model *model, char text[PLAN_FORMAT_TEXT]);
-/* -EINVAL: there is none of that name. */
-int plan_find_format(const char *name, enum plan_format *ret_format);
-int plan_find_moments(const char *name, enum plan_moments *ret_moments);
-
 /* "adamw", "adam", "lion", "momentum" (SGD with it), "none", "sgd" (without). NULL: there is none. */
 const struct plan_optimizer *plan_find_optimizer(const char *name);
 const struct plan_optimizer *plan_optimizer_of(uint32_t kind, bool has_momentum);

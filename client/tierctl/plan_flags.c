@@ -4,241 +4,73 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "client/tierctl/flag_values.h"
 #include "common/size.h"
 
-/* ---- Values ---- */
+static int set_optimizer(const struct flag_value *flag, const char *text, void *place)
+{
+	const struct plan_optimizer *optimizer = plan_find_optimizer(text);
 
-static int set_count(uint64_t *place, const char *text, uint64_t maximum)
+	*(const struct plan_optimizer **)place = optimizer;
+	return optimizer ? 0 : -EINVAL;
+}
+
+static int set_snapshots(const struct flag_value *flag, const char *text, void *place)
 {
 	uint64_t number;
-	int r = plan_parse_count(text, &number);
 
-	if (r == 0 && (number == 0 || number > maximum))
-		r = -ERANGE;
-	if (r == 0)
-		*place = number;
-	return r;
-}
-
-static int set_small(unsigned *place, const char *text, unsigned maximum)
-{
-	uint64_t number;
-	int r = set_count(&number, text, maximum);
-
-	if (r == 0)
-		*place = (unsigned)number;
-	return r;
-}
-
-static int set_parameters(struct plan_request *request, const char *value)
-{
-	return set_count(&request->size.parameters, value, PLAN_MAX_PARAMETERS);
-}
-
-static int set_like(struct plan_request *request, const char *value)
-{
-	request->like = value;
-	return 0;
-}
-
-static int set_units(struct plan_request *request, const char *value)
-{
-	request->units = value;
-	return 0;
-}
-
-static int set_layers(struct plan_request *request, const char *value)
-{
-	return set_count(&request->gpt.layers, value, 4096);
-}
-
-static int set_width(struct plan_request *request, const char *value)
-{
-	return set_count(&request->gpt.width, value, 65536);
-}
-
-static int set_context(struct plan_request *request, const char *value)
-{
-	return set_count(&request->gpt.context, value, 65536);
-}
-
-static int set_world_size(struct plan_request *request, const char *value)
-{
-	return set_small(&request->world_size, value, PLAN_MAX_RANKS);
-}
-
-static int set_local_ranks(struct plan_request *request, const char *value)
-{
-	return set_small(&request->local_ranks, value, PLAN_MAX_RANKS);
-}
-
-static int set_format(struct plan_request *request, const char *value)
-{
-	static const uint32_t formats[] = {
-		[PLAN_BF16] = TIERD_BF16, [PLAN_FP16] = TIERD_FP16, [PLAN_FP32] = TIERD_FP32
-	};
-	enum plan_format format = PLAN_BF16;
-	int r = plan_find_format(value, &format);
-
-	request->has_format = true;
-	request->size.format = request->gpt.format = formats[format];
-	return r;
-}
-
-static int set_optimizer(struct plan_request *request, const char *value)
-{
-	request->optimizer = plan_find_optimizer(value);
-	return request->optimizer ? 0 : -EINVAL;
-}
-
-static int set_moments(struct plan_request *request, const char *value)
-{
-	enum plan_moments moments = PLAN_MOMENTS_FP32;
-	int r = plan_find_moments(value, &moments);
-
-	request->moments = (int)moments;
-	return r;
-}
-
-static int set_stage(struct plan_request *request, const char *value)
-{
-	if (value[0] < '0' || value[0] >= '0' + PLAN_STAGES || value[1] != '\0')
+	if (!command_read_number(text, PLAN_MAX_SNAPSHOTS, &number))
 		return -EINVAL;
-	request->stage = value[0] - '0';
+	*(int *)place = (int)number;
 	return 0;
 }
 
-static int set_largest_unit(struct plan_request *request, const char *value)
-{
-	return set_count(&request->size.largest_unit, value, PLAN_MAX_PARAMETERS);
-}
-
-static int set_micro_batches(struct plan_request *request, const char *value)
-{
-	return set_small(&request->micro_batches, value, PLAN_MAX_MICRO_BATCHES);
-}
-
-static int set_gradient_buffers(struct plan_request *request, const char *value)
-{
-	return set_small(&request->gradient_buffers, value, WIRE_MAX_GRADIENT_BUFFERS);
-}
-
-static int set_groups(struct plan_request *request, const char *value)
-{
-	return set_small(&request->groups, value, WIRE_MAX_GROUPS);
-}
-
-static int set_gradient_bytes(struct plan_request *request, const char *value)
-{
-	int r = plan_parse_bytes(value, &request->gradient_bytes);
-
-	return r == 0 && request->gradient_bytes - 1 >= WIRE_MAX_GRADIENT_BYTES ? -EINVAL : r;
-}
-
-static int set_gradients(struct plan_request *request, const char *value)
-{
-	request->gradients = strcmp(value, "nvme") == 0 ? PLACEMENT_NVME : PLACEMENT_HOST;
-	return strcmp(value, "nvme") == 0 || strcmp(value, "host") == 0 ? 0 : -EINVAL;
-}
-
-static int set_frozen(struct plan_request *request, const char *value)
-{
-	return plan_parse_bytes(value, &request->size.frozen_bytes);
-}
-
-static int set_blobs(struct plan_request *request, const char *value)
-{
-	request->has_blobs = true;
-	return plan_parse_bytes(value, &request->blob_bytes);
-}
-
-static int set_snapshots(struct plan_request *request, const char *value)
-{
-	uint64_t number;
-
-	if (!command_read_number(value, PLAN_MAX_SNAPSHOTS, &number))
-		return -EINVAL;
-	request->snapshots = (int)number;
-	return 0;
-}
-
-static int set_durability(struct plan_request *request, const char *value)
-{
-	return plan_parse_durability(value, &request->durability);
-}
-
-static int set_host(struct plan_request *request, const char *value)
-{
-	request->has_host = true;
-	return plan_parse_bytes(value, &request->host_bytes);
-}
-
-static int set_nvme(struct plan_request *request, const char *value)
-{
-	request->has_nvme = true;
-	return plan_parse_bytes(value, &request->nvme_bytes);
-}
-
-static int set_host_budget(struct plan_request *request, const char *value)
-{
-	return plan_parse_bytes(value, &request->host_budget);
-}
-
-static int set_nvme_budget(struct plan_request *request, const char *value)
-{
-	return plan_parse_bytes(value, &request->nvme_budget);
-}
-
-static int set_step_ms(struct plan_request *request, const char *value)
-{
-	return set_count(&request->step_ms, value, UINT32_MAX);
-}
-
-static int set_endurance(struct plan_request *request, const char *value)
-{
-	request->has_endurance = true;
-	return plan_parse_bytes(value, &request->endurance_bytes);
-}
-
-/* ---- Flags ---- */
+static const char *const formats[] = {
+	[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16", NULL
+};
+static const char *const moments[] = {
+	[PLAN_MOMENTS_FP32] = "fp32", [PLAN_MOMENTS_BF16] = "bf16", [PLAN_MOMENTS_INT8] = "int8", NULL
+};
+static const char *const stages[] = { "0", "1", "2", "3", NULL };
+static const char *const places[] = { [PLACEMENT_HOST] = "host", [PLACEMENT_NVME] = "nvme", NULL };
 
 #define COUNT_HELP "a count such as 7B, 350M or 124000000, at most 2^44"
-#define SIZE_HELP "a size such as 64G (K, M, G or T)"
+#define IN(member) offsetof(struct plan_request, member)
 
-static const struct plan_flag {
-	const char *name;
-	int (*set)(struct plan_request *request, const char *value);
-	const char *takes;
-} plan_flags[] = {
-	{ "parameters", set_parameters, COUNT_HELP },
-	{ "like", set_like, "the name of a job" },
-	{ "layers", set_layers, "a number from 1 to 4096" },
-	{ "width", set_width, "a number from 1 to 65536" },
-	{ "context", set_context, "a number from 1 to 65536" },
-	{ "units", set_units, "a file" },
-	{ "world-size", set_world_size, "a number from 1 to 1024" },
-	{ "local-ranks", set_local_ranks, "a number from 1 to 1024" },
-	{ "format", set_format, "bf16, fp16 or fp32" },
-	{ "optimizer", set_optimizer, "adamw, adam, lion, momentum, none or sgd" },
-	{ "moments", set_moments, "fp32, bf16 or int8" },
-	{ "stage", set_stage, "0, 1, 2 or 3" },
-	{ "largest-unit", set_largest_unit, COUNT_HELP },
-	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
-	{ "gradient-buffers", set_gradient_buffers, "a number from 1 to 64" },
-	{ "gradient-bytes", set_gradient_bytes, SIZE_HELP },
-	{ "gradients", set_gradients, "host or nvme" },
-	{ "groups", set_groups, "a number from 1 to 1024" },
-	{ "frozen", set_frozen, SIZE_HELP },
-	{ "blobs", set_blobs, SIZE_HELP },
-	{ "host-budget", set_host_budget, SIZE_HELP },
-	{ "nvme-budget", set_nvme_budget, SIZE_HELP },
-	{ "durability", set_durability, "step, none, or seconds from 1 to 86400" },
-	{ "snapshots", set_snapshots, "a number from 0 to 14" },
-	{ "step-ms", set_step_ms, "milliseconds, 1 to 4294967295" },
-	{ "endurance", set_endurance, SIZE_HELP },
-	{ "host", set_host, SIZE_HELP },
-	{ "nvme", set_nvme, SIZE_HELP },
+/* clang-format off */
+static const struct flag_value values[] = {
+	{ "parameters", COUNT_HELP, flag_set_count, IN(size.parameters), .most = PLAN_MAX_PARAMETERS },
+	{ "like", "the name of a job", flag_set_text, IN(like) },
+	{ "layers", "a number from 1 to 4096", flag_set_count, IN(gpt.layers), .most = 4096 },
+	{ "width", "a number from 1 to 65536", flag_set_count, IN(gpt.width), .most = 65536 },
+	{ "context", "a number from 1 to 65536", flag_set_count, IN(gpt.context), .most = 65536 },
+	{ "units", "a file", flag_set_text, IN(units) },
+	{ "world-size", "a number from 1 to 1024", flag_set_number, IN(world_size), .most = PLAN_MAX_RANKS },
+	{ "local-ranks", "a number from 1 to 1024", flag_set_number, IN(local_ranks), .most = PLAN_MAX_RANKS },
+	{ "format", "bf16, fp16 or fp32", flag_set_choice, IN(size.format), IN(has_format), .choices = formats },
+	{ "optimizer", "adamw, adam, lion, momentum, none or sgd", set_optimizer, IN(optimizer) },
+	{ "moments", "fp32, bf16 or int8", flag_set_choice, IN(moments), .choices = moments },
+	{ "stage", "0, 1, 2 or 3", flag_set_choice, IN(stage), .choices = stages },
+	{ "largest-unit", COUNT_HELP, flag_set_count, IN(size.largest_unit), .most = PLAN_MAX_PARAMETERS },
+	{ "micro-batches", "a number from 1 to 65536", flag_set_number, IN(micro_batches),
+	  .most = PLAN_MAX_MICRO_BATCHES },
+	{ "gradient-buffers", "a number from 1 to 64", flag_set_number, IN(gradient_buffers),
+	  .most = WIRE_MAX_GRADIENT_BUFFERS },
+	{ "gradient-bytes", FLAG_SIZE_HELP, flag_set_bytes, IN(gradient_bytes), .most = WIRE_MAX_GRADIENT_BYTES },
+	{ "gradients", "host or nvme", flag_set_choice, IN(gradients), .choices = places },
+	{ "groups", "a number from 1 to 1024", flag_set_number, IN(groups), .most = WIRE_MAX_GROUPS },
+	{ "frozen", FLAG_SIZE_HELP, flag_set_bytes, IN(size.frozen_bytes) },
+	{ "blobs", FLAG_SIZE_HELP, flag_set_bytes, IN(blob_bytes), IN(has_blobs) },
+	{ "host-budget", FLAG_SIZE_HELP, flag_set_bytes, IN(host_budget) },
+	{ "nvme-budget", FLAG_SIZE_HELP, flag_set_bytes, IN(nvme_budget) },
+	{ "durability", FLAG_DURABILITY_HELP, flag_set_durability, IN(durability) },
+	{ "snapshots", "a number from 0 to 14", set_snapshots, IN(snapshots) },
+	{ "step-ms", "milliseconds, 1 to 4294967295", flag_set_count, IN(step_ms), .most = UINT32_MAX },
+	{ "endurance", FLAG_SIZE_HELP, flag_set_bytes, IN(endurance_bytes), IN(has_endurance) },
+	{ "host", FLAG_SIZE_HELP, flag_set_bytes, IN(host_bytes), IN(has_host) },
+	{ "nvme", FLAG_SIZE_HELP, flag_set_bytes, IN(nvme_bytes), IN(has_nvme) },
 };
+/* clang-format on */
 
 /* ---- Together ---- */
 
@@ -316,16 +148,11 @@ static void complete_gpt(struct plan_gpt *gpt)
 
 int plan_flags_read(const struct command_context *context, struct plan_request *request)
 {
-	int code;
+	int code = flag_values_read(context, values, ARRAY_LENGTH(values), request);
 
-	for (size_t i = 0; i < ARRAY_LENGTH(plan_flags); i++) {
-		const struct plan_flag *flag = &plan_flags[i];
-		const char *value = command_flag(context, flag->name);
-
-		if (value && flag->set(request, value) < 0)
-			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; it takes %s", flag->name,
-					    value, flag->takes);
-	}
+	if (code != COMMAND_DONE)
+		return code;
+	request->gpt.format = request->size.format;
 	request->file = context->count > 0 ? context->arguments[0] : NULL;
 	request->is_pushed_once = command_flag(context, "pushed-once") != NULL;
 	if (request->gpt.layers == 0 && (request->gpt.width > 0 || request->gpt.context > 0))

@@ -82,15 +82,11 @@ static void read_level(const char *text)
 
 static void read_plan(const char *text)
 {
-	enum plan_format format = PLAN_BF16;
-	enum plan_moments moments = PLAN_MOMENTS_FP32;
 	uint32_t durability = 0;
 	uint64_t number;
 
 	plan_parse_count(text, &number);
 	plan_parse_bytes(text, &number);
-	plan_find_format(text, &format);
-	plan_find_moments(text, &moments);
 	plan_find_optimizer(text);
 	plan_parse_durability(text, &durability);
 }

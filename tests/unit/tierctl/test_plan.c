@@ -158,21 +158,6 @@ static void optimizers_differ_in_what_they_keep(void **state)
 	assert_null(plan_optimizer_of(77, false));
 }
 
-static void names_that_are_none_are_refused(void **state)
-{
-	enum plan_format format = PLAN_BF16;
-	enum plan_moments moments = PLAN_MOMENTS_FP32;
-
-	assert_int_equal(plan_find_format("fp16", &format), 0);
-	assert_int_equal(format, PLAN_FP16);
-	assert_int_equal(plan_find_format("fp8", &format), -EINVAL);
-	assert_int_equal(format, PLAN_FP16);
-	assert_int_equal(plan_find_moments("int8", &moments), 0);
-	assert_int_equal(moments, PLAN_MOMENTS_INT8);
-	assert_int_equal(plan_find_moments("fp8", &moments), -EINVAL);
-	assert_int_equal(moments, PLAN_MOMENTS_INT8);
-}
-
 static void memory_follows_the_formulas(void **state)
 {
 	struct plan_model model = make_model(1000000, 8);
@@ -332,7 +317,6 @@ int main(void)
 		cmocka_unit_test(formats_are_counted_by_what_has_them),
 		cmocka_unit_test(a_model_without_parameters_takes_none),
 		cmocka_unit_test(optimizers_differ_in_what_they_keep),
-		cmocka_unit_test(names_that_are_none_are_refused),
 		cmocka_unit_test(memory_follows_the_formulas),
 		cmocka_unit_test(frozen_bytes_are_gathered_and_nothing_else),
 		cmocka_unit_test(spilled_sums_cost_a_pass_for_each_micro_batch),
