@@ -30,7 +30,7 @@ static char peek(struct json *json)
 	return json->text[json->at];
 }
 
-bool json_take(struct json *json, char character)
+static bool take(struct json *json, char character)
 {
 	if (peek(json) != character)
 		return false;
@@ -42,7 +42,7 @@ int json_expect(struct json *json, char character)
 {
 	char what[] = "'?' is missing";
 
-	if (json_take(json, character))
+	if (take(json, character))
 		return 0;
 	what[1] = character;
 	return json_fail(json, what);
@@ -218,13 +218,13 @@ int json_open(struct json *json, char bracket, char end, bool *ret_more)
 	int r = json_expect(json, bracket);
 
 	if (r == 0)
-		*ret_more = !json_take(json, end);
+		*ret_more = !take(json, end);
 	return r;
 }
 
 int json_next(struct json *json, char end, bool *ret_more)
 {
-	if (json_take(json, ',')) {
+	if (take(json, ',')) {
 		*ret_more = true;
 		return 0;
 	}

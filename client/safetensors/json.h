@@ -1,5 +1,9 @@
 /* Reading JSON as files of tensors have it, strictly: whole numbers that fit into 64 bits, UTF-8, no value
- * that lies too deep. Strings are decoded where they lie, so nothing is allocated, whatever a file says. */
+ * that lies too deep. Strings are decoded where they lie, so nothing is allocated, whatever a file says.
+ *
+ * cJSON, which writes tierctl's output, cannot read such headers: its numbers are doubles, which round
+ * offsets above 2^53; it takes text that is not UTF-8; and its tree takes 64 bytes for an element of which
+ * the file has two ("0,"), so that a header of 100 MB could ask for gigabytes. */
 #ifndef TIERD_CLIENT_SAFETENSORS_JSON_H
 #define TIERD_CLIENT_SAFETENSORS_JSON_H
 
@@ -23,8 +27,7 @@ void json_begin(struct json *json, char *text, size_t length, const char *file,
 /* -EINVAL, and where: something else is there than what was expected. */
 int json_fail(const struct json *json, const char *what);
 
-/* Takes the character, after blanks, if it is the next. */
-bool json_take(struct json *json, char character);
+/* Takes the character, after blanks; it is an error if another one is the next. */
 int json_expect(struct json *json, char character);
 
 /* A string that lives as long as the text, and has no zero byte in it. */
