@@ -112,7 +112,10 @@ int command_fail_at(int code, int r, const char *format, ...)
 	return code;
 }
 
-void command_warn(const char *format, ...)
+static void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* What does not end it. */
+static void warn(const char *format, ...)
 {
 	_cleanup_free_ char *message = NULL;
 	cJSON *json = NULL;
@@ -253,8 +256,7 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 static void tell_missing(const Tierd__Wire__JobsReply *jobs)
 {
 	if (jobs->total > jobs->n_jobs)
-		command_warn("%zu of %u jobs are shown; more do not fit into an answer", jobs->n_jobs,
-			     jobs->total);
+		warn("%zu of %u jobs are shown; more do not fit into an answer", jobs->n_jobs, jobs->total);
 }
 
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)

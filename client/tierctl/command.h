@@ -102,8 +102,6 @@ int command_print_table(const struct table *table);
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, where there is a negative errno. */
 int command_fail_at(int code, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* What does not end it. */
-void command_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* From now on. */
 void command_tell_errors(bool as_json);
 int command_fail_memory(void);

@@ -55,12 +55,10 @@ int gathers_are_over(struct tierd_job *job);
 
 /* ---- Steps ---- */
 
-extern const struct ticket_kind step_kind;
-
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
 
-/* A ticket of step_kind, not sent yet. -EBUSY names leases on what is trained, and gradient buffers, that
+/* The ticket of a step, not sent yet. -EBUSY names leases on what is trained, and gradient buffers, that
  * this rank holds; before: for what they have to go. */
 int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_ticket **ret_ticket);
 /* From then on gathers wait for the version that the request makes. */

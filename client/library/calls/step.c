@@ -156,6 +156,10 @@ static void step_hurry(struct tierd_ticket *ticket)
 			WIRE_REQUEST(STEP_HURRY, step_hurry, &hurry));
 }
 
+static const struct ticket_kind step_kind = {
+	.name = "tierd_step", .replies = 2, .answer = step_answer, .hurry = step_hurry
+};
+
 #define NAMED_HOLDERS 16
 
 /* Units that are held, of which the first are named, as far as there is room. */
@@ -315,7 +319,3 @@ int tierd_step_finish(struct tierd_job *job)
 
 	return r < 0 ? r : JOB_CALL(job, JOB_READY, step_finish(job));
 }
-
-const struct ticket_kind step_kind = {
-	.name = "tierd_step", .replies = 2, .answer = step_answer, .hurry = step_hurry
-};
