@@ -15,7 +15,7 @@
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
@@ -24,24 +24,29 @@
 
 bool gradient_is_of_ranks(const struct job *job)
 {
-	return job->gradients.sum_ranks > 1 || job->options.stage < 2;
+	return job->options.stage < 2;
+}
+
+uint32_t gradient_sums_per_unit(const struct job *job)
+{
+	return gradient_is_of_ranks(job) ? job->options.world_size : 1;
 }
 
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
 {
-	return &job->gradients.sums[(uint64_t)unit * job->gradients.sum_ranks +
-				    (gradient_is_of_ranks(job) ? rank : 0)];
+	return &job->gradients->sums[(uint64_t)unit * gradient_sums_per_unit(job) +
+				     (gradient_is_of_ranks(job) ? rank : 0)];
 }
 
 char *gradient_sum_address(const struct job *job, const struct sum *sum)
 {
-	uint64_t region = job->gradients.sums_memory.length / job->gradients.sum_ranks / UNIT_ALIGN_BYTES *
-			  UNIT_ALIGN_BYTES;
+	uint64_t region = job->gradients->sums_memory.length / gradient_sums_per_unit(job) /
+			  UNIT_ALIGN_BYTES * UNIT_ALIGN_BYTES;
 
-	if (job->gradients.spill)
+	if (job->gradients->spill)
 		return spill_address(job, job->catalog.units[sum->unit].pack) +
-		       job->gradients.sum_offsets[sum->unit];
-	return job->gradients.sums_memory.base + sum->rank * region + job->gradients.sum_offsets[sum->unit];
+		       job->gradients->sum_offsets[sum->unit];
+	return job->gradients->sums_memory.base + sum->rank * region + job->gradients->sum_offsets[sum->unit];
 }
 
 char *gradient_sum(const struct job *job, uint32_t unit)
@@ -51,9 +56,31 @@ char *gradient_sum(const struct job *job, uint32_t unit)
 
 bool gradient_has_content(const struct job *job, uint32_t unit)
 {
-	for (uint32_t rank = 0; rank < job->gradients.sum_ranks; rank++)
+	for (uint32_t rank = 0; rank < gradient_sums_per_unit(job); rank++)
 		if (gradient_sum_of(job, unit, rank)->has_content)
 			return true;
+	return false;
+}
+
+bool gradient_is_summed(const struct job *job, uint32_t unit, uint32_t micro_batches)
+{
+	const struct sum *sum = gradient_sum_of(job, unit, 0);
+
+	return sum->next == micro_batches && !sum->is_reducing;
+}
+
+bool gradient_awaits(const struct member *member, const struct member *other)
+{
+	const struct job *job = member->job;
+
+	for (uint32_t i = 0; i < member->buffer_count; i++) {
+		const struct contribution *contribution = &member->contributions[i];
+
+		if (contribution->is_active && !contribution->is_reading &&
+		    contribution->step == gradient_open_step(job) &&
+		    other->pushed[contribution->unit] <= gradient_sum_of(job, contribution->unit, 0)->next)
+			return true;
+	}
 	return false;
 }
 
@@ -67,7 +94,7 @@ void gradient_reset_unit(struct job *job, uint32_t unit)
 {
 	spill_drop(job, job->catalog.units[unit].pack);
 	forget_present(&job->catalog.units[unit]);
-	for (uint32_t rank = 0; rank < job->gradients.sum_ranks; rank++) {
+	for (uint32_t rank = 0; rank < gradient_sums_per_unit(job); rank++) {
 		gradient_sum_of(job, unit, rank)->has_content = false;
 		gradient_sum_of(job, unit, rank)->next = 0;
 	}
@@ -101,7 +128,7 @@ void contribution_wait(struct contribution *contribution)
 
 	queue_push(&sum->waiting, &contribution->link);
 	sum->waiting_count++;
-	contribution->member->job->gradients.waiting_of_step[contribution->step % 2]++;
+	contribution->member->job->gradients->waiting_of_step[contribution->step % 2]++;
 }
 
 void contribution_take(struct contribution *contribution)
@@ -110,7 +137,7 @@ void contribution_take(struct contribution *contribution)
 		return;
 	queue_remove(&contribution->link);
 	sum_of(contribution)->waiting_count--;
-	contribution->member->job->gradients.waiting_of_step[contribution->step % 2]--;
+	contribution->member->job->gradients->waiting_of_step[contribution->step % 2]--;
 }
 
 static void free_contribution(struct contribution *contribution)
@@ -122,7 +149,7 @@ static void free_contribution(struct contribution *contribution)
 	contribution->is_active = contribution->is_reading = contribution->is_void = false;
 	contribution->pending = NULL;
 	if (contribution->held)
-		queue_push(&job->gradients.free_held, &contribution->held->link);
+		queue_push(&job->gradients->free_held, &contribution->held->link);
 	else
 		atomic_store_explicit(&lease_buffers(member->leases)[contribution->buffer],
 				      GRADIENT_BUFFER_FREE, memory_order_release);
@@ -291,7 +318,7 @@ void gradient_forget_pendings(struct member *member)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		member->contributions[i].pending = NULL;
-	QUEUE_FOREACH (link, &member->job->gradients.all_held) {
+	QUEUE_FOREACH (link, &member->job->gradients->all_held) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 
 		if (held->contribution.is_active && held->contribution.member == member)
@@ -317,7 +344,7 @@ void gradient_forget_member(struct member *member)
 	gradient_forget_pendings(member);
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		void_contribution(&member->contributions[i]);
-	QUEUE_FOREACH (link, &member->job->gradients.all_held) {
+	QUEUE_FOREACH (link, &member->job->gradients->all_held) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 
 		if (held->contribution.is_active && held->contribution.member == member)
@@ -326,71 +353,41 @@ void gradient_forget_member(struct member *member)
 }
 
 /* Sums of units that the running sweep still consumes belong to a decided step. */
-static void reset_open_sums(struct job *job)
+void gradient_reset_open(struct job *job)
 {
-	for (uint32_t unit = 0; job->gradients.sums && unit < job->catalog.unit_count; unit++)
+	for (uint32_t unit = 0; job->gradients->sums && unit < job->catalog.unit_count; unit++)
 		if (!gradient_is_in_use(job, unit))
 			gradient_reset_unit(job, unit);
-	job->gradients.folded_units = 0;
+	job->gradients->folded_units = 0;
 }
 
 void gradient_abort(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->gradients.all_held)
+	QUEUE_FOREACH (link, &job->gradients->all_held)
 		void_contribution(&queue_entry(link, struct held_buffer, all_link)->contribution);
 	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch - 1);
-	reset_open_sums(job);
+	gradient_reset_open(job);
 }
 
 static void relabel_waiting(struct job *job, uint64_t step)
 {
-	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->gradients.sum_ranks; i++)
-		QUEUE_FOREACH (link, &job->gradients.sums[i].waiting)
+	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * gradient_sums_per_unit(job); i++)
+		QUEUE_FOREACH (link, &job->gradients->sums[i].waiting)
 			queue_entry(link, struct contribution, link)->step = step;
-	job->gradients.waiting_of_step[step % 2] += job->gradients.waiting_of_step[(step + 1) % 2];
-	job->gradients.waiting_of_step[(step + 1) % 2] = 0;
+	job->gradients->waiting_of_step[step % 2] += job->gradients->waiting_of_step[(step + 1) % 2];
+	job->gradients->waiting_of_step[(step + 1) % 2] = 0;
 }
 
 /* Contributions that ranks made to the step after it are to the open one now, those that are being put aside
  * too. */
 void gradient_drop_open(struct job *job)
 {
-	reset_open_sums(job);
+	gradient_reset_open(job);
 	relabel_waiting(job, gradient_open_step(job));
-	QUEUE_FOREACH (link, &job->gradients.all_held) {
+	QUEUE_FOREACH (link, &job->gradients->all_held) {
 		struct contribution *source = queue_entry(link, struct held_buffer, all_link)->source;
 
 		if (source)
 			source->step = gradient_open_step(job);
 	}
-}
-
-/* ---- Memory ---- */
-
-int gradient_init(struct job *job)
-{
-	uint64_t count = (uint64_t)job->catalog.unit_count * job->gradients.sum_ranks;
-
-	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
-						      job->options.gradient_bytes);
-	job->gradients.sums = calloc(count, sizeof(*job->gradients.sums));
-	if (!job->gradients.sums || reduction_init(job) < 0)
-		return -ENOMEM;
-	for (uint64_t i = 0; i < count; i++) {
-		job->gradients.sums[i].unit = (uint32_t)(i / job->gradients.sum_ranks);
-		job->gradients.sums[i].rank = (uint32_t)(i % job->gradients.sum_ranks);
-		queue_init(&job->gradients.sums[i].waiting);
-		queue_init(&job->gradients.sums[i].link);
-	}
-	return held_init(job) < 0 ? -ENOMEM : spill_new(job);
-}
-
-void gradient_clear(struct job *job)
-{
-	reduction_clear(job);
-	held_clear(job);
-	spill_free(job);
-	free(job->gradients.sums);
-	job->gradients.sums = NULL;
-	queue_init(&job->gradients.sums_waiting);
 }

@@ -7,17 +7,6 @@
 #include "daemon/gradients/spill.h"
 #include "daemon/model/model.h"
 
-/* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */
-struct sum {
-	struct queue waiting; /* contributions */
-	uint32_t waiting_count;
-	struct queue link;   /* of job->sums_waiting for a reduction */
-	uint32_t unit, rank; /* rank: of stages 0 and 1 */
-	uint32_t next;	     /* the micro-batch that comes next */
-	bool has_content;    /* of the open step */
-	bool is_reducing;
-};
-
 /* One rank's gradients of a unit in one micro-batch, not yet summed. */
 struct contribution {
 	struct queue link; /* of its sum */
@@ -33,11 +22,38 @@ struct contribution {
 	bool is_void;	 /* its epoch has ended while a worker reads it */
 };
 
-/* ---- gradient.c, reduction.c, held.c ---- */
-int gradient_init(struct job *job);
+/* ---- Its plan and its memory ---- */
+
+int gradients_new(struct job *job);
+void gradients_free(struct job *job);
+/* Before anything is pushed. */
+void gradients_listen(struct job *job, const struct gradient_listener *listener);
+
+/* Of all sums; UINT64_MAX: no memory is as large. */
+uint64_t gradients_bytes(const struct job *job);
+/* Lays out the sums: ret_bytes of memory, if they are all there. -ENOMEM; -EOVERFLOW: no memory is as large.
+ */
+int gradients_plan(struct job *job, uint64_t *ret_bytes);
+void gradients_forget_plan(struct job *job);
+/* What they take beside the sums: with the ranks, and to put contributions aside. */
+uint64_t gradients_metadata_bytes(const struct job *job);
+uint64_t gradients_held_bytes(const struct job *job);
+/* sums: memory as it was planned, which is the job's from now on. -ENOMEM. */
+int gradients_start(struct job *job, struct memory sums);
+/* Nothing is left of them, nor of the plan. Returns the sums' memory, which is the caller's. */
+struct memory gradients_clear(struct job *job);
+
+/* Nothing is being copied, added, moved or measured. */
+bool gradients_are_quiet(const struct job *job);
+/* Of the buffers for spilled sums; 0: none is ever spilled. */
+uint64_t gradients_spill_bytes(const struct job *job);
+
+/* ---- The open step ---- */
+
 /* The step that ranks push to now. */
 uint64_t gradient_open_step(const struct job *job);
-void gradient_clear(struct job *job);
+bool gradient_is_of_ranks(const struct job *job); /* stages 0 and 1: a sum for each rank */
+uint32_t gradient_sums_per_unit(const struct job *job);
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push);
 void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait);
 void gradient_unblock(struct job *job, bool with_gathers);
@@ -48,18 +64,21 @@ void gradient_try_closed(struct job *job);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);
+/* The unit's sum, not of ranks, has so many micro-batches, and nothing is being added. */
+bool gradient_is_summed(const struct job *job, uint32_t unit, uint32_t micro_batches);
+/* What the member has pushed cannot be summed before the other one has pushed the same. */
+bool gradient_awaits(const struct member *member, const struct member *other);
 char *gradient_sum(const struct job *job, uint32_t unit); /* as daemon/model/sums.h says */
 /* Its sum is consumed. The units of a pack are reset together. */
 void gradient_reset_unit(struct job *job, uint32_t unit);
-void gradient_abort(struct job *job);	  /* the epoch has ended */
-void gradient_drop_open(struct job *job); /* the open step has failed */
+void gradient_abort(struct job *job);	   /* the epoch has ended */
+void gradient_drop_open(struct job *job);  /* the open step has failed */
+void gradient_reset_open(struct job *job); /* it is skipped: what it has is not applied */
 /* The member's contributions have nobody to answer any more; are void (what a worker reads is not summed
  * again). */
 void gradient_forget_pendings(struct member *member);
 void gradient_forget_member(struct member *member);
 bool gradient_has_pushed(const struct member *member);
-uint64_t gradient_held_bytes(const struct job *job, unsigned count);
-
 /* Nobody trains: what held buffers have grown beyond the plan is given back. */
 void gradient_shrink_held(struct job *job);
 

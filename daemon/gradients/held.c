@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
@@ -43,9 +43,9 @@ static void on_copied(struct work *work)
 						    .pending = TAKE_PTR(source->pending),
 						    .is_active = !source->is_void };
 	queue_init(&held->contribution.link);
-	job->gradients.reductions_running--;
+	job->gradients->reductions_running--;
 	if (source->is_void) {
-		queue_push(&job->gradients.free_held, &held->link);
+		queue_push(&job->gradients->free_held, &held->link);
 	} else {
 		member->busy++;
 		contribution_wait(&held->contribution);
@@ -54,7 +54,7 @@ static void on_copied(struct work *work)
 	member_release(member);
 	sum_try(job, sum);
 	gradient_unblock(job, false);
-	job->gradients.listener->changed(job);
+	job->gradients->listener->changed(job);
 	job_settle(job);
 }
 
@@ -109,23 +109,35 @@ static struct held_buffer *held_new(struct job *job)
 		return NULL;
 	}
 	held->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_URGENT };
-	queue_push(&job->gradients.all_held, &held->all_link);
-	queue_push(&job->gradients.free_held, &held->link);
+	queue_push(&job->gradients->all_held, &held->all_link);
+	queue_push(&job->gradients->free_held, &held->link);
 	return held;
+}
+
+static uint64_t bytes_of_one(const struct job *job)
+{
+	return size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer) +
+	       gradient_absent_bytes(job);
+}
+
+/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside. */
+static unsigned planned_count(const struct job *job)
+{
+	return job->options.stage >= 2 && job->options.world_size > 1 ? job->options.world_size : 0;
 }
 
 /* More room than planned, as long as the node has some, beyond the job's own budget too: ranks that skip
  * units would block each other for ever. */
 static bool grow_held(struct job *job)
 {
-	uint64_t bytes = gradient_held_bytes(job, 1);
+	uint64_t bytes = bytes_of_one(job);
 	struct node *node = job->node;
 
 	if (node->memory.host_used + bytes > node->settings.host_budget || !held_new(job))
 		return false;
 	node->memory.host_used += bytes;
 	job->resources.host_bytes += bytes;
-	job->gradients.grown_held++;
+	job->gradients->grown_held++;
 	return true;
 }
 
@@ -138,11 +150,11 @@ static void held_free(struct job *job, struct held_buffer *held)
 /* What is still read comes free in a turn that comes here again. */
 void gradient_shrink_held(struct job *job)
 {
-	for (; job->gradients.grown_held > 0 && !queue_is_empty(&job->gradients.free_held);
-	     job->gradients.grown_held--) {
+	for (; job->gradients->grown_held > 0 && !queue_is_empty(&job->gradients->free_held);
+	     job->gradients->grown_held--) {
 		struct held_buffer *held =
-			queue_entry(queue_pop(&job->gradients.free_held), struct held_buffer, link);
-		uint64_t bytes = gradient_held_bytes(job, 1);
+			queue_entry(queue_pop(&job->gradients->free_held), struct held_buffer, link);
+		uint64_t bytes = bytes_of_one(job);
 
 		queue_remove(&held->all_link);
 		held_free(job, held);
@@ -157,7 +169,7 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
 {
 	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
 	if (job->current.closed_count == job->options.world_size || step_is_decided(&job->current) ||
-	    job->gradients.norm || spill_is_wished(job) || job->gradients.listener->is_giving_up(job))
+	    job->gradients->norm || spill_is_wished(job) || job->gradients->listener->is_giving_up(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
@@ -177,19 +189,19 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
  * the same unit, if they push in the same order. */
 static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
 {
-	bool is_planned = !queue_is_empty(&job->gradients.free_held);
+	bool is_planned = !queue_is_empty(&job->gradients->free_held);
 
 	if (!(is_planned && slots_have_room_for(residency_slots(job), job->options.world_size)) &&
 	    !(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job))))
 		return false;
 	struct held_buffer *held =
-		queue_entry(queue_pop(&job->gradients.free_held), struct held_buffer, link);
+		queue_entry(queue_pop(&job->gradients->free_held), struct held_buffer, link);
 
 	contribution_take(contribution);
 	contribution->is_reading = true;
 	held->source = contribution;
 	held->source_bytes = unit_gradient_bytes(&job->catalog.units[contribution->unit]);
-	job->gradients.reductions_running++;
+	job->gradients->reductions_running++;
 	held->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &held->work);
 	return true;
@@ -221,7 +233,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 
-		if (job->gradients.reductions_running > 0 || !all_are_blocked(job, with_gathers))
+		if (job->gradients->reductions_running > 0 || !all_are_blocked(job, with_gathers))
 			return;
 		if (queue_is_empty(&member->buffer_waiters))
 			continue;
@@ -261,15 +273,14 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 
 /* ---- Memory ---- */
 
-uint64_t gradient_held_bytes(const struct job *job, unsigned count)
+uint64_t gradients_held_bytes(const struct job *job)
 {
-	return count * (size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer) +
-			gradient_absent_bytes(job));
+	return planned_count(job) * bytes_of_one(job);
 }
 
 int held_init(struct job *job)
 {
-	unsigned count = job->catalog.gradient_bytes_maximum ? job->gradients.held_count : 0;
+	unsigned count = job->catalog.gradient_bytes_maximum ? planned_count(job) : 0;
 
 	for (unsigned i = 0; i < count; i++)
 		if (!held_new(job))
@@ -279,9 +290,9 @@ int held_init(struct job *job)
 
 void held_clear(struct job *job)
 {
-	for (struct queue *link = queue_pop(&job->gradients.all_held); link;
-	     link = queue_pop(&job->gradients.all_held))
+	for (struct queue *link = queue_pop(&job->gradients->all_held); link;
+	     link = queue_pop(&job->gradients->all_held))
 		held_free(job, queue_entry(link, struct held_buffer, all_link));
-	queue_init(&job->gradients.free_held);
-	job->gradients.grown_held = 0;
+	queue_init(&job->gradients->free_held);
+	job->gradients->grown_held = 0;
 }

@@ -8,7 +8,7 @@
 #include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/gradients/norm.h"
-#include "daemon/gradients/spill.h"
+#include "daemon/gradients/own.h"
 #include "daemon/telemetry/telemetry.h"
 
 struct norm_work {
@@ -62,12 +62,12 @@ static void on_norm_done(struct work *work)
 	trace_worked(job, TRACE_MEASURE, TRACE_NO_UNIT, 0, work);
 	if (--norm->left > 0)
 		return;
-	job->gradients.norm = NULL;
+	job->gradients->norm = NULL;
 	if (!norm->is_void)
 		norm->done(job, norm);
 	norm_free(norm);
 	/* It waits for steps that are being measured; this one may have come to nothing. */
-	job->gradients.listener->measured(job);
+	job->gradients->listener->measured(job);
 	job_settle(job);
 }
 
@@ -77,11 +77,11 @@ static void take_sums(struct norm_work *norm)
 	struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		const double *measured = job->gradients.listener->find_norm(job, unit);
+		const double *measured = job->gradients->listener->find_norm(job, unit);
 
 		if (!norm->is_pushed[unit])
 			continue;
-		if (!measured && job->gradients.spill && !spill_address(job, job->catalog.units[unit].pack))
+		if (!measured && job->gradients->spill && !spill_address(job, job->catalog.units[unit].pack))
 			measured = spill_norm(job, unit);
 		if (measured)
 			memcpy(norm_sums_of(&norm->measured, unit), measured,
@@ -116,16 +116,16 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 
 int norm_work_start(struct job *job, norm_work_done *done)
 {
-	int r = norm_new(job, &job->gradients.norm);
+	int r = norm_new(job, &job->gradients->norm);
 
 	if (r < 0)
 		return r;
-	job->gradients.norm->done = done;
-	job->gradients.norm->left = job->gradients.norm->work_count;
-	for (unsigned i = 0; i < job->gradients.norm->work_count; i++) {
-		struct norm_part *part = &job->gradients.norm->parts[i];
+	job->gradients->norm->done = done;
+	job->gradients->norm->left = job->gradients->norm->work_count;
+	for (unsigned i = 0; i < job->gradients->norm->work_count; i++) {
+		struct norm_part *part = &job->gradients->norm->parts[i];
 
-		part->norm = job->gradients.norm;
+		part->norm = job->gradients->norm;
 		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
 		part->work.is_timed = trace_is_on(job);
 		workers_submit(job->node->workers, &part->work);
@@ -133,9 +133,15 @@ int norm_work_start(struct job *job, norm_work_done *done)
 	return 0;
 }
 
-void norm_work_give_up(struct norm_work *norm)
+bool norm_is_running(const struct job *job)
 {
-	norm->is_void = true;
+	return job->gradients->norm;
+}
+
+void norm_give_up(struct job *job)
+{
+	if (job->gradients->norm)
+		job->gradients->norm->is_void = true;
 }
 
 double norm_work_sum(const struct norm_work *norm)

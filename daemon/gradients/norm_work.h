@@ -5,13 +5,16 @@
 
 #include "daemon/model/model.h"
 
+struct norm_work;
+
 /* On the loop, once, unless it was given up; the measuring is the caller's until it returns. */
 typedef void norm_work_done(struct job *job, const struct norm_work *norm);
 
-/* job->norm, until it is done. Nothing changes the sums meanwhile. -ENOMEM. */
+/* Nothing changes the sums until it is done. -ENOMEM. */
 int norm_work_start(struct job *job, norm_work_done *done);
-/* The epoch has ended meanwhile: done() does not run. */
-void norm_work_give_up(struct norm_work *norm);
+bool norm_is_running(const struct job *job);
+/* The epoch has ended: done() does not run, if it is running. */
+void norm_give_up(struct job *job);
 
 /* In unit, rank, block order. */
 double norm_work_sum(const struct norm_work *norm);

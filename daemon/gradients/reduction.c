@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
@@ -15,8 +15,8 @@
 /* One that cannot be summed yet leaves its turn to the next. */
 static void run_waiting_sums(struct job *job)
 {
-	while (!queue_is_empty(&job->gradients.free_reductions)) {
-		struct queue *link = queue_pop(&job->gradients.sums_waiting);
+	while (!queue_is_empty(&job->gradients->free_reductions)) {
+		struct queue *link = queue_pop(&job->gradients->sums_waiting);
 
 		if (!link)
 			return;
@@ -41,7 +41,7 @@ static void on_reduced(struct collective_op *op, int status)
 	struct sum *sum = reduction->sum;
 
 	note_reduction(reduction);
-	job->gradients.reductions_running--;
+	job->gradients->reductions_running--;
 	for (uint32_t rank = 0; sum && rank < job->options.world_size; rank++) {
 		struct contribution *contribution = TAKE_PTR(reduction->contributions[rank]);
 		struct member *member = contribution ? contribution->member : NULL;
@@ -51,22 +51,22 @@ static void on_reduced(struct collective_op *op, int status)
 		contribution_finish(contribution, status);
 		member_release(member);
 	}
-	queue_push(&job->gradients.free_reductions, &reduction->link);
+	queue_push(&job->gradients->free_reductions, &reduction->link);
 	if (sum) {
 		spill_unpin(job, job->catalog.units[sum->unit].pack);
 		sum->is_reducing = false;
 		sum_try(job, sum);
-		job->gradients.listener->summed(job, sum->unit);
+		job->gradients->listener->summed(job, sum->unit);
 	}
 	run_waiting_sums(job);
 	gradient_unblock(job, false);
-	job->gradients.listener->changed(job);
+	job->gradients->listener->changed(job);
 	job_settle(job);
 }
 
 static struct reduction *take_reduction(struct job *job, uint32_t unit)
 {
-	struct queue *link = queue_pop(&job->gradients.free_reductions);
+	struct queue *link = queue_pop(&job->gradients->free_reductions);
 
 	if (!link)
 		return NULL;
@@ -90,7 +90,7 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 
 static void submit_reduction(struct job *job, struct reduction *reduction)
 {
-	job->gradients.reductions_running++;
+	job->gradients->reductions_running++;
 	int r = collective_push(job->node->collective, &reduction->push);
 
 	/* Only our own mistakes are refused: nobody contributing, or too many ranks. */
@@ -194,11 +194,11 @@ void sum_try(struct job *job, struct sum *sum)
 	reduction = take_reduction(job, sum->unit);
 	if (!reduction) {
 		queue_remove(&sum->link);
-		queue_push(&job->gradients.sums_waiting, &sum->link);
+		queue_push(&job->gradients->sums_waiting, &sum->link);
 		return;
 	}
 	if (!collect(job, sum, reduction->contributions) || !spill_want(job, pack)) {
-		queue_push(&job->gradients.free_reductions, &reduction->link);
+		queue_push(&job->gradients->free_reductions, &reduction->link);
 		return;
 	}
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
@@ -227,7 +227,7 @@ void sum_try(struct job *job, struct sum *sum)
 
 void gradient_try(struct job *job, uint32_t unit)
 {
-	for (uint32_t rank = 0; rank < job->gradients.sum_ranks; rank++)
+	for (uint32_t rank = 0; rank < gradient_sums_per_unit(job); rank++)
 		sum_try(job, gradient_sum_of(job, unit, rank));
 }
 
@@ -240,19 +240,19 @@ void gradient_try_all(struct job *job)
 /* A rank's own sum waits for nobody else. */
 void gradient_try_closed(struct job *job)
 {
-	if (!gradient_is_of_ranks(job) && job->gradients.waiting_of_step[gradient_open_step(job) % 2] > 0)
+	if (!gradient_is_of_ranks(job) && job->gradients->waiting_of_step[gradient_open_step(job) % 2] > 0)
 		gradient_try_all(job);
 }
 
 bool gradient_is_complete(const struct job *job)
 {
-	return job->gradients.reductions_running == 0 &&
-	       job->gradients.waiting_of_step[gradient_open_step(job) % 2] == 0;
+	return job->gradients->reductions_running == 0 &&
+	       job->gradients->waiting_of_step[gradient_open_step(job) % 2] == 0;
 }
 
 static bool needs_fold(const struct job *job, uint32_t unit)
 {
-	for (uint32_t rank = 1; rank < job->gradients.sum_ranks; rank++)
+	for (uint32_t rank = 1; rank < gradient_sums_per_unit(job); rank++)
 		if (gradient_sum_of(job, unit, rank)->has_content)
 			return true;
 	return false;
@@ -263,7 +263,7 @@ static void fold_unit(struct job *job, uint32_t unit)
 {
 	struct reduction *reduction = take_reduction(job, unit);
 
-	for (uint32_t rank = 0; rank < job->gradients.sum_ranks; rank++) {
+	for (uint32_t rank = 0; rank < gradient_sums_per_unit(job); rank++) {
 		struct sum *sum = gradient_sum_of(job, unit, rank);
 
 		if (sum->has_content)
@@ -283,45 +283,45 @@ static void fold_unit(struct job *job, uint32_t unit)
 /* From where it was when the reductions ran out. */
 bool gradient_fold(struct job *job)
 {
-	for (; job->gradients.sum_ranks > 1 && job->gradients.folded_units < job->catalog.unit_count;
-	     job->gradients.folded_units++) {
-		if (!needs_fold(job, job->gradients.folded_units))
+	for (; gradient_sums_per_unit(job) > 1 && job->gradients->folded_units < job->catalog.unit_count;
+	     job->gradients->folded_units++) {
+		if (!needs_fold(job, job->gradients->folded_units))
 			continue;
-		if (queue_is_empty(&job->gradients.free_reductions))
+		if (queue_is_empty(&job->gradients->free_reductions))
 			return true;
-		fold_unit(job, job->gradients.folded_units);
+		fold_unit(job, job->gradients->folded_units);
 	}
-	if (job->gradients.reductions_running > 0)
+	if (job->gradients->reductions_running > 0)
 		return true;
-	job->gradients.folded_units = 0;
+	job->gradients->folded_units = 0;
 	return false;
 }
 
 int reduction_init(struct job *job)
 {
-	job->gradients.reductions = calloc(REDUCTIONS, sizeof(*job->gradients.reductions));
-	if (!job->gradients.reductions)
+	job->gradients->reductions = calloc(REDUCTIONS, sizeof(*job->gradients->reductions));
+	if (!job->gradients->reductions)
 		return -ENOMEM;
 	for (unsigned i = 0; i < REDUCTIONS; i++) {
-		struct reduction *reduction = &job->gradients.reductions[i];
+		struct reduction *reduction = &job->gradients->reductions[i];
 
 		reduction->job = job;
 		reduction->pointers = calloc(job->options.world_size, sizeof(*reduction->pointers));
 		reduction->contributions = calloc(job->options.world_size, sizeof(*reduction->contributions));
 		if (!reduction->pointers || !reduction->contributions)
 			return -ENOMEM;
-		queue_push(&job->gradients.free_reductions, &reduction->link);
+		queue_push(&job->gradients->free_reductions, &reduction->link);
 	}
 	return 0;
 }
 
 void reduction_clear(struct job *job)
 {
-	for (unsigned i = 0; job->gradients.reductions && i < REDUCTIONS; i++) {
-		free(job->gradients.reductions[i].pointers);
-		free(job->gradients.reductions[i].contributions);
+	for (unsigned i = 0; job->gradients->reductions && i < REDUCTIONS; i++) {
+		free(job->gradients->reductions[i].pointers);
+		free(job->gradients->reductions[i].contributions);
 	}
-	free(job->gradients.reductions);
-	job->gradients.reductions = NULL;
-	queue_init(&job->gradients.free_reductions);
+	free(job->gradients->reductions);
+	job->gradients->reductions = NULL;
+	queue_init(&job->gradients->free_reductions);
 }

@@ -141,7 +141,7 @@ static void tell_ready(struct spill *spill)
 
 void spill_serve(struct job *job)
 {
-	struct spill *spill = job->gradients.spill;
+	struct spill *spill = job->gradients->spill;
 	unsigned promised;
 
 	if (!spill || job->life.is_dropped || job->phase == JOB_BROKEN)
@@ -152,16 +152,21 @@ void spill_serve(struct job *job)
 	tell_ready(spill);
 	/* All of them, as one that has gone may have wanted the same as another. */
 	if (job_writes_sums(job))
-		job->gradients.listener->sums_came(job);
+		job->gradients->listener->sums_came(job);
 	gradient_unblock(job, false);
-	job->gradients.listener->changed(job);
+	job->gradients->listener->changed(job);
+}
+
+bool spill_is_used(const struct job *job)
+{
+	return job->gradients->spill;
 }
 
 bool spill_is_wished(const struct job *job)
 {
-	return job->gradients.spill && (!queue_is_empty(&job->gradients.spill->sweep_wishes) ||
-					!queue_is_empty(&job->gradients.spill->wishes) ||
-					!queue_is_empty(&job->gradients.spill->ready));
+	return job->gradients->spill && (!queue_is_empty(&job->gradients->spill->sweep_wishes) ||
+					 !queue_is_empty(&job->gradients->spill->wishes) ||
+					 !queue_is_empty(&job->gradients->spill->ready));
 }
 
 /* ---- Users ---- */
@@ -169,8 +174,8 @@ bool spill_is_wished(const struct job *job)
 /* NULL: the pack's sums are never spilled. */
 static struct spilled *spilled_of(const struct job *job, uint32_t pack)
 {
-	return job->gradients.spill && job->gradients.spill->packs[pack].bytes > 0
-		       ? &job->gradients.spill->packs[pack]
+	return job->gradients->spill && job->gradients->spill->packs[pack].bytes > 0
+		       ? &job->gradients->spill->packs[pack]
 		       : NULL;
 }
 
@@ -276,7 +281,7 @@ char *spill_address(const struct job *job, uint32_t pack)
 
 const double *spill_norm(const struct job *job, uint32_t unit)
 {
-	return norm_sums_of(&job->gradients.spill->measured, unit);
+	return norm_sums_of(&job->gradients->spill->measured, unit);
 }
 
 /* ---- Memory ---- */
@@ -291,16 +296,17 @@ int spill_new(struct job *job)
 {
 	struct spill *spill;
 
-	if (job->gradients.sum_buffer_bytes == 0)
+	if (job->gradients->sum_buffer_bytes == 0)
 		return 0;
 	spill = calloc(1, sizeof(*spill) + job->catalog.pack_count * sizeof(spill->packs[0]));
 	if (!spill)
 		return -ENOMEM;
-	job->gradients.spill = spill;
+	job->gradients->spill = spill;
 	spill->job = job;
 	spill->kernel = norm_find_kernel(simd_level());
 	spill->micro_batches = 1;
-	spill->buffer_count = (uint32_t)(job->gradients.sums_memory.length / job->gradients.sum_buffer_bytes);
+	spill->buffer_count =
+		(uint32_t)(job->gradients->sums_memory.length / job->gradients->sum_buffer_bytes);
 	queue_init(&spill->sweep_wishes);
 	queue_init(&spill->wishes);
 	queue_init(&spill->ready);
@@ -314,12 +320,12 @@ int spill_new(struct job *job)
 
 void spill_free(struct job *job)
 {
-	struct spill *spill = job->gradients.spill;
+	struct spill *spill = job->gradients->spill;
 
 	if (!spill)
 		return;
 	free(spill->owners);
 	norm_sums_free(&spill->measured);
 	free(spill);
-	job->gradients.spill = NULL;
+	job->gradients->spill = NULL;
 }

@@ -30,17 +30,16 @@ bool spill_is_worth_it(struct job *job, uint64_t sums_bytes);
 /* Adds their stream, with a section for each pack; notes where they are in the job. */
 int spill_lay_out(struct job *job, struct store_layout *layout);
 
-/* The offsets of sums, which count from the first one, begin anew in each pack. */
-void spill_cut_sums(struct job *job);
+/* Its sums may be spilled from now on: their offsets, which count from the first one, begin anew in each
+ * pack. */
+void spill_take_plan(struct job *job, const struct spill_plan *plan);
 
 /* For buffers beside the first: half of what is spare, or, if that is more, what an arena has no use for. */
 uint64_t spill_more_bytes(const struct spill_plan *plan, uint64_t spare, uint64_t arena);
 
 /* ---- spill.c ---- */
 
-/* Of the job's sums_memory, which is cut into buffers. The rest does nothing for a job without. */
-int spill_new(struct job *job);
-void spill_free(struct job *job);
+/* All of this does nothing for a job whose sums are never spilled. */
 
 /* True: the pack's sums are in host memory, and stay there until they have been pinned and unpinned. False:
  * they are on their way, and the sums of its units, the sweep and writes of tensors are tried again when they
@@ -65,6 +64,8 @@ const double *spill_norm(const struct job *job, uint32_t unit);
 
 /* In the job's turn alone: gives buffers to who waits for them. */
 void spill_serve(struct job *job);
+/* The job's sums may be spilled. */
+bool spill_is_used(const struct job *job);
 /* Somebody waits for a buffer, and will get one. */
 bool spill_is_wished(const struct job *job);
 

@@ -59,14 +59,15 @@ int spill_lay_out(struct job *job, struct store_layout *layout)
 	return r < 0 ? r : 0;
 }
 
-void spill_cut_sums(struct job *job)
+void spill_take_plan(struct job *job, const struct spill_plan *plan)
 {
+	job->gradients->sum_buffer_bytes = plan->buffer_bytes;
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
 		const struct pack *pack = &job->catalog.packs[i];
-		uint64_t first = job->gradients.sum_offsets[pack->first_unit];
+		uint64_t first = job->gradients->sum_offsets[pack->first_unit];
 
 		for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++)
-			job->gradients.sum_offsets[u] -= first;
+			job->gradients->sum_offsets[u] -= first;
 	}
 }
 

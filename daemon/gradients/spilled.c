@@ -40,8 +40,8 @@ bool spilled_take_buffer(struct spilled *spilled)
 	for (uint32_t i = 0; i < spill->buffer_count; i++)
 		if (!spill->owners[i]) {
 			spill->owners[i] = spilled;
-			spilled->buffer = spill->job->gradients.sums_memory.base +
-					  i * spill->job->gradients.sum_buffer_bytes;
+			spilled->buffer = spill->job->gradients->sums_memory.base +
+					  i * spill->job->gradients->sum_buffer_bytes;
 			return true;
 		}
 	return false;
@@ -153,7 +153,7 @@ static void come_home(struct spilled *spilled, int status)
 {
 	struct spill *spill = spilled->spill;
 
-	spill->job->gradients.reductions_running--;
+	spill->job->gradients->reductions_running--;
 	if (spilled->is_void) {
 		spilled_clear(spilled);
 		if (spilled->is_wanted)
@@ -199,7 +199,7 @@ static void run_measure(struct work *work)
 	const struct pack *units = &job->catalog.packs[spilled_pack(spilled)];
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		norm_measure(job, spill->kernel, u, spilled->buffer + job->gradients.sum_offsets[u],
+		norm_measure(job, spill->kernel, u, spilled->buffer + job->gradients->sum_offsets[u],
 			     norm_sums_of(&spill->measured, u));
 }
 
@@ -222,7 +222,7 @@ void spilled_write(struct spilled *spilled)
 
 	spilled->state = SPILL_WRITING;
 	spilled->spill->writing++;
-	job->gradients.reductions_running++;
+	job->gradients->reductions_running++;
 	if (job_writes_sums(job)) {
 		submit(spilled, TIER_WRITE);
 		return;
@@ -242,6 +242,6 @@ void spilled_start(struct spilled *spilled)
 		return;
 	}
 	spilled->state = SPILL_LOADING;
-	job->gradients.reductions_running++;
+	job->gradients->reductions_running++;
 	submit(spilled, TIER_READ);
 }

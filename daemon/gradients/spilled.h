@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_SPILLED_H
 #define TIERD_DAEMON_SPILLED_H
 
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/gradients/norm.h"
 
 enum spill_state { SPILL_ABSENT, SPILL_LOADING, SPILL_PRESENT, SPILL_WRITING };
@@ -36,6 +36,10 @@ struct spill {
 	struct norm_sums measured;
 	struct spilled packs[];
 };
+
+/* Of the sums' memory, which is cut into buffers; nothing, if they are never spilled. */
+int spill_new(struct job *job);
+void spill_free(struct job *job);
 
 uint32_t spilled_pack(const struct spilled *spilled);
 /* It is a part of a decided step, or of what the first sweep splits. */

@@ -141,8 +141,8 @@ bool job_is_still(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && values_are_quiet(job) &&
 	       !job->update.sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
-	       durability_is_quiet(job) && job->gradients.reductions_running == 0 && cache_is_quiet(job) &&
-	       !job->gradients.norm && residency_is_quiet(job) && members_are_quiet(job);
+	       durability_is_quiet(job) && gradients_are_quiet(job) && cache_is_quiet(job) &&
+	       residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
@@ -200,6 +200,8 @@ static int make_parts(struct job *job)
 	int r = residency_new(job);
 
 	if (r == 0)
+		r = gradients_new(job);
+	if (r == 0)
 		r = values_new(job);
 	return r < 0 ? r : durability_new(job);
 }
@@ -208,6 +210,7 @@ static void free_parts(struct job *job)
 {
 	durability_free(job);
 	values_free(job);
+	gradients_free(job);
 	residency_free(job);
 }
 
@@ -225,7 +228,6 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .epoch = 1,
 			     .location.record_format = RECORD_FORMAT,
 			     .resources.paths = node_all_paths(node),
-			     .gradients.sums_memory = MEMORY_INIT,
 			     .telemetry.page = MEMORY_INIT };
 	if (make_parts(job) < 0) {
 		free_parts(job);
@@ -243,10 +245,6 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	shortage_init(&job->resources.shortage, room_claim(job), job);
 	job->update.loss_scale.value = options->loss_scale.initial;
 	queue_init(&job->life.lingering);
-	queue_init(&job->gradients.free_reductions);
-	queue_init(&job->gradients.sums_waiting);
-	queue_init(&job->gradients.free_held);
-	queue_init(&job->gradients.all_held);
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
 	job->update.rooms = options_new_groups(&job->options, JOB_ROOMS);

@@ -55,7 +55,7 @@ static const struct sweep_listener sweep_listener = {
 
 void listeners_set(struct job *job)
 {
-	job->gradients.listener = &gradient_listener;
+	gradients_listen(job, &gradient_listener);
 	job->update.commit_listener = &commit_listener;
 	job->update.writing_listener = &writing_listener;
 	job->update.sweep_listener = &sweep_listener;

@@ -267,8 +267,7 @@ void job_go_on(struct job *job)
 		break;
 	case JOB_TRAINED:
 		if (!writing_go_on(job) && can_start && !job->update.sweep && !job->update.early &&
-		    job->gradients.reductions_running == 0 && !job->gradients.norm &&
-		    reduced_copies(job) == 0)
+		    gradients_are_quiet(job) && reduced_copies(job) == 0)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:

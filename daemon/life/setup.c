@@ -249,8 +249,9 @@ void setup_give_up(struct setup *setup)
 static int take_over(struct setup *setup)
 {
 	struct job *job = setup->job;
+	struct memory sums;
 
-	job->gradients.sums_memory = setup->made.sums;
+	sums = setup->made.sums;
 	arena_take_over(job, &setup->made);
 	if (!setup->is_return) {
 		job->location.parameter_store = setup->made.parameter_store;
@@ -261,7 +262,7 @@ static int take_over(struct setup *setup)
 	job->location.gradient_store = setup->made.gradient_store;
 	setup->made = (struct made)MADE_INIT;
 	arena_open(job, setup->is_return);
-	int r = gradient_init(job);
+	int r = gradients_start(job, sums);
 
 	if (r == 0 && job->location.is_durable && !durable_has_store(job))
 		r = durable_init(job, false, &replaced_listener);
@@ -433,19 +434,15 @@ void setup_start(struct job *job)
 
 static void clear_memory(struct job *job, struct made *made)
 {
-	gradient_clear(job);
+	made->sums = gradients_clear(job);
 	ahead_clear(job);
 	warm_free(job);
 	made->gradient_store = TAKE_PTR(job->location.gradient_store);
 	arena_give_up(job, made);
-	made->sums = job->gradients.sums_memory;
 	made->uid = job->uid;
 	made->is_read = job->life.is_read;
 	made->uses_staging = made->arena.base && needs_staging(job);
 	disposal_start(job->node, made);
-	job->gradients.sums_memory = (struct memory)MEMORY_INIT;
-	free(job->gradients.sum_offsets);
-	job->gradients.sum_offsets = NULL;
 }
 
 void setup_release(struct job *job)

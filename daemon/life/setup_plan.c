@@ -224,11 +224,9 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 {
 	const struct catalog *catalog = &job->catalog;
 
-	return catalog->unit_count * sizeof(struct sum) * job->gradients.sum_ranks +
-	       job->options.world_size * (catalog->unit_count * 2 * sizeof(uint32_t) +
-					  catalog->tensor_count * sizeof(uint16_t) +
-					  (job->options.gradient_buffers + 1) * gradient_absent_bytes(job) +
-					  member_phase_bytes(job) + member_bytes(job));
+	return gradients_metadata_bytes(job) +
+	       job->options.world_size * (catalog->tensor_count * sizeof(uint16_t) + member_phase_bytes(job) +
+					  member_bytes(job));
 }
 
 /* What is measured of a step's gradients, and the chunks of its sweep, both twice, for what is early, too;
@@ -248,7 +246,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 	struct budget_needs needs = {
 		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
 		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),
-		.held = gradient_held_bytes(job, job->gradients.held_count),
+		.held = gradients_held_bytes(job),
 		.windows = (ranks - job->resources.windows) * WINDOW_BYTES,
 		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
 			 warm_metadata_bytes(job) +
@@ -267,33 +265,13 @@ static struct budget_needs find_needs(const struct setup *setup)
 
 /* ---- Plan ---- */
 
-static uint32_t count_sums(const struct job *job)
-{
-	return job->options.stage < 2 ? job->options.world_size : 1;
-}
-
 static int plan_sums(struct setup *setup)
 {
-	struct job *job = setup->job;
-	uint64_t offset = 0, bytes;
+	int r = gradients_plan(setup->job, &setup->sums_bytes);
 
-	job->gradients.sum_ranks = count_sums(job);
-	/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside.
-	 */
-	job->gradients.held_count =
-		job->options.stage >= 2 && job->options.world_size > 1 ? job->options.world_size : 0;
-	job->gradients.sum_offsets = calloc(job->catalog.unit_count, sizeof(*job->gradients.sum_offsets));
-	if (!job->gradients.sum_offsets)
-		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
-		job->gradients.sum_offsets[i] = offset;
-		offset = size_sum(offset, sum_bytes(job, &job->catalog.units[i]));
-	}
-	if (!size_multiply(offset, job->gradients.sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
-		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,
-			      "its gradients are larger than any memory");
-	setup->sums_bytes = size_align(bytes, 4096);
-	return 0;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
+			      r == -ENOMEM ? "out of memory" : "its gradients are larger than any memory")
+		     : 0;
 }
 
 /* As many as there is room for beside the rest. */
@@ -329,13 +307,11 @@ static int place_sums(struct setup *setup)
 	job->location.has_nvme_sums = false;
 	if (should_spill(setup))
 		r = add_accumulator(setup);
-	job->gradients.sum_buffer_bytes = 0;
 	if (r < 0 || !job->location.has_nvme_sums)
 		return r;
 	setup->spill = spill_plan(job);
 	setup->sums_bytes = setup->spill.buffer_bytes;
-	spill_cut_sums(job);
-	job->gradients.sum_buffer_bytes = setup->spill.buffer_bytes;
+	spill_take_plan(job, &setup->spill);
 	return 0;
 }
 
@@ -422,8 +398,7 @@ static void forget_placed(struct setup *setup)
 	setup->host = store_layout_free(setup->host);
 	setup->sums = store_layout_free(setup->sums);
 	setup->spill = (struct spill_plan){ 0 };
-	free(setup->job->gradients.sum_offsets);
-	setup->job->gradients.sum_offsets = NULL;
+	gradients_forget_plan(setup->job);
 	slots_free(residency_slots(setup->job));
 	budget_give_back(setup->job);
 }
@@ -484,15 +459,6 @@ int setup_plan(struct setup *setup)
 
 /* ---- Units that are still to come ---- */
 
-static uint64_t all_sums_bytes(const struct job *job)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
-		bytes = size_sum(bytes, sum_bytes(job, &job->catalog.units[i]));
-	return size_product(bytes, count_sums(job));
-}
-
 /* What only grows with more units, and can lie nowhere else. */
 static uint64_t least_host_bytes(const struct setup *setup)
 {
@@ -501,7 +467,7 @@ static uint64_t least_host_bytes(const struct setup *setup)
 
 	for (uint32_t i = 0; i < job->catalog.pack_count && !job->location.has_nvme_parameters; i++)
 		bytes = size_sum(bytes, job->catalog.packs[i].slot_bytes);
-	return job->node->path_count > 0 ? bytes : size_sum(bytes, all_sums_bytes(job));
+	return job->node->path_count > 0 ? bytes : size_sum(bytes, gradients_bytes(job));
 }
 
 static int check_placed(struct setup *setup, struct placement placement)
@@ -557,7 +523,6 @@ static int restore(struct setup *setup, uint64_t layout)
 	if (layout != record_layout(job))
 		return refuse(setup->message, sizeof(setup->message), -EBADMSG,
 			      "its state is not laid out as this tierd would: start the one that stored it");
-	job->gradients.sum_ranks = count_sums(job);
 	metadata = job_metadata_bytes(job) + store_layout_metadata_bytes(setup->nvme);
 	return budget_keep(job, metadata, setup->message, sizeof(setup->message));
 }

@@ -41,7 +41,7 @@ struct tensor {
 	uint8_t gradient_format; /* 0: its own */
 	bool is_frozen;
 	bool has_source; /* its first values are those of another job's: daemon/values/source.h */
-	bool is_present; /* some rank has a gradient of it in the open step's sum: daemon/gradients/gradient.h
+	bool is_present; /* some rank has a gradient of it in the open step's sum: daemon/gradients/own.h
 			  */
 	bool has_given;	 /* in this writing it is told how often it was updated */
 	uint64_t missed; /* updates of its unit that it had no gradient in */

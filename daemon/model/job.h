@@ -62,21 +62,15 @@ struct job_shape {
 struct residence;
 struct residency;
 struct job_values;
-struct sum;
-struct contribution;
-struct gradient_listener;
+struct job_gradients;
 struct commit_listener;
 struct writing_listener;
 struct sweep_listener;
-struct reduction;
-struct held_buffer;
-struct norm_work;
 struct sweep;
 struct pack_update;
 struct early;
 struct ahead;
 struct setup;
-struct spill;
 struct warm;
 struct job_durability;
 struct replaced;
@@ -170,30 +164,6 @@ struct job_residency {
 	struct residency *own;
 };
 
-/* Its gradients, and their sums. */
-struct job_gradients {
-	struct memory sums_memory;
-	const struct gradient_listener *listener; /* daemon/gradients/gradient_listener.h */
-	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
-	 * spilled, of the pack's buffer. */
-	uint64_t *sum_offsets;
-	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
-	struct spill *spill;	   /* NULL in the same case */
-	struct sum *sums;
-	uint32_t sum_ranks; /* 1, or world_size in stages 0 and 1 */
-	struct reduction *reductions;
-	struct queue free_reductions, sums_waiting;
-	unsigned reductions_running; /* and copies and transfers of gradients */
-	/* Contributions that wait in sums: of the open step and the one after it, each at its number
-	 * modulo 2. */
-	uint64_t waiting_of_step[2];
-	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
-	struct queue free_held, all_held;
-	unsigned held_count; /* that are in the plan */
-	unsigned grown_held; /* beyond it */
-	struct norm_work *norm;
-};
-
 /* Its steps. */
 struct job_update {
 	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
@@ -273,7 +243,7 @@ struct job {
 	struct job_telemetry telemetry;
 	struct job_resources resources;
 	struct job_residency residency;
-	struct job_gradients gradients;
+	struct job_gradients *gradients; /* daemon/gradients/own.h */
 	struct job_update update;
 	struct job_durability *durability; /* daemon/durability/own.h */
 	struct job_values *values;

@@ -7,7 +7,7 @@
 
 #include "common/cleanup.h"
 #include "common/plural.h"
-#include "daemon/gradients/gradients.h"
+#include "daemon/model/job.h"
 #include "daemon/request/request.h"
 #include "offload/device/schedule.h"
 #include "proto/name.h"

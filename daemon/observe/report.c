@@ -309,7 +309,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->optimizer_placement =
 		(char *)placement_of(job, job->options.optimizer_placement, job->location.has_nvme_optimizer);
 	wire->gradient_placement = (char *)gradient_placement(job);
-	wire->spill_bytes = job->gradients.spill ? job->gradients.sums_memory.length : 0;
+	wire->spill_bytes = gradients_spill_bytes(job);
 	wire->optimizer = (char *)job->options.optimizer->name;
 	wire->moments = (char *)moments_of(&job->options);
 	wire->loss_scale = job->update.loss_scale.value;

@@ -7,7 +7,6 @@
 
 #include "common/clock.h"
 #include "common/plural.h"
-#include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradients.h"
 
 #define LONG_NS UINT64_C(10000000000)
@@ -51,20 +50,6 @@ static uint64_t waits_since(const struct job *job, const struct member *member, 
 
 /* ---- For whom ---- */
 
-/* A contribution of the other one cannot be summed before this one has pushed. */
-static bool lacks_push_for(const struct job *job, const struct member *member, const struct member *other)
-{
-	for (uint32_t i = 0; i < other->buffer_count; i++) {
-		const struct contribution *contribution = &other->contributions[i];
-
-		if (contribution->is_active && !contribution->is_reading &&
-		    contribution->step == gradient_open_step(job) &&
-		    member->pushed[contribution->unit] <= gradient_sum_of(job, contribution->unit, 0)->next)
-			return true;
-	}
-	return false;
-}
-
 static bool lacks_push(const struct job *job, const struct member *member)
 {
 	if (member->is_closed || waits_for_buffer(member) > 0)
@@ -72,8 +57,7 @@ static bool lacks_push(const struct job *job, const struct member *member)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *other = job->ranks[rank];
 
-		if (other && other != member && waits_for_buffer(other) > 0 &&
-		    lacks_push_for(job, member, other))
+		if (other && other != member && waits_for_buffer(other) > 0 && gradient_awaits(other, member))
 			return true;
 	}
 	return false;

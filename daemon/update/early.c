@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #include "common/size.h"
-#include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/gradients/norm.h"
 #include "daemon/residency/residency.h"
@@ -55,14 +54,14 @@ static bool is_possible(const struct job *job)
 	const struct job_options *options = &job->options;
 
 	return job->location.has_nvme_optimizer && job->location.is_durable &&
-	       job->gradients.sum_ranks == 1 && (early_keeps(job) || job->location.has_nvme_parameters) &&
+	       gradient_sums_per_unit(job) == 1 && (early_keeps(job) || job->location.has_nvme_parameters) &&
 	       !options->optimizer->is_by_owner;
 }
 
 /* The open step is neither decided nor about to be, and the state is as the last commit has it. */
 static bool is_time(const struct job *job)
 {
-	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped && !job->gradients.norm &&
+	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped && !norm_is_running(job) &&
 	       !job->update.sweep && job->decided == job->step &&
 	       job->update.commit_listener->is_quiet(job) && !job->update.commit_listener->is_behind(job);
 }
@@ -98,9 +97,7 @@ static const struct step_rates *find_announced(const struct job *job, uint32_t *
 
 static bool unit_is_complete(const struct early *early, uint32_t unit)
 {
-	const struct sum *sum = gradient_sum_of(early->job, unit, 0);
-
-	return sum->next == early->micro_batches && !sum->is_reducing;
+	return gradient_is_summed(early->job, unit, early->micro_batches);
 }
 
 static void look_at_pack(struct early *early, uint32_t pack)
@@ -171,7 +168,7 @@ static void on_measured(struct work *work)
 	job_settle(early->job);
 	if (early->is_void)
 		return;
-	if (early->is_decided || early->job->gradients.norm || !is_finite(early, pack)) {
+	if (early->is_decided || norm_is_running(early->job) || !is_finite(early, pack)) {
 		spill_unpin(early->job, pack);
 		update->early = EARLY_NOTHING;
 		early->packs--;
@@ -226,7 +223,7 @@ static void begin_next_pack(struct early *early)
 
 bool early_keeps(const struct job *job)
 {
-	return !job->gradients.spill;
+	return !spill_is_used(job);
 }
 
 static void consume_sums(struct job *job, uint32_t pack)

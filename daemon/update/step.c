@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "daemon/gradients/gradient.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
@@ -317,9 +316,7 @@ static void skip(struct job *job)
 	job->update.is_skipped = true;
 	job->telemetry.figures.skipped_steps++;
 	early_give_up(job);
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		if (!gradient_is_in_use(job, unit))
-			gradient_reset_unit(job, unit);
+	gradient_reset_open(job);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		residency_set_version(job, pack, job->decided);
 	step_applied(job);
@@ -514,6 +511,5 @@ void step_abort(struct job *job)
 	if (was_writing)
 		job->update.writing_listener->forget(job);
 	early_give_up(job);
-	if (job->gradients.norm)
-		norm_work_give_up(job->gradients.norm);
+	norm_give_up(job);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/gradients/gradients.h"
 #include "tests/unit/scene_test.h"
 
@@ -85,16 +85,16 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 	for (unsigned i = 0; i < first.buffer_count; i++)
 		push(&first, i, 1.0f);
 	steps[1] = actor_send_step(&second, 0.1f);
-	assert_non_null(job->gradients.norm);
+	assert_true(norm_is_running(job));
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	wait = actor_send_buffer_wait(&first, 0, 2);
-	assert_int_equal(job->gradients.reductions_running, 1);
+	assert_int_equal(job->gradients->reductions_running, 1);
 	assert_int_equal(actor_await(&first, steps[0], 0)->status, -EDOM);
 	assert_int_equal(actor_await(&second, steps[1], 0)->status, -EDOM);
-	assert_int_equal(job->gradients.reductions_running, 1);
+	assert_int_equal(job->gradients->reductions_running, 1);
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
-	QUEUE_FOREACH (link, &job->gradients.sums[0].waiting)
+	QUEUE_FOREACH (link, &job->gradients->sums[0].waiting)
 		assert_int_equal(queue_entry(link, struct contribution, link)->step, gradient_open_step(job));
 	take_good_step();
 }
@@ -111,7 +111,7 @@ static struct job *block_first(uint32_t *ret_wait)
 		actor_send_push(&first, 0, i);
 		actor_send_push(&second, 1, i);
 	}
-	for (unsigned i = 0; i < job->gradients.held_count; i++) {
+	for (unsigned i = 0; i < job->options.world_size; i++) {
 		assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 0, 2), 0)->status, 0);
 		actor_send_push(&first, 0, 0);
 	}
@@ -128,9 +128,9 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 
 	/* The second one may still push what it waits for. */
 	scene_settle(&scene);
-	assert_int_equal(job->gradients.grown_held, 0);
+	assert_int_equal(job->gradients->grown_held, 0);
 	assert_int_equal(actor_await(&second, actor_send_buffer_wait(&second, 0, 2), 0)->status, 0);
-	assert_true(job->gradients.grown_held > 0 && promised_bytes(job) > planned);
+	assert_true(job->gradients->grown_held > 0 && promised_bytes(job) > planned);
 	assert_int_equal(scene.node->memory.host_used - job->resources.host_bytes, others);
 	actor_die(&first);
 	actor_die(&second);
@@ -150,7 +150,7 @@ static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **sta
 	assert_non_null(actor_find(&first, wait, 0));
 	assert_int_equal(actor_find(&first, wait, 0)->status, -ENOBUFS);
 	assert_non_null(strstr(actor_message(&first), "no gradient buffer of rank 0 is free"));
-	assert_int_equal(job->gradients.grown_held, 0);
+	assert_int_equal(job->gradients->grown_held, 0);
 }
 
 /* ---- A unit that is larger than the others ---- */
@@ -265,7 +265,7 @@ static void what_its_rank_holds_ends_no_wait(void **state)
 	assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 0, 1), 0)->status, 0);
 	/* It was put aside for that. */
 	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_FREE);
-	assert_int_equal(queue_is_empty(&job->gradients.sums[0].waiting), 0);
+	assert_int_equal(queue_is_empty(&job->gradients->sums[0].waiting), 0);
 	/* And who has seen more than there are is answered at once. */
 	push(&first, 0, 1.0f);
 	assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 0, 2), 0)->status, 0);

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/durability/durable.h"
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/values/values.h"
 #include "tests/unit/scene_test.h"
 
@@ -72,14 +72,14 @@ static uint64_t budget_of(unsigned buffers)
 	uint64_t bytes;
 
 	assert_int_equal(try_budget(0, PLACEMENT_NVME, &bytes), 0);
-	assert_int_equal(find()->gradients.sums_memory.length, UNITS * SUM_BYTES);
+	assert_int_equal(find()->gradients->sums_memory.length, UNITS * SUM_BYTES);
 	return bytes - (UNITS - buffers) * SUM_BYTES;
 }
 
 static struct job *start(void)
 {
 	assert_int_equal(try_budget(budget_of(2), PLACEMENT_NVME, NULL), 0);
-	assert_int_equal(find()->gradients.sums_memory.length, 2 * SUM_BYTES);
+	assert_int_equal(find()->gradients->sums_memory.length, 2 * SUM_BYTES);
 	return find();
 }
 
@@ -146,13 +146,13 @@ static void sums_give_the_same_bits(unsigned buffers)
 	double norms[2];
 
 	assert_int_equal(try_budget(budget_of(buffers), PLACEMENT_NVME, NULL), 0);
-	assert_int_equal(find()->gradients.sums_memory.length, buffers * SUM_BYTES);
+	assert_int_equal(find()->gradients->sums_memory.length, buffers * SUM_BYTES);
 	push_all(3, 0.5f);
 	norms[0] = step();
 	read_master(0, 1, spilled[0]);
 	read_master(UNITS - 1, 1, spilled[1]);
 	assert_int_equal(try_budget(0, PLACEMENT_HOST, NULL), 0);
-	assert_null(find()->gradients.spill);
+	assert_null(find()->gradients->spill);
 	push_all(3, 0.5f);
 	norms[1] = step();
 	read_master(0, 1, kept[0]);
@@ -182,7 +182,7 @@ static void a_step_waits_for_gradients_that_wait_for_a_buffer(void **state)
 	actor_fill(&actor, FORMAT_BF16, ELEMENTS, 1.0f);
 	actor_send_push(&actor, 2, 0);
 	number = actor_send_step(&actor, 0.1f);
-	assert_true(job->decided == 0 && !job->gradients.norm && job->gradients.reductions_running == 0);
+	assert_true(job->decided == 0 && !norm_is_running(job) && job->gradients->reductions_running == 0);
 	scene_hear_of_devices(&scene);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
 	assert_true(actor_find(&actor, number, 0)->reply->step->gradient_norm == sqrt(3.0 * ELEMENTS));
@@ -212,7 +212,7 @@ static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
 	assert_false(find()->location.has_nvme_sums);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_DEFAULT, NULL), 0);
 	assert_true(find()->location.has_nvme_sums);
-	assert_int_equal(find()->gradients.sums_memory.length, (UNITS - 1) * SUM_BYTES);
+	assert_int_equal(find()->gradients->sums_memory.length, (UNITS - 1) * SUM_BYTES);
 	assert_true(promised_bytes(find()) < bytes);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_HOST, NULL), -ENOMEM);
 }
@@ -229,7 +229,7 @@ static void stop_in_a_spill(struct job *job)
 	actor_send_push(&actor, 5, 0);
 	assert_true(spill_is_wished(job));
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_int_equal(job->gradients.reductions_running, 1);
+	assert_int_equal(job->gradients->reductions_running, 1);
 }
 
 static void expect_a_good_step(double norm)
@@ -313,10 +313,10 @@ static void a_released_job_has_its_buffers_again(void **state)
 	actor_die(&actor);
 	while (job->phase != JOB_RELEASED)
 		scene_wait(&scene);
-	assert_null(job->gradients.spill);
+	assert_null(job->gradients->spill);
 	open_rank(&actor, &options);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_non_null(job->gradients.spill);
+	assert_non_null(job->gradients->spill);
 	expect_a_good_step(norm);
 }
 
@@ -352,7 +352,7 @@ static void come_back(const struct actor_job *options, bool is_spilled)
 	open_rank(&actor, options);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(find()->location.has_nvme_sums, is_spilled);
-	assert_int_equal(find()->gradients.spill != NULL, is_spilled);
+	assert_int_equal(find()->gradients->spill != NULL, is_spilled);
 }
 
 struct trained {
@@ -465,7 +465,7 @@ static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 	actor_send_push(&actor, 4, 1);
 	assert_true(spill_is_wished(job));
 	assert_int_equal(actor_await(&actor, actor_send_buffer_wait(&actor, 0, 2), 0)->status, 0);
-	assert_int_equal(job->gradients.held_count, 0);
+	assert_int_equal(gradients_held_bytes(job), 0);
 }
 
 /* ---- Values ---- */
@@ -499,7 +499,7 @@ static void open_three_with_two_buffers(void)
 	for (uint64_t budget = 16 * MIB;; budget += MIB) {
 		open_three(budget);
 		if (actor_write(&actor, 0, 0, 0, 1000) == 0 &&
-		    find()->gradients.sums_memory.length == 2 * SUM_BYTES)
+		    find()->gradients->sums_memory.length == 2 * SUM_BYTES)
 			return;
 		actor_die(&actor);
 		actor_die(&others[0]);
@@ -514,7 +514,7 @@ static void who_waits_for_a_buffer_to_write_into_may_die(void **state)
 	uint32_t writes[3];
 
 	open_three_with_two_buffers();
-	assert_int_equal(find()->gradients.sums_memory.length, 2 * SUM_BYTES);
+	assert_int_equal(find()->gradients->sums_memory.length, 2 * SUM_BYTES);
 	assert_int_equal(actor_write(&actor, 1, 0, 0, 1000), 0);
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	writes[0] = send_write(&actor, 0);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"

@@ -11,7 +11,7 @@
 
 #include "common/bfloat16.h"
 #include "daemon/model/job.h"
-#include "daemon/gradients/spill.h"
+#include "daemon/gradients/own.h"
 #include "tests/unit/scene_test.h"
 
 /* A pack each, of several chunks; in none of their tensors a number of whole tiles. */
@@ -157,7 +157,7 @@ struct outcome {
 static struct outcome train(const struct actor_job *options, bool is_announced, bool is_pushed_once)
 {
 	struct job *job = start(options, is_pushed_once, INITIALIZE_NORMAL);
-	struct outcome outcome = { .sums_bytes = job->gradients.sums_memory.length };
+	struct outcome outcome = { .sums_bytes = job->gradients->sums_memory.length };
 
 	for (uint64_t step = 0; step < STEPS; step++) {
 		if (is_announced)
@@ -225,8 +225,8 @@ static uint64_t least_budget(struct actor_job options, bool is_pushed_once)
 	uint64_t bytes;
 
 	job = start(&options, is_pushed_once, INITIALIZE_NORMAL);
-	bytes = promised_bytes(job) - (UNITS - 1) * job->gradients.sum_buffer_bytes;
-	assert_int_equal(job->gradients.sums_memory.length, UNITS * job->gradients.sum_buffer_bytes);
+	bytes = promised_bytes(job) - (UNITS - 1) * job->gradients->sum_buffer_bytes;
+	assert_int_equal(job->gradients->sums_memory.length, UNITS * job->gradients->sum_buffer_bytes);
 	end(job);
 	return bytes;
 }
@@ -429,7 +429,7 @@ static void of_several_ranks_they_are_wide(void **state)
 	assert_int_equal(actor_finish_ready(&actor, number), 0);
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		all += job->catalog.units[unit].trainable;
-	assert_true(job->gradients.sums_memory.length >= all * sizeof(float));
+	assert_true(job->gradients->sums_memory.length >= all * sizeof(float));
 	actor_send_push(&actor, 0, 0);
 	assert_int_equal(actor_await(&actor, actor_send_push(&actor, 0, 0), 0)->status, -EINVAL);
 	actor_die(&other);
@@ -448,17 +448,17 @@ static void a_job_without_ranks_gets_other_sums(void **state)
 	struct actor_job options = { .stage = 3 };
 	struct outcome expected = train(&options, false, false);
 	struct job *job = start(&options, true, INITIALIZE_NORMAL);
-	uint64_t narrow = job->gradients.sums_memory.length;
+	uint64_t narrow = job->gradients->sums_memory.length;
 
 	take_step(0);
 	leave();
 	options.mode = MODE_RESUME;
 	job = start(&options, false, INITIALIZE_NORMAL);
-	assert_int_equal(job->gradients.sums_memory.length, expected.sums_bytes);
+	assert_int_equal(job->gradients->sums_memory.length, expected.sums_bytes);
 	take_step(1);
 	leave();
 	job = start(&options, true, INITIALIZE_NORMAL);
-	assert_int_equal(job->gradients.sums_memory.length, narrow);
+	assert_int_equal(job->gradients->sums_memory.length, narrow);
 	take_step(2);
 	assert_true(hash_of(STEPS) == expected.hash);
 	end(job);
@@ -472,13 +472,13 @@ static void a_job_in_host_memory_keeps_wide_sums(void **state)
 				     .optimizer_placement = PLACEMENT_HOST,
 				     .durability = DURABILITY_NONE };
 	struct job *job = start(&options, false, INITIALIZE_NORMAL);
-	uint64_t wide = job->gradients.sums_memory.length;
+	uint64_t wide = job->gradients->sums_memory.length;
 
 	take_step(0);
 	actor_die(&actor);
 	options.mode = MODE_RESUME;
 	job = start(&options, true, INITIALIZE_NORMAL);
-	assert_int_equal(job->gradients.sums_memory.length, wide);
+	assert_int_equal(job->gradients->sums_memory.length, wide);
 	take_step(1);
 	end(job);
 	options.mode = MODE_EITHER;

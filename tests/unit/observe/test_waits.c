@@ -120,7 +120,7 @@ static void those_whose_pushes_are_lacking_are_waited_for(void **state)
 	for (uint32_t i = 0; i < ranks[0].buffer_count; i++)
 		actor_send_push(&ranks[0], 0, i);
 	expect(WAITS_NOTHING, 0, 0);
-	for (unsigned i = 0; i < job->gradients.held_count; i++) {
+	for (unsigned i = 0; i < job->options.world_size; i++) {
 		assert_int_equal(
 			actor_await(&ranks[0], actor_send_buffer_wait(&ranks[0], 0, ranks[0].buffer_count), 0)
 				->status,

@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/resources/disposal.h"
-#include "daemon/gradients/gradient.h"
+#include "daemon/gradients/own.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor first, second;
@@ -64,7 +64,7 @@ static void held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **sta
 {
 	struct job *job = start_two();
 	const void *held =
-		queue_entry(queue_first(&job->gradients.all_held), struct held_buffer, all_link)->memory.base;
+		queue_entry(queue_first(&job->gradients->all_held), struct held_buffer, all_link)->memory.base;
 
 	actor_die(&first);
 	actor_die(&second);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/durability/durable.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/budget.h"
@@ -499,7 +500,7 @@ static void a_commit_waits_for_a_step_that_is_measured(void **state)
 	while (!durable_is_quiet(job))
 		scene_wait(&scene);
 	step = send_pushed_step(&first);
-	assert_non_null(job->gradients.norm);
+	assert_true(norm_is_running(job));
 	durable_hurry(job);
 	assert_true(durable_is_quiet(job));
 	assert_int_equal(actor_await(&first, step, 0)->reply->step->step, 2);
@@ -525,7 +526,7 @@ static void expect_a_step_to_wait_for_the_commit(struct actor_job kind)
 	assert_false(durable_is_quiet(job));
 	steps[1] = send_pushed_step(&first);
 	assert_int_equal(job->decided, 1);
-	assert_null(job->gradients.norm);
+	assert_false(norm_is_running(job));
 	scene_hear_of_devices(&scene);
 	expect_durable(actor_await(&first, steps[0], 1));
 	assert_int_equal(actor_await(&first, steps[1], 0)->reply->step->step, 2);

@@ -217,7 +217,7 @@ static struct trained train(const struct actor_job *options, enum manner manner)
 	if (options->gradient_placement == PLACEMENT_NVME) {
 		uint64_t spilled = job->telemetry.figures.bytes[STATISTICS_GRADIENT][STATISTICS_WRITTEN];
 
-		assert_true(job->gradients.spill->buffer_count < PACKS);
+		assert_true(job->gradients->spill->buffer_count < PACKS);
 		if (manner != AS_IT_COMES)
 			assert_int_equal(spilled > 0, manner == NOT_ANNOUNCED);
 	}
@@ -460,7 +460,7 @@ static void expect_return(const struct actor_job *options, uint64_t expected)
 		begin_step();
 		push_all(17 + i);
 		/* If sums are spilled, nobody knows how many come so far. */
-		await_early(job, job->gradients.spill ? 0 : i % (PACKS + 1));
+		await_early(job, spill_is_used(job) ? 0 : i % (PACKS + 1));
 		actor_die(&actor);
 		come_back_with(options);
 		assert_int_equal(actor.step, 1);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/durability/durable.h"
+#include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
 #include "daemon/residency/cache.h"
 #include "daemon/residency/residency.h"
@@ -533,7 +534,7 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 	take_step(&actor, 1);
 	push_all(&actor, 2);
 	step = actor_send_step(&actor, 0.1f);
-	while (!job->gradients.norm)
+	while (!norm_is_running(job))
 		scene_wait(&scene);
 	/* What the norm is made of ends, and nobody looks before the workers have nothing but these. */
 	blockade_begin(&scene, scene.node->workers, &blockade);

@@ -1,13 +1,45 @@
-/* The inside of gradients: contributions, the sums they go to, and what moves them; for gradient.c,
- * reduction.c and held.c. */
-#ifndef TIERD_DAEMON_GRADIENT_H
-#define TIERD_DAEMON_GRADIENT_H
+/* The inside of gradients: contributions, the sums they go to, and what moves them. */
+#ifndef TIERD_DAEMON_GRADIENTS_OWN_H
+#define TIERD_DAEMON_GRADIENTS_OWN_H
 
 #include "daemon/gradients/gradients.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/model/model.h"
 
 #define REDUCTIONS 16
+
+/* Its gradients, and their sums. */
+struct job_gradients {
+	struct memory sums_memory;
+	const struct gradient_listener *listener;
+	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
+	 * spilled, of the pack's buffer. */
+	uint64_t *sum_offsets;
+	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
+	struct spill *spill;	   /* NULL in the same case */
+	struct sum *sums;
+	struct reduction *reductions;
+	struct queue free_reductions, sums_waiting;
+	unsigned reductions_running; /* and copies and transfers of gradients */
+	/* Contributions that wait in sums: of the open step and the one after it, each at its number
+	 * modulo 2. */
+	uint64_t waiting_of_step[2];
+	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
+	struct queue free_held, all_held;
+	unsigned grown_held; /* beyond the plan */
+	struct norm_work *norm;
+};
+
+/* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */
+struct sum {
+	struct queue waiting; /* contributions */
+	uint32_t waiting_count;
+	struct queue link;   /* of sums_waiting, for a reduction */
+	uint32_t unit, rank; /* rank: of stages 0 and 1 */
+	uint32_t next;	     /* the micro-batch that comes next */
+	bool has_content;    /* of the open step */
+	bool is_reducing;
+};
 
 /* One sum being added to, on the workers. */
 struct reduction {
@@ -32,7 +64,6 @@ struct held_buffer {
 	uint8_t absent[]; /* of the contribution */
 };
 
-bool gradient_is_of_ranks(const struct job *job); /* stages 0 and 1: a sum for each rank */
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank);
 char *gradient_sum_address(const struct job *job, const struct sum *sum);
 bool gradient_is_in_use(const struct job *job, uint32_t unit);
