@@ -11,6 +11,7 @@
 #include "daemon/durability/listing.h"
 #include "daemon/durability/own.h"
 #include "daemon/request/request.h"
+#include "daemon/telemetry/telemetry.h"
 
 #define LOOK_S 2
 

@@ -16,6 +16,7 @@
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct reserve {
 	struct errand errand;

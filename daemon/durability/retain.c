@@ -13,6 +13,7 @@
 #include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct retain {
 	struct errand errand;

@@ -9,6 +9,7 @@
 #include "daemon/durability/errand.h"
 #include "daemon/durability/snapshot.h"
 #include "daemon/durability/own.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* The oldest ones go first, as long as there are too many; then the step is kept. */
 struct retention {

@@ -15,6 +15,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
+#include "daemon/telemetry/telemetry.h"
 #include "proto/name.h"
 
 /* A client's, until the store has done it. */

@@ -4,6 +4,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/durability/durability.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* Whoever drains means to end tierd soon. */
 static void commit_all(struct node *node)

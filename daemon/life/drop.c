@@ -7,6 +7,7 @@
 #include "daemon/life/life.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
+#include "daemon/telemetry/telemetry.h"
 
 void drop_ranks(struct job *job, const char *reason)
 {

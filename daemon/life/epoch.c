@@ -8,6 +8,7 @@
 #include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
 #include "daemon/life/life.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
 
@@ -83,7 +84,7 @@ static void end_epoch(struct job *job, int r)
 	job->current.closed_count = 0;
 	if (was_live) {
 		job->epoch++;
-		job->telemetry.figures.broken_epochs++;
+		figures_of(job)->broken_epochs++;
 	}
 	arena_show_epoch(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)

@@ -7,6 +7,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 
 static void evict_pack(struct job *job, uint32_t pack, Tierd__Wire__JobEvictReply *result)
 {

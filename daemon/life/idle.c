@@ -10,6 +10,7 @@
 #include "daemon/life/life.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 
 static void arm(struct job *job, uint64_t ms)
 {

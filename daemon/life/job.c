@@ -197,8 +197,10 @@ static void settle_groups(struct job *job, const struct optimizer_group *groups)
 /* What the modules keep of it. */
 static int make_parts(struct job *job)
 {
-	int r = residency_new(job);
+	int r = telemetry_new(job);
 
+	if (r == 0)
+		r = residency_new(job);
 	if (r == 0)
 		r = gradients_new(job);
 	if (r == 0)
@@ -212,6 +214,7 @@ static void free_parts(struct job *job)
 	values_free(job);
 	gradients_free(job);
 	residency_free(job);
+	telemetry_free(job);
 }
 
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
@@ -227,8 +230,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .options = *options,
 			     .epoch = 1,
 			     .location.record_format = RECORD_FORMAT,
-			     .resources.paths = node_all_paths(node),
-			     .telemetry.page = MEMORY_INIT };
+			     .resources.paths = node_all_paths(node) };
 	if (make_parts(job) < 0) {
 		free_parts(job);
 		free(job);
@@ -286,9 +288,9 @@ void job_free(struct job *job)
 	damaged_clear(&job->scrub.damaged);
 	job->life.replaced = job->life.is_kept ? replaced_leave(job->life.replaced)
 					       : replaced_bring_back(job->life.replaced);
-	figures_add(&node->observe.past, &job->telemetry.figures);
+	figures_add(&node->observe.past, figures_of(job));
 	/* Who looks at its page sees how the job ended. */
-	disposal_start_shared(node, job->uid, true, &job->telemetry.page);
+	disposal_start_shared(node, job->uid, true, telemetry_page(job));
 	catalog_free(&job->catalog);
 	budget_uncharge(job, job->resources.charged_bytes);
 	if (job->life.slot_timer)

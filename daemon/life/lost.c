@@ -13,6 +13,7 @@
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
 #include "daemon/recovery/restore.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* ---- A broken job ---- */
 

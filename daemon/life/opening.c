@@ -20,6 +20,7 @@
 #include "daemon/recovery/restore.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/values/values.h"
 
 static inline void source_freep(struct source **source)

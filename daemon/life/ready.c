@@ -16,6 +16,7 @@
 #include "daemon/life/setup.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
 
@@ -197,7 +198,7 @@ static void begin_epoch(struct job *job)
 		}
 	}
 	job->is_live = true;
-	job->telemetry.figures.epochs++;
+	figures_of(job)->epochs++;
 	job->life.departed[0] = '\0';
 	arena_show_epoch(job);
 	bool is_complete = true;

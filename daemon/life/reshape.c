@@ -12,6 +12,7 @@
 #include "daemon/life/life.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 
 bool reshape_is_asked(const struct job *job, const struct job_options *options)
 {

@@ -16,6 +16,7 @@
 #include "daemon/request/request.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 #include "offload/device/fault.h"
 #include "offload/device/nvme.h"

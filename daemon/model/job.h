@@ -2,8 +2,8 @@
 #ifndef TIERD_DAEMON_JOB_H
 #define TIERD_DAEMON_JOB_H
 
+#include "common/log.h"
 #include "daemon/model/catalog.h"
-#include "daemon/telemetry/events.h"
 #include "daemon/model/member.h"
 #include "daemon/resources/node.h"
 #include "daemon/model/options.h"
@@ -14,7 +14,6 @@
 #include "daemon/model/state.h"
 #include "daemon/model/step_state.h"
 #include "offload/store/store.h"
-#include "proto/statistics.h"
 
 /* "UID/NAME-N.store", with its end. */
 #define JOB_FILE_BYTES (10 + 1 + WIRE_MAX_JOB_NAME + 1 + 20 + 6 + 1)
@@ -63,6 +62,7 @@ struct residence;
 struct residency;
 struct job_values;
 struct job_gradients;
+struct job_telemetry;
 struct commit_listener;
 struct writing_listener;
 struct sweep_listener;
@@ -75,7 +75,6 @@ struct warm;
 struct job_durability;
 struct replaced;
 struct restore_notice;
-struct trace;
 
 /* Why a job is lost, and what room there was then: daemon/life/lost.h. */
 struct loss {
@@ -126,16 +125,6 @@ struct job_location {
 			      */
 	bool is_durable;     /* as it is planned: its state outlives the daemon */
 	uint32_t record_format; /* RECORD_FORMAT_…: what there is room for in its record */
-};
-
-/* What is counted of it. */
-struct job_telemetry {
-	struct unit_account account; /* of rank 0 */
-	uint64_t waits_told_ns;	     /* since when its ranks waited for others, as was told last:
-					daemon/observe/waits.h */
-	struct statistics_figures figures;
-	struct memory page;  /* its page, once somebody has asked for it */
-	struct trace *trace; /* NULL: nobody traces it */
 };
 
 /* What it has of the node's memory and disk. */
@@ -240,7 +229,7 @@ struct job {
 	struct current_step current;
 
 	struct job_location location;
-	struct job_telemetry telemetry;
+	struct job_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct job_resources resources;
 	struct job_residency residency;
 	struct job_gradients *gradients; /* daemon/gradients/own.h */

@@ -41,7 +41,7 @@ static void count_job(struct job *job)
 static void add_jobs(struct statistics_figures *sum, const struct queue *jobs)
 {
 	QUEUE_FOREACH (link, jobs)
-		figures_add(sum, &queue_entry(link, struct job, link)->telemetry.figures);
+		figures_add(sum, figures_of(queue_entry(link, struct job, link)));
 }
 
 /* ---- Bodies ---- */
@@ -128,7 +128,7 @@ static void write_job(const struct job *job)
 		.cache_bytes = job->resources.cache_bytes,
 		.host_budget = job->options.host_budget,
 		.nvme_bytes = job->resources.nvme_bytes,
-		.figures = job->telemetry.figures,
+		.figures = *figures_of(job),
 		.early_updates = job->update.early_updates,
 		.warm_bytes = warm_bytes(job),
 		.warm_most_bytes = job->resources.warm_most_bytes,
@@ -142,7 +142,7 @@ static void write_job(const struct job *job)
 	snprintf(body.name, sizeof(body.name), "%s", job->name);
 	snprintf(body.status, sizeof(body.status), "%s",
 		 job->life.is_dropped ? "dropped" : job_status_name(job));
-	statistics_page_write(job->telemetry.page.base, &body);
+	statistics_page_write(telemetry_page(job)->base, &body);
 }
 
 /* ---- Pages of clients ---- */
@@ -197,7 +197,7 @@ static int make_job_page(struct job *job, char *message, size_t size)
 
 	if (r < 0)
 		return r;
-	r = make_page("tierd-job", STATISTICS_OF_JOB, sizeof(struct statistics_job), &job->telemetry.page);
+	r = make_page("tierd-job", STATISTICS_OF_JOB, sizeof(struct statistics_job), telemetry_page(job));
 	if (r == 0)
 		return 0;
 	budget_uncharge(job, STATISTICS_PAGE_BYTES);
@@ -208,7 +208,7 @@ static int make_job_page(struct job *job, char *message, size_t size)
 static void map_job(struct pending *pending, struct job *job)
 {
 	char message[640];
-	int r = job->telemetry.page.fd < 0 ? make_job_page(job, message, sizeof(message)) : 0;
+	int r = telemetry_page(job)->fd < 0 ? make_job_page(job, message, sizeof(message)) : 0;
 
 	if (r < 0) {
 		pending_error(pending, r, "job %s: no memory for a page of statistics: %s", job->name,
@@ -217,7 +217,7 @@ static void map_job(struct pending *pending, struct job *job)
 	}
 	count_job(job);
 	write_job(job);
-	reply_page(pending, &job->telemetry.page);
+	reply_page(pending, telemetry_page(job));
 }
 
 void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *request)
@@ -247,7 +247,7 @@ static void write_all(const struct statistics *statistics)
 
 		count_job(job);
 		waits_check(job);
-		if (job->telemetry.page.fd >= 0)
+		if (telemetry_page(job)->fd >= 0)
 			write_job(job);
 	}
 	write_node(node);

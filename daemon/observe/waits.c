@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/plural.h"
 #include "daemon/gradients/gradients.h"
+#include "daemon/telemetry/telemetry.h"
 
 #define LONG_NS UINT64_C(10000000000)
 /* Named in a line. */
@@ -211,9 +212,8 @@ void waits_check(struct job *job)
 	uint64_t now = clock_now_ns();
 
 	waits_find(job, &waits);
-	if (waits.cause == WAITS_NOTHING || waits.since_ns == job->telemetry.waits_told_ns ||
-	    now < waits.since_ns + LONG_NS)
+	if (waits.cause == WAITS_NOTHING || now < waits.since_ns + LONG_NS ||
+	    !telemetry_note_wait(job, waits.since_ns))
 		return;
-	job->telemetry.waits_told_ns = waits.since_ns;
 	tell(job, &waits, now - waits.since_ns);
 }

@@ -14,6 +14,7 @@
 #include "daemon/recovery/restore.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct fork {
 	struct errand errand; /* of its origin */

@@ -9,6 +9,7 @@
 #include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore_inside.h"
 #include "daemon/request/request.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct restore *restore_new(struct node *node, const struct stored_job *file)
 {

@@ -14,6 +14,7 @@
 #include "daemon/recovery/restore.h"
 #include "daemon/recovery/roll_back.h"
 #include "daemon/request/request.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/values/values.h"
 
 struct roll_back {

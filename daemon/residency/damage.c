@@ -4,6 +4,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/residency/own.h"
+#include "daemon/telemetry/telemetry.h"
 
 void damage_tell_read(const struct job *job, const struct store_transfer *transfer, int status,
 		      const char *consequence)

@@ -6,6 +6,7 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/damage.h"
 #include "daemon/residency/own.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* The lease is counted here, before anything can evict the pack again. */
 static void grant(struct pending *pending)
@@ -111,7 +112,7 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 			      (unsigned long long)gather->version);
 		return;
 	}
-	job->telemetry.figures.misses++;
+	figures_of(job)->misses++;
 	/* Sent before the refusal of its step was read. */
 	if (pending->waiter.version > member_last_version(member)) {
 		pending_error(pending, -EAGAIN, "the awaited step was refused");

@@ -9,6 +9,7 @@
 #include "daemon/residency/order.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 
 static struct order *find_order(struct member *member, const char *phase)
 {
@@ -128,7 +129,7 @@ void member_count_gathers(struct member *member)
 	uint64_t more = head - member->counted_gathers;
 
 	if (more <= now - member->counted_ns)
-		member->job->telemetry.figures.gathers += more;
+		figures_of(member->job)->gathers += more;
 	member->counted_gathers = head;
 	member->counted_ns = now;
 }

@@ -22,6 +22,7 @@
 #include "common/size.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/model/model.h"
+#include "daemon/telemetry/telemetry.h"
 
 struct node_events {
 	struct event *engine, *workers, *slow_workers;
@@ -257,29 +258,28 @@ static int watch_all(struct node *node)
 {
 	int r;
 
-	node->telemetry.events = calloc(1, sizeof(*node->telemetry.events));
-	if (!node->telemetry.events)
+	node->events = calloc(1, sizeof(*node->events));
+	if (!node->events)
 		return -ENOMEM;
-	r = watch(node, engine_fd(node->engine), on_engine, &node->telemetry.events->engine);
+	r = watch(node, engine_fd(node->engine), on_engine, &node->events->engine);
 	if (r == 0)
-		r = watch(node, workers_fd(node->workers), on_workers, &node->telemetry.events->workers);
+		r = watch(node, workers_fd(node->workers), on_workers, &node->events->workers);
 	if (r == 0)
-		r = watch(node, workers_fd(node->slow_workers), on_slow_workers,
-			  &node->telemetry.events->slow_workers);
+		r = watch(node, workers_fd(node->slow_workers), on_slow_workers, &node->events->slow_workers);
 	return r;
 }
 
 static void unwatch_all(struct node *node)
 {
-	if (!node->telemetry.events)
+	if (!node->events)
 		return;
-	if (node->telemetry.events->engine)
-		event_free(node->telemetry.events->engine);
-	if (node->telemetry.events->workers)
-		event_free(node->telemetry.events->workers);
-	if (node->telemetry.events->slow_workers)
-		event_free(node->telemetry.events->slow_workers);
-	free(node->telemetry.events);
+	if (node->events->engine)
+		event_free(node->events->engine);
+	if (node->events->workers)
+		event_free(node->events->workers);
+	if (node->events->slow_workers)
+		event_free(node->events->slow_workers);
+	free(node->events);
 }
 
 /* ---- Life ---- */
@@ -420,8 +420,6 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	node->staging.memory = (struct memory)MEMORY_INIT;
 	node->observe.page = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
-	queue_init(&node->telemetry.watches);
-	queue_init(&node->telemetry.tracers);
 	queue_init(&node->life.dying);
 	queue_init(&node->memory.withheld);
 	queue_init(&node->memory.shortages);
@@ -429,6 +427,7 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	queue_init(&node->scrub.verifies);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
+	r = telemetry_open(node);
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
 		r = open_path(node, config, i);
 	if (r == 0)
@@ -536,6 +535,7 @@ struct node *node_free(struct node *node)
 		staging_clear(&node->staging, node->engine);
 	engine_free(node->engine);
 	memory_free(&node->observe.page);
+	telemetry_close(node);
 	for (unsigned i = 0; i < node->path_count; i++) {
 		fd_close(node->paths[i].directory_fd);
 		free(node->paths[i].path);

@@ -75,6 +75,7 @@ struct node;
 struct node_durability;
 struct node_events;
 struct node_values;
+struct node_telemetry;
 
 /* What the modules above this one give a node. */
 struct node_parts {
@@ -115,13 +116,6 @@ struct node_memory {
 	bool has_noted_pinning;
 };
 
-/* Who watches. */
-struct node_telemetry {
-	struct node_events *events;
-	struct queue watches; /* of clients that watch */
-	struct queue tracers; /* of clients that trace a job */
-};
-
 /* What comes back. */
 struct node_recovery {
 	struct queue restores; /* jobs that are coming back: daemon/recovery/restore.h */
@@ -159,6 +153,7 @@ struct node_life {
 struct node {
 	const struct node_parts *parts;
 	struct event_base *loop; /* borrowed */
+	struct node_events *events;
 	struct engine *engine;
 	struct workers *workers;      /* optimizer, reduction, checksums */
 	struct workers *slow_workers; /* what can take long in the kernel */
@@ -176,7 +171,7 @@ struct node {
 
 	struct node_settings settings;
 	struct node_memory memory;
-	struct node_telemetry telemetry;
+	struct node_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct node_values *values;
 	struct node_recovery recovery;
 	struct node_scrub scrub;

@@ -11,6 +11,7 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/scrub/scan.h"
+#include "daemon/telemetry/telemetry.h"
 
 #define EXTENTS_AT_ONCE 16
 #define SECOND_NS UINT64_C(1000000000)

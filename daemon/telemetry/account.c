@@ -1,6 +1,7 @@
 /* The logical account of a job, as the ZeRO papers count: memory and communication of each rank, summed from
  * what is there and what was done, whatever the node shares physically. */
 #include "daemon/model/model.h"
+#include "daemon/telemetry/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/telemetry/trace.h"
 #include "offload/store/store.h"
@@ -78,15 +79,15 @@ static void complete(const struct job *job, uint32_t rank, struct unit_account *
 
 void account_define(struct job *job, struct member *member)
 {
-	complete(job, 0, &job->telemetry.account);
+	complete(job, 0, &job->telemetry->account);
 	if (member)
 		complete(job, member->rank, &member->account);
 }
 
 void account_statistics(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply)
 {
-	const struct statistics_figures *figures = &job->telemetry.figures;
-	const struct unit_account *account = member ? &member->account : &job->telemetry.account;
+	const struct statistics_figures *figures = &job->telemetry->figures;
+	const struct unit_account *account = member ? &member->account : &job->telemetry->account;
 
 	account_define(job, member);
 	reply->logical_parameter_bytes = account->parameter_bytes;
@@ -112,7 +113,7 @@ void account_statistics(struct job *job, struct member *member, Tierd__Wire__Sta
 /* Stages 2 and 3 reduce every push to its owners at once: one reduce-scatter each. */
 void account_push(struct job *job, struct member *member, uint32_t unit)
 {
-	job->telemetry.figures.pushes++;
+	job->telemetry->figures.pushes++;
 	if (job->options.stage >= 2)
 		member->communicated_elements += job->catalog.units[unit].trainable;
 }
@@ -129,8 +130,8 @@ void account_transfer(struct job *job, enum statistics_kind kind, struct store_t
 	unsigned direction = transfer->direction == TIER_READ ? STATISTICS_READ : STATISTICS_WRITTEN;
 
 	trace_submitted(job, traced[kind][direction], transfer);
-	job->telemetry.figures.bytes[kind][direction] += transfer->length;
-	job->telemetry.figures.transfers[kind][direction]++;
+	job->telemetry->figures.bytes[kind][direction] += transfer->length;
+	job->telemetry->figures.transfers[kind][direction]++;
 }
 
 /* What a step exchanges: stage 0 all-reduces gradients, stage 1 reduce-scatters them and all-gathers

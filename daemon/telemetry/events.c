@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "daemon/model/model.h"
 #include "daemon/telemetry/log_limit.h"
+#include "daemon/telemetry/own.h"
 #include "daemon/telemetry/watch.h"
 
 /* That have limits of their own at the same time. */
@@ -124,7 +125,7 @@ static void tell(struct node *node, const struct job *job, const struct kind *ki
 	bool is_logged = may_log(kind->level, fields->user);
 	char text[TEXT_BYTES];
 
-	if (!is_logged && queue_is_empty(&node->telemetry.watches))
+	if (!is_logged && queue_is_empty(&node->telemetry->watches))
 		return;
 	vsnprintf(text, sizeof(text), format, arguments);
 	fields->id = kind->id;

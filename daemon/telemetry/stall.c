@@ -1,6 +1,7 @@
 #include "daemon/telemetry/stall.h"
 
 #include "common/clock.h"
+#include "daemon/telemetry/own.h"
 #include "daemon/telemetry/trace.h"
 
 static void count(struct pending *pending, uint64_t now)
@@ -15,7 +16,7 @@ static void count(struct pending *pending, uint64_t now)
 
 	trace_waited(pending->member->job, traced[waiter->cause], pending->member->rank,
 		     waiter->is_gather ? pending->unit : TRACE_NO_UNIT, waiter->stalled_ns, now);
-	pending->member->job->telemetry.figures.stall_ns[waiter->cause] += now - waiter->stalled_ns;
+	pending->member->job->telemetry->figures.stall_ns[waiter->cause] += now - waiter->stalled_ns;
 	waiter->stalled_ns = now;
 }
 

@@ -9,6 +9,21 @@
 #include "daemon/telemetry/trace.h"
 #include "daemon/telemetry/watch.h"
 
+/* ---- telemetry.c ---- */
+int telemetry_open(struct node *node);
+/* No client listens any more. */
+void telemetry_close(struct node *node);
+int telemetry_new(struct job *job);
+void telemetry_free(struct job *job);
+
+/* Who does what is counted adds to it there. */
+struct statistics_figures *figures_of(const struct job *job);
+/* The page of its statistics, once a client has asked for it; its descriptor is -1 until then. observe/ makes
+ * and writes it. */
+struct memory *telemetry_page(const struct job *job);
+/* Ranks wait since then. False: that was noted before. */
+bool telemetry_note_wait(struct job *job, uint64_t since_ns);
+
 /* ---- account.c ---- */
 void account_read(struct pending *pending);
 /* Units have been defined. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "daemon/model/model.h"
+#include "daemon/telemetry/own.h"
 
 struct trace {
 	struct job *job; /* NULL: it is gone */
@@ -25,7 +26,7 @@ static bool has_room(struct pending *pending, const struct node *node)
 {
 	unsigned all = 0, own = 0;
 
-	QUEUE_FOREACH (link, &node->telemetry.tracers) {
+	QUEUE_FOREACH (link, &node->telemetry->tracers) {
 		all++;
 		own += queue_entry(link, struct tracer, link)->port->uid == pending_port(pending)->uid;
 	}
@@ -40,7 +41,7 @@ static bool has_room(struct pending *pending, const struct node *node)
 
 static struct trace *trace_of(struct job *job)
 {
-	struct trace *trace = job->telemetry.trace;
+	struct trace *trace = job->telemetry->trace;
 
 	if (trace)
 		return trace;
@@ -48,7 +49,7 @@ static struct trace *trace_of(struct job *job)
 	if (!trace)
 		return NULL;
 	trace->job = job;
-	job->telemetry.trace = trace;
+	job->telemetry->trace = trace;
 	return trace;
 }
 
@@ -72,7 +73,7 @@ void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__W
 	tracer->next = trace->count;
 	tracer->began_ns = clock_now_ns();
 	trace->tracers++;
-	queue_push(&job->node->telemetry.tracers, &tracer->link);
+	queue_push(&job->node->telemetry->tracers, &tracer->link);
 	body.began_ns = tracer->began_ns;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_TRACE;
 	reply.trace = &body;
@@ -89,13 +90,13 @@ void tracer_end(struct tracer *tracer)
 	if (--trace->tracers > 0)
 		return;
 	if (trace->job)
-		trace->job->telemetry.trace = NULL;
+		trace->job->telemetry->trace = NULL;
 	free(trace);
 }
 
 void tracers_end_denied(struct job *job, const char *reason)
 {
-	QUEUE_FOREACH (link, &job->node->telemetry.tracers) {
+	QUEUE_FOREACH (link, &job->node->telemetry->tracers) {
 		struct tracer *tracer = queue_entry(link, struct tracer, link);
 
 		if (tracer->trace->job != job || access_may_see(job, tracer->port))
@@ -107,7 +108,7 @@ void tracers_end_denied(struct job *job, const char *reason)
 
 void trace_leave_job(struct job *job)
 {
-	struct trace *trace = TAKE_PTR(job->telemetry.trace);
+	struct trace *trace = TAKE_PTR(job->telemetry->trace);
 
 	if (trace)
 		trace->job = NULL;
@@ -176,35 +177,99 @@ void tracer_read(struct tracer *tracer, struct pending *pending)
 
 /* ---- Noting ---- */
 
+bool trace_is_on(const struct job *job)
+{
+	return job->telemetry->trace != NULL;
+}
+
+uint64_t trace_now(const struct job *job)
+{
+	return trace_is_on(job) ? clock_now_ns() : 0;
+}
+
 void trace_add(struct job *job, const struct trace_event *event)
 {
-	struct trace *trace = job->telemetry.trace;
+	struct trace *trace = job->telemetry->trace;
 
 	trace->events[trace->count++ % TRACE_EVENTS] = *event;
 }
 
-void trace_add_transfer(struct job *job, uint32_t pack, const struct store *store,
-			const struct store_transfer *transfer)
+void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step)
+{
+	if (trace_is_on(job) && began_ns > 0)
+		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
+						      .ended_ns = clock_now_ns(),
+						      .kind = kind,
+						      .step = step,
+						      .unit = TRACE_NO_UNIT });
+}
+
+void trace_submitted(const struct job *job, enum wire_trace kind, struct store_transfer *transfer)
+{
+	transfer->note.began_ns = trace_now(job);
+	transfer->note.kind = kind;
+}
+
+void trace_transferred(struct job *job, uint32_t pack, const struct store *store,
+		       const struct store_transfer *transfer)
 {
 	struct trace_event event = {
 		.began_ns = transfer->note.began_ns,
-		.ended_ns = clock_now_ns(),
+		.ended_ns = trace_now(job),
 		.amount = transfer->length,
 		.kind = transfer->note.kind,
 		.unit = pack == PACK_NONE ? TRACE_NO_UNIT : job->catalog.packs[pack].first_unit,
 	};
 
+	if (!trace_is_on(job) || event.began_ns == 0)
+		return;
 	snprintf(event.stream, sizeof(event.stream), "%s", store_stream_name(store, transfer->stream));
 	trace_add(job, &event);
 }
 
-void trace_add_work(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
-		    const struct work *work)
+void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
+		  const struct work *work)
 {
-	trace_add(job, &(struct trace_event){ .began_ns = work->began_ns,
-					      .ended_ns = work->ended_ns,
-					      .amount = elements,
-					      .kind = kind,
-					      .unit = unit,
-					      .who = work->worker });
+	if (trace_is_on(job) && work->is_timed)
+		trace_add(job, &(struct trace_event){ .began_ns = work->began_ns,
+						      .ended_ns = work->ended_ns,
+						      .amount = elements,
+						      .kind = kind,
+						      .unit = unit,
+						      .who = work->worker });
+}
+
+void trace_evicted(struct job *job, uint32_t pack)
+{
+	uint64_t now = trace_now(job);
+
+	if (now > 0)
+		trace_add(job, &(struct trace_event){ .began_ns = now,
+						      .ended_ns = now,
+						      .kind = TRACE_EVICT,
+						      .unit = job->catalog.packs[pack].first_unit });
+}
+
+void trace_closed(struct job *job, uint32_t rank, uint64_t step)
+{
+	uint64_t now = trace_now(job);
+
+	if (now > 0)
+		trace_add(job, &(struct trace_event){ .began_ns = now,
+						      .ended_ns = now,
+						      .kind = TRACE_CLOSE,
+						      .unit = TRACE_NO_UNIT,
+						      .who = rank,
+						      .step = step });
+}
+
+void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit, uint64_t began_ns,
+		  uint64_t ended_ns)
+{
+	if (trace_is_on(job))
+		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
+						      .ended_ns = ended_ns,
+						      .kind = kind,
+						      .unit = unit,
+						      .who = rank });
 }

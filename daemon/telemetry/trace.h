@@ -1,8 +1,8 @@
 /* Tracing: what a job's reads, writes, workers and ranks do, for clients that follow it.
  *
  * As long as somebody traces a job it has a ring of its last events, which all who trace it read; else
- * nothing is noted, and each place where something would be costs a look at a pointer. An event is noted when
- * it ends, on the loop; what workers do has their own times. */
+ * nothing is noted, and each place where something would be costs a call that looks at a pointer. An event is
+ * noted when it ends, on the loop; what workers do has their own times. */
 #ifndef TIERD_DAEMON_TRACE_H
 #define TIERD_DAEMON_TRACE_H
 
@@ -51,91 +51,21 @@ void trace_leave_job(struct job *job);
 
 /* ---- Noting ---- */
 
-/* Of a job that is traced. */
-void trace_add(struct job *job, const struct trace_event *event);
-void trace_add_transfer(struct job *job, uint32_t pack, const struct store *store,
-			const struct store_transfer *transfer);
-void trace_add_work(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
-		    const struct work *work);
-
-static inline bool trace_is_on(const struct job *job)
-{
-	return job->telemetry.trace != NULL;
-}
-
+bool trace_is_on(const struct job *job);
 /* When something begins that is to be told of; 0: nothing is. */
-static inline uint64_t trace_now(const struct job *job)
-{
-	return job->telemetry.trace ? clock_now_ns() : 0;
-}
-
-static inline void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step)
-{
-	if (job->telemetry.trace && began_ns > 0)
-		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
-						      .ended_ns = clock_now_ns(),
-						      .kind = kind,
-						      .step = step,
-						      .unit = TRACE_NO_UNIT });
-}
-
+uint64_t trace_now(const struct job *job);
+void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step);
 /* A transfer has been submitted; it is done, whether it has failed or not. */
-static inline void trace_submitted(const struct job *job, enum wire_trace kind,
-				   struct store_transfer *transfer)
-{
-	transfer->note.began_ns = trace_now(job);
-	transfer->note.kind = kind;
-}
-
-static inline void trace_transferred(struct job *job, uint32_t pack, const struct store *store,
-				     const struct store_transfer *transfer)
-{
-	if (job->telemetry.trace && transfer->note.began_ns > 0)
-		trace_add_transfer(job, pack, store, transfer);
-}
-
+void trace_submitted(const struct job *job, enum wire_trace kind, struct store_transfer *transfer);
+void trace_transferred(struct job *job, uint32_t pack, const struct store *store,
+		       const struct store_transfer *transfer);
 /* It was submitted as trace_is_on() said. */
-static inline void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
-				const struct work *work)
-{
-	if (job->telemetry.trace && work->is_timed)
-		trace_add_work(job, kind, unit, elements, work);
-}
-
-static inline void trace_evicted(struct job *job, uint32_t pack)
-{
-	uint64_t now = trace_now(job);
-
-	if (now > 0)
-		trace_add(job, &(struct trace_event){ .began_ns = now,
-						      .ended_ns = now,
-						      .kind = TRACE_EVICT,
-						      .unit = job->catalog.packs[pack].first_unit });
-}
-
+void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
+		  const struct work *work);
+void trace_evicted(struct job *job, uint32_t pack);
 /* The rank has closed its part of the step. */
-static inline void trace_closed(struct job *job, uint32_t rank, uint64_t step)
-{
-	uint64_t now = trace_now(job);
-
-	if (now > 0)
-		trace_add(job, &(struct trace_event){ .began_ns = now,
-						      .ended_ns = now,
-						      .kind = TRACE_CLOSE,
-						      .unit = TRACE_NO_UNIT,
-						      .who = rank,
-						      .step = step });
-}
-
-static inline void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit,
-				uint64_t began_ns, uint64_t ended_ns)
-{
-	if (job->telemetry.trace)
-		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
-						      .ended_ns = ended_ns,
-						      .kind = kind,
-						      .unit = unit,
-						      .who = rank });
-}
+void trace_closed(struct job *job, uint32_t rank, uint64_t step);
+void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit, uint64_t began_ns,
+		  uint64_t ended_ns);
 
 #endif

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "daemon/model/model.h"
+#include "daemon/telemetry/own.h"
 
 void watch_init(struct watch *watch, struct port *port)
 {
@@ -29,7 +30,7 @@ void watch_begin(struct watch *watch, struct pending *pending, const Tierd__Wire
 	watch->lost = 0;
 	/* The answer comes first. */
 	pending_reply(pending, NULL);
-	queue_push(&node->telemetry.watches, &watch->link);
+	queue_push(&node->telemetry->watches, &watch->link);
 }
 
 void watch_end(struct watch *watch)
@@ -112,7 +113,7 @@ void watch_tell(struct node *node, const struct watch_news *news)
 	fill(news, &happened);
 	event.body_case = TIERD__WIRE__EVENT__BODY_HAPPENED;
 	event.happened = &happened;
-	QUEUE_FOREACH (link, &node->telemetry.watches) {
+	QUEUE_FOREACH (link, &node->telemetry->watches) {
 		struct watch *watch = queue_entry(link, struct watch, link);
 
 		if (!is_wanted(watch, news) || !is_allowed(node, watch, news))

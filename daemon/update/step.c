@@ -314,7 +314,7 @@ void step_begin_decided(struct job *job)
 static void skip(struct job *job)
 {
 	job->update.is_skipped = true;
-	job->telemetry.figures.skipped_steps++;
+	figures_of(job)->skipped_steps++;
 	early_give_up(job);
 	gradient_reset_open(job);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
@@ -483,9 +483,9 @@ void step_applied(struct job *job)
 	step_happens(job, STEP_EVENT_APPLIED);
 	job->step = job->decided;
 	job->update.commit_listener->applied(job);
-	job->telemetry.figures.steps++;
+	figures_of(job)->steps++;
 	trace_span(job, TRACE_STEP, job->update.decided_ns, job->step);
-	job->telemetry.figures.step_ns += clock_now_ns() - job->update.decided_ns;
+	figures_of(job)->step_ns += clock_now_ns() - job->update.decided_ns;
 	if (was_writing)
 		job->update.writing_listener->end(job);
 	else

@@ -16,6 +16,7 @@
 #include "common/size.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"

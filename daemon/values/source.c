@@ -14,6 +14,7 @@
 #include "daemon/request/request.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/values/operation.h"
 #include "daemon/values/source.h"
 

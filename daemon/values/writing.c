@@ -11,6 +11,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 #include "daemon/values/draft.h"
 #include "daemon/values/reader.h"

@@ -11,6 +11,7 @@
 
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/own.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/values/values.h"
 #include "tests/unit/scene_test.h"
 
@@ -114,7 +115,7 @@ static void read_master(uint32_t unit, uint64_t version, float values[1000])
 
 static uint64_t moved(const struct job *job, unsigned direction)
 {
-	return job->telemetry.figures.bytes[STATISTICS_GRADIENT][direction];
+	return figures_of(job)->bytes[STATISTICS_GRADIENT][direction];
 }
 
 /* ---- Bytes ---- */

@@ -14,6 +14,7 @@
 #include "daemon/model/job.h"
 #include "daemon/observe/statistics.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "tests/unit/scene_test.h"
 
 #define UNIT_BYTES (2 * PLAY_ELEMENTS)
@@ -212,9 +213,9 @@ static void a_page_is_for_reading_only(void **state)
 	assert_int_not_equal(mprotect(actor.statistics.base, actor.statistics.bytes, PROT_READ | PROT_WRITE),
 			     0);
 	/* Other users cannot open it again for writing, and nobody can cut it. */
-	assert_int_equal(fstat(job->telemetry.page.fd, &file), 0);
+	assert_int_equal(fstat(telemetry_page(job)->fd, &file), 0);
 	assert_int_equal(file.st_mode & 0777, 0600);
-	assert_int_not_equal(ftruncate(job->telemetry.page.fd, 0), 0);
+	assert_int_not_equal(ftruncate(telemetry_page(job)->fd, 0), 0);
 }
 
 static void the_nodes_page_is_published_and_removed(void **state)

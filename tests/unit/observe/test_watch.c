@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "daemon/model/job.h"
+#include "daemon/telemetry/own.h"
 #include "tests/unit/daemon_support.h"
 
 static struct scene scene;
@@ -138,7 +139,7 @@ static void a_watcher_may_be_a_trainer_and_may_go_at_any_time(void **state)
 	train(1);
 	assert_int_equal(trainer.happened_count, 2);
 	actor_die(&trainer);
-	assert_true(queue_is_empty(&scene.node->telemetry.watches));
+	assert_true(queue_is_empty(&scene.node->telemetry->watches));
 }
 
 static void a_name_that_no_job_can_have_is_refused(void **state)
@@ -148,7 +149,7 @@ static void a_name_that_no_job_can_have_is_refused(void **state)
 	memset(name, 'x', sizeof(name));
 	name[sizeof(name) - 1] = '\0';
 	assert_int_equal(watch(&watcher, &(struct wish){ .job = name }), -EINVAL);
-	assert_true(queue_is_empty(&scene.node->telemetry.watches));
+	assert_true(queue_is_empty(&scene.node->telemetry->watches));
 }
 
 static int setup(void **state)

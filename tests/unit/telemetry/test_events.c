@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "daemon/model/job.h"
 #include "daemon/telemetry/log_limit.h"
+#include "daemon/telemetry/telemetry.h"
 #include "tests/unit/daemon_support.h"
 
 #define MAX_LINES 64

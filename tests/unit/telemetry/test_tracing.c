@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/telemetry/trace.h"
+#include "daemon/telemetry/own.h"
 #include "tests/unit/scene_test.h"
 
 /* Those that are still there die with the scene. */
@@ -80,8 +80,8 @@ static void train(struct actor *actor)
 
 static uint64_t moved(const struct job *job)
 {
-	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ] +
-	       job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+	return figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_READ] +
+	       figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
 }
 
 static void what_a_step_does_is_noted(void **state)
@@ -127,17 +127,17 @@ static void who_does_not_trace_keeps_no_memory(void **state)
 {
 	struct job *job = actor_play(&scene, &trainer);
 
-	assert_null(job->telemetry.trace);
+	assert_false(trace_is_on(job));
 	assert_int_equal(actor_enter(&scene, &tracer), 0);
 	assert_int_equal(actor_enter(&scene, &other), 0);
 	assert_int_equal(begin(&tracer, "play"), 0);
 	assert_int_equal(begin(&other, "play"), 0);
 	actor_die(&tracer);
-	assert_non_null(job->telemetry.trace);
+	assert_true(trace_is_on(job));
 	/* One that begins anew has ended the one before, whatever comes of it. */
 	assert_int_equal(begin(&other, "nothing"), -ENOENT);
-	assert_null(job->telemetry.trace);
-	assert_true(queue_is_empty(&scene.node->telemetry.tracers));
+	assert_false(trace_is_on(job));
+	assert_true(queue_is_empty(&scene.node->telemetry->tracers));
 	assert_int_equal(look(&other, &(struct seen){ .events = 0 }), -EINVAL);
 }
 

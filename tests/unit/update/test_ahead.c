@@ -12,6 +12,7 @@
 #include "common/size.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/sweep.h"
@@ -155,7 +156,7 @@ static uint64_t hash_after(unsigned steps)
 
 static uint64_t read_bytes(const struct job *job)
 {
-	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	return figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_READ];
 }
 
 /* Of a step: what the optimizer keeps of each unit, a stream each, in whole pages. */

@@ -14,6 +14,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/gradients/spilled.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
@@ -215,7 +216,7 @@ static struct trained train(const struct actor_job *options, enum manner manner)
 		assert_int_equal(job->update.early_updates, manner == ALL_EARLY ? UNITS * STEPS : 0);
 	/* Those that are updated in time are not spilled. */
 	if (options->gradient_placement == PLACEMENT_NVME) {
-		uint64_t spilled = job->telemetry.figures.bytes[STATISTICS_GRADIENT][STATISTICS_WRITTEN];
+		uint64_t spilled = figures_of(job)->bytes[STATISTICS_GRADIENT][STATISTICS_WRITTEN];
 
 		assert_true(job->gradients->spill->buffer_count < PACKS);
 		if (manner != AS_IT_COMES)
@@ -364,12 +365,12 @@ static void the_decision_moves_no_bytes(void **state)
 	struct job *job = start();
 
 	go_ahead(job, 0);
-	uint64_t read = job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
-	uint64_t written = job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+	uint64_t read = figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	uint64_t written = figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
 
 	step();
-	assert_int_equal(job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ], read);
-	assert_int_equal(job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN], written);
+	assert_int_equal(figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_READ], read);
+	assert_int_equal(figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN], written);
 	assert_int_equal(job->update.early_updates, UNITS);
 }
 

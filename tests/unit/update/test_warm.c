@@ -16,6 +16,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/residency/tract.h"
 #include "daemon/update/own.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/warm_inside.h"
 #include "tests/unit/scene_test.h"
 
@@ -158,7 +159,7 @@ static uint64_t hash_of(struct actor *who, uint64_t version)
 
 static uint64_t read_bytes(const struct job *job)
 {
-	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	return figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_READ];
 }
 
 /* ---- Chunks ---- */
@@ -370,7 +371,7 @@ static struct job *start_lazy(uint32_t parameters_on, uint64_t host_budget)
 
 static uint64_t written_bytes(const struct job *job)
 {
-	return job->telemetry.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+	return figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
 }
 
 static void commit(struct job *job)

@@ -16,6 +16,7 @@
 
 #include "daemon/model/job.h"
 #include "daemon/durability/record.h"
+#include "daemon/telemetry/telemetry.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS 300001 /* of odd bytes, and more than a window holds of fp32 */
@@ -148,7 +149,7 @@ static struct picture take_picture(void)
 	struct picture picture = {
 		.layout = record_layout(play()),
 		.step = play()->step,
-		.frozen_bytes = play()->telemetry.figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN],
+		.frozen_bytes = figures_of(play())->bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN],
 		.values = malloc(PICTURE_BYTES)
 	};
 

@@ -9,6 +9,7 @@
 
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS (UINT64_C(1) << 19) /* of bf16: as many as the window holds */
@@ -57,7 +58,7 @@ static struct job *play(void)
 
 static uint64_t written(void)
 {
-	return play()->telemetry.figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
+	return figures_of(play())->bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
 }
 
 static void fill(uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
@@ -171,10 +172,10 @@ static void what_has_no_values_yet_is_not_loaded(void **state)
 
 	fill_frozen();
 	assert_true(residency_slots(job)->count < FROZEN_UNITS);
-	assert_int_equal(job->telemetry.figures.bytes[STATISTICS_DEMAND][STATISTICS_READ], 0);
+	assert_int_equal(figures_of(job)->bytes[STATISTICS_DEMAND][STATISTICS_READ], 0);
 	/* What was written, and had to give its slot up, has to come back, though, before it is changed. */
 	fill(0, 0, 7, 1);
-	assert_true(job->telemetry.figures.bytes[STATISTICS_DEMAND][STATISTICS_READ] > 0);
+	assert_true(figures_of(job)->bytes[STATISTICS_DEMAND][STATISTICS_READ] > 0);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(read_back(0, 0, 6), 0x0101);
 	assert_int_equal(read_back(0, 1, frozen_elements(0, 1) - 1), 0x0202);

@@ -1,0 +1,57 @@
+#include "daemon/telemetry/telemetry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/telemetry/own.h"
+
+int telemetry_open(struct node *node)
+{
+	struct node_telemetry *telemetry = calloc(1, sizeof(*telemetry));
+
+	if (!telemetry)
+		return -ENOMEM;
+	queue_init(&telemetry->watches);
+	queue_init(&telemetry->tracers);
+	node->telemetry = telemetry;
+	return 0;
+}
+
+void telemetry_close(struct node *node)
+{
+	free(node->telemetry);
+	node->telemetry = NULL;
+}
+
+int telemetry_new(struct job *job)
+{
+	job->telemetry = calloc(1, sizeof(*job->telemetry));
+	if (!job->telemetry)
+		return -ENOMEM;
+	job->telemetry->page = (struct memory)MEMORY_INIT;
+	return 0;
+}
+
+void telemetry_free(struct job *job)
+{
+	free(job->telemetry);
+	job->telemetry = NULL;
+}
+
+struct statistics_figures *figures_of(const struct job *job)
+{
+	return &job->telemetry->figures;
+}
+
+struct memory *telemetry_page(const struct job *job)
+{
+	return &job->telemetry->page;
+}
+
+bool telemetry_note_wait(struct job *job, uint64_t since_ns)
+{
+	if (job->telemetry->waits_told_ns == since_ns)
+		return false;
+	job->telemetry->waits_told_ns = since_ns;
+	return true;
+}
