@@ -22,6 +22,7 @@
 #include "daemon/recovery/restore.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
+#include "daemon/scrub/scrub.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
@@ -152,7 +153,7 @@ bool job_is_at_rest(const struct job *job)
 
 static bool is_quiet(const struct job *job)
 {
-	return job_is_at_rest(job) && job->scrub.scans == 0;
+	return job_is_at_rest(job) && scrub_is_quiet(job);
 }
 
 static const struct job_callbacks callbacks = {
@@ -205,11 +206,14 @@ static int make_parts(struct job *job)
 		r = gradients_new(job);
 	if (r == 0)
 		r = values_new(job);
-	return r < 0 ? r : durability_new(job);
+	if (r == 0)
+		r = durability_new(job);
+	return r < 0 ? r : scrub_new(job);
 }
 
 static void free_parts(struct job *job)
 {
+	scrub_free(job);
 	durability_free(job);
 	values_free(job);
 	gradients_free(job);
@@ -285,7 +289,6 @@ void job_free(struct job *job)
 		member_free(member);
 	}
 	setup_clear(job);
-	damaged_clear(&job->scrub.damaged);
 	job->life.replaced = job->life.is_kept ? replaced_leave(job->life.replaced)
 					       : replaced_bring_back(job->life.replaced);
 	figures_add(&node->observe.past, figures_of(job));

@@ -7,8 +7,6 @@
 #include "daemon/model/member.h"
 #include "daemon/resources/node.h"
 #include "daemon/model/options.h"
-#include "daemon/scrub/damaged.h"
-#include "daemon/scrub/scrub.h"
 #include "daemon/resources/shortage.h"
 #include "daemon/resources/staging.h"
 #include "daemon/model/state.h"
@@ -73,6 +71,7 @@ struct ahead;
 struct setup;
 struct warm;
 struct job_durability;
+struct job_scrub;
 struct replaced;
 struct restore_notice;
 
@@ -178,13 +177,6 @@ struct job_update {
 	uint64_t early_updates; /* of units, that were applied with their steps */
 };
 
-/* What looks for damage in its store. */
-struct job_scrub {
-	unsigned scans; /* under way: daemon/scrub/scan.h */
-	struct scrub_state state;
-	struct damaged damaged; /* as scans have found */
-};
-
 /* What becomes of it. */
 struct job_life {
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
@@ -236,7 +228,7 @@ struct job {
 	struct job_update update;
 	struct job_durability *durability; /* daemon/durability/own.h */
 	struct job_values *values;
-	struct job_scrub scrub;
+	struct job_scrub *scrub; /* daemon/scrub/own.h */
 	struct job_life life;
 };
 

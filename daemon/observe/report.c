@@ -14,6 +14,7 @@
 #include "daemon/observe/waits.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
+#include "daemon/scrub/scrub.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
@@ -281,7 +282,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->epoch = job->epoch;
 	wire->step = job->step;
 	wire->is_durable = job->location.is_durable;
-	wire->damaged_blocks = damaged_blocks(&job->scrub.damaged);
+	wire->damaged_blocks = scrub_damaged_blocks(job);
 	wire->snapshots = snapshot_count(job);
 	wire->snapshot_maximum = job->options.snapshots;
 	wire->lost_snapshots = snapshot_count_lost(job);

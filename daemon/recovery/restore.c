@@ -9,6 +9,7 @@
 #include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore_inside.h"
 #include "daemon/request/request.h"
+#include "daemon/scrub/scrub.h"
 #include "daemon/telemetry/telemetry.h"
 
 struct restore *restore_new(struct node *node, const struct stored_job *file)
@@ -30,7 +31,7 @@ void restore_free(struct restore *restore)
 	store_free(restore->store);
 	free(restore->definition);
 	free(restore->progress);
-	damaged_clear(&restore->origin.damaged);
+	scrub_history_free(restore->origin.scrub);
 	queue_remove(&restore->link);
 	free(restore);
 	restore_go_on(node);
@@ -111,8 +112,8 @@ static int make_job(struct restore *restore)
 		return r;
 	job->number = restore->file.number;
 	memcpy(job->location.file, restore->file.file, sizeof(job->location.file));
-	job->scrub.state = restore->origin.scrub;
-	job->scrub.damaged = damaged_take(&restore->origin.damaged);
+	if (restore->origin.scrub)
+		scrub_take_over(job, TAKE_PTR(restore->origin.scrub));
 	r = setup_adopt(job, restore->store, restore->is_fork, restore->message, sizeof(restore->message));
 	if (r < 0) {
 		note_record(restore, job);
@@ -471,7 +472,7 @@ static void start(struct node *node, const struct stored_job *file, struct origi
 		 "out of memory");
 	if (origin->notice)
 		origin->notice->done(origin->notice, NULL, "out of memory");
-	damaged_clear(&origin->damaged);
+	scrub_history_free(origin->scrub);
 }
 
 void restore_file(struct node *node, const struct stored_job *file)
@@ -498,8 +499,7 @@ void restore_again(struct job *job)
 	struct node *node = job->node;
 	struct origin origin = { .is_asked = job->life.loss.is_asked,
 				 .notice = job->life.notice,
-				 .scrub = job->scrub.state,
-				 .damaged = damaged_take(&job->scrub.damaged),
+				 .scrub = TAKE_PTR(job->scrub),
 				 .sharing = share_of(job) };
 	struct stored_job file;
 

@@ -10,8 +10,7 @@
 struct origin {
 	bool is_asked; /* by who opens it */
 	struct restore_notice *notice;
-	struct scrub_state scrub;
-	struct damaged damaged; /* owned */
+	struct job_scrub *scrub; /* owned; NULL: there is none */
 	struct sharing sharing;
 };
 

@@ -424,7 +424,6 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	queue_init(&node->memory.withheld);
 	queue_init(&node->memory.shortages);
 	queue_init(&node->recovery.restores);
-	queue_init(&node->scrub.verifies);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
 	r = telemetry_open(node);

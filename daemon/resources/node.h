@@ -74,6 +74,7 @@ struct job;
 struct node;
 struct node_durability;
 struct node_events;
+struct node_scrub;
 struct node_values;
 struct node_telemetry;
 
@@ -123,12 +124,6 @@ struct node_recovery {
 	uint64_t rounds;       /* in which those that wait for files were looked at */
 };
 
-/* What looks for damage. */
-struct node_scrub {
-	struct scrub *state;
-	struct queue verifies; /* requests of clients: daemon/scrub/verify.h */
-};
-
 /* What users are shown. */
 struct node_observe {
 	struct endurance *endurance;
@@ -174,7 +169,7 @@ struct node {
 	struct node_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct node_values *values;
 	struct node_recovery recovery;
-	struct node_scrub scrub;
+	struct node_scrub *scrub;	    /* daemon/scrub/own.h */
 	struct node_durability *durability; /* daemon/durability/own.h */
 	struct node_observe observe;
 	struct node_session session;

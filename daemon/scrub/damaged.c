@@ -86,14 +86,6 @@ uint32_t damaged_blocks(const struct damaged *damaged)
 	return blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
 }
 
-struct damaged damaged_take(struct damaged *damaged)
-{
-	struct damaged taken = *damaged;
-
-	*damaged = (struct damaged){ NULL };
-	return taken;
-}
-
 void damaged_clear(struct damaged *damaged)
 {
 	free(damaged->places);

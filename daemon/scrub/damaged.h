@@ -25,8 +25,6 @@ void damaged_set(struct damaged *damaged, uint64_t place, uint64_t blocks);
 /* As damaged_set(), where fewer were known. */
 void damaged_raise(struct damaged *damaged, uint64_t place, uint64_t blocks);
 uint32_t damaged_blocks(const struct damaged *damaged);
-/* Who calls owns it from now on. */
-struct damaged damaged_take(struct damaged *damaged);
 void damaged_clear(struct damaged *damaged);
 
 #endif

@@ -12,7 +12,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
-#include "daemon/scrub/damaged.h"
+#include "daemon/scrub/own.h"
 #include "daemon/scrub/scan.h"
 
 int scan_check(const struct job *job, char *message, size_t size)
@@ -47,13 +47,13 @@ static void begin_place(struct scan *scan, bool is_in_group)
 static void found(struct scan *scan, const struct store_flaw *flaw)
 {
 	scan->damaged += !flaw->is_mended;
-	damaged_raise(&scan->job->scrub.damaged, place_of(scan), scan->damaged);
+	damaged_raise(&scan->job->scrub->damaged, place_of(scan), scan->damaged);
 	scan->found(scan, flaw);
 }
 
 static void end_place(struct scan *scan)
 {
-	damaged_set(&scan->job->scrub.damaged, place_of(scan), scan->damaged);
+	damaged_set(&scan->job->scrub->damaged, place_of(scan), scan->damaged);
 }
 
 /* ---- Extents ---- */
@@ -78,7 +78,7 @@ static void end(struct scan *scan, int status)
 {
 	struct job *job = scan->job;
 
-	job->scrub.scans--;
+	job->scrub->scans--;
 	job_settle(job);
 	scan->done(scan, status);
 }
@@ -256,7 +256,7 @@ int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
 	scan->transfer = (struct store_transfer){
 		.direction = TIER_READ, .priority = TIER_IDLE, .buffer = scan->buffer, .done = on_read
 	};
-	job->scrub.scans++;
+	job->scrub->scans++;
 	begin_next(scan);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/scrub/own.h"
 #include "daemon/scrub/scan.h"
 #include "daemon/telemetry/telemetry.h"
 
@@ -17,14 +18,6 @@
 #define SECOND_NS UINT64_C(1000000000)
 /* Jobs come without a word to it. */
 #define LOOK_NS (60 * SECOND_NS)
-
-struct scrub {
-	struct node *node;
-	uint64_t period_ns;
-	struct event *timer;
-	bool is_running;
-	struct scan scan;
-};
 
 static uint64_t extents_of(const struct job *job)
 {
@@ -40,7 +33,7 @@ static bool can_be_read(const struct job *job)
 
 /* ---- What is next ---- */
 
-static void arm(struct scrub *scrub, uint64_t delay_ns)
+static void arm(struct node_scrub *scrub, uint64_t delay_ns)
 {
 	struct timeval delay = { .tv_sec = (time_t)(delay_ns / SECOND_NS),
 				 .tv_usec = (suseconds_t)(delay_ns % SECOND_NS / 1000) };
@@ -49,17 +42,16 @@ static void arm(struct scrub *scrub, uint64_t delay_ns)
 }
 
 /* The share of it that is due and not done: of a small job, too, some time. */
-static double lag_of(struct scrub *scrub, struct job *job, uint64_t now_ns)
+static double lag_of(struct node_scrub *scrub, struct job *job, uint64_t now_ns)
 {
 	uint64_t extents = extents_of(job);
 
-	if (job->scrub.state.pace.began_ns == 0)
-		job->scrub.state.pace.began_ns = now_ns;
-	return (double)scrub_pace_due(&job->scrub.state.pace, extents, scrub->period_ns, now_ns) /
-	       (double)extents;
+	if (job->scrub->pace.began_ns == 0)
+		job->scrub->pace.began_ns = now_ns;
+	return (double)scrub_pace_due(&job->scrub->pace, extents, scrub->period_ns, now_ns) / (double)extents;
 }
 
-static struct job *most_behind(struct scrub *scrub, uint64_t now_ns)
+static struct job *most_behind(struct node_scrub *scrub, uint64_t now_ns)
 {
 	struct job *found = NULL;
 	double most = 0;
@@ -76,13 +68,13 @@ static struct job *most_behind(struct scrub *scrub, uint64_t now_ns)
 	return found;
 }
 
-static uint64_t next_ns(const struct scrub *scrub, uint64_t now_ns)
+static uint64_t next_ns(const struct node_scrub *scrub, uint64_t now_ns)
 {
 	uint64_t next = scrub->period_ns > 0 ? now_ns + LOOK_NS : UINT64_MAX;
 
 	QUEUE_FOREACH (link, &scrub->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
-		uint64_t its = can_be_read(job) ? scrub_pace_next_ns(&job->scrub.state.pace, extents_of(job),
+		uint64_t its = can_be_read(job) ? scrub_pace_next_ns(&job->scrub->pace, extents_of(job),
 								     scrub->period_ns, now_ns)
 						: UINT64_MAX;
 
@@ -92,18 +84,18 @@ static uint64_t next_ns(const struct scrub *scrub, uint64_t now_ns)
 }
 
 /* The first extent is this daemon's own; a scan ends where they end. */
-static int start(struct scrub *scrub, struct job *job, uint64_t now_ns)
+static int start(struct node_scrub *scrub, struct job *job, uint64_t now_ns)
 {
 	uint64_t extents = extents_of(job);
-	uint64_t first = (scrub->node->incarnation % extents + job->scrub.state.pace.done) % extents;
-	uint64_t count = scrub_pace_due(&job->scrub.state.pace, extents, scrub->period_ns, now_ns);
+	uint64_t first = (scrub->node->incarnation % extents + job->scrub->pace.done) % extents;
+	uint64_t count = scrub_pace_due(&job->scrub->pace, extents, scrub->period_ns, now_ns);
 
 	count = count < EXTENTS_AT_ONCE ? count : EXTENTS_AT_ONCE;
 	count = count < extents - first ? count : extents - first;
 	return scan_start(&scrub->scan, job, first, first + count);
 }
 
-static void look(struct scrub *scrub)
+static void look(struct node_scrub *scrub)
 {
 	uint64_t now_ns = clock_now_ns(), next;
 	struct job *job;
@@ -125,13 +117,13 @@ static void look(struct scrub *scrub)
 
 static void end_pass(struct job *job)
 {
-	struct scrub_state *state = &job->scrub.state;
+	struct job_scrub *state = job->scrub;
 
 	state->passes++;
 	state->ended_s = (uint64_t)time(NULL);
 	events_of_job(job, EVENT_SCRUBBED, NULL,
 		      "all that it has on NVMe was read, %llu extents; damaged: %u",
-		      (unsigned long long)extents_of(job), damaged_blocks(&job->scrub.damaged));
+		      (unsigned long long)extents_of(job), damaged_blocks(&job->scrub->damaged));
 }
 
 static void on_found(struct scan *scan, const struct store_flaw *flaw)
@@ -141,12 +133,12 @@ static void on_found(struct scan *scan, const struct store_flaw *flaw)
 
 static void on_done(struct scan *scan, int status)
 {
-	struct scrub *scrub = container_of(scan, struct scrub, scan);
+	struct node_scrub *scrub = container_of(scan, struct node_scrub, scan);
 	struct job *job = scan->job;
 
 	scrub->is_running = false;
-	if (status == 0 && scrub_pace_advance(&job->scrub.state.pace, scan->end - scan->first,
-					      extents_of(job), clock_now_ns()))
+	if (status == 0 &&
+	    scrub_pace_advance(&job->scrub->pace, scan->end - scan->first, extents_of(job), clock_now_ns()))
 		end_pass(job);
 	arm(scrub, 0);
 }
@@ -158,9 +150,44 @@ static void on_timer(evutil_socket_t fd, short events, void *argument)
 	look(argument);
 }
 
-int scrub_new(struct node *node, uint64_t period_ns, struct scrub **ret_scrub)
+int scrub_new(struct job *job)
 {
-	struct scrub *scrub = calloc(1, sizeof(*scrub));
+	job->scrub = calloc(1, sizeof(*job->scrub));
+	return job->scrub ? 0 : -ENOMEM;
+}
+
+void scrub_free(struct job *job)
+{
+	job->scrub = scrub_history_free(job->scrub);
+}
+
+struct job_scrub *scrub_history_free(struct job_scrub *history)
+{
+	if (history)
+		damaged_clear(&history->damaged);
+	free(history);
+	return NULL;
+}
+
+void scrub_take_over(struct job *job, struct job_scrub *history)
+{
+	scrub_free(job);
+	job->scrub = history;
+}
+
+bool scrub_is_quiet(const struct job *job)
+{
+	return job->scrub->scans == 0;
+}
+
+uint32_t scrub_damaged_blocks(const struct job *job)
+{
+	return damaged_blocks(&job->scrub->damaged);
+}
+
+int scrub_open(struct node *node, uint64_t period_ns)
+{
+	struct node_scrub *scrub = calloc(1, sizeof(*scrub));
 
 	if (!scrub)
 		return -ENOMEM;
@@ -168,24 +195,26 @@ int scrub_new(struct node *node, uint64_t period_ns, struct scrub **ret_scrub)
 	scrub->period_ns = period_ns;
 	scrub->scan.found = on_found;
 	scrub->scan.done = on_done;
+	queue_init(&scrub->verifies);
 	scrub->timer = event_new(node->loop, -1, 0, on_timer, scrub);
 	if (!scrub->timer) {
 		free(scrub);
 		return -ENOMEM;
 	}
 	arm(scrub, SECOND_NS);
-	*ret_scrub = scrub;
+	node->scrub = scrub;
 	return 0;
 }
 
-struct scrub *scrub_free(struct scrub *scrub)
+void scrub_close(struct node *node)
 {
+	struct node_scrub *scrub = TAKE_PTR(node->scrub);
+
 	if (!scrub)
-		return NULL;
+		return;
 	event_free(scrub->timer);
 	scan_clear(&scrub->scan);
 	free(scrub);
-	return NULL;
 }
 
 uint64_t scrub_period_ns(unsigned days)
@@ -193,10 +222,10 @@ uint64_t scrub_period_ns(unsigned days)
 	return days * 86400 * SECOND_NS;
 }
 
-void scrub_set_period(struct scrub *scrub, uint64_t period_ns)
+void scrub_set_period(struct node *node, uint64_t period_ns)
 {
-	scrub->period_ns = period_ns;
-	look(scrub);
+	node->scrub->period_ns = period_ns;
+	look(node->scrub);
 }
 
 /* ---- Its clients ---- */
@@ -209,9 +238,9 @@ static void apply(struct job *job, uint32_t action)
 {
 	if (action == SCRUB_LOOK)
 		return;
-	job->scrub.state.pace.is_hurried = action == SCRUB_HURRY;
-	if (job->scrub.state.pace.began_ns == 0)
-		job->scrub.state.pace.began_ns = clock_now_ns();
+	job->scrub->pace.is_hurried = action == SCRUB_HURRY;
+	if (job->scrub->pace.began_ns == 0)
+		job->scrub->pace.began_ns = clock_now_ns();
 }
 
 static void fill(const struct job *job, Tierd__Wire__ScrubEntry *entry)
@@ -220,14 +249,14 @@ static void fill(const struct job *job, Tierd__Wire__ScrubEntry *entry)
 	entry->job = (char *)job->name;
 	entry->uid = job->uid;
 	entry->extents = extents_of(job);
-	entry->done = job->scrub.state.pace.done;
-	entry->is_hurried = job->scrub.state.pace.is_hurried;
-	entry->passes = job->scrub.state.passes;
-	entry->ended_s = job->scrub.state.ended_s;
-	entry->damaged_blocks = damaged_blocks(&job->scrub.damaged);
+	entry->done = job->scrub->pace.done;
+	entry->is_hurried = job->scrub->pace.is_hurried;
+	entry->passes = job->scrub->passes;
+	entry->ended_s = job->scrub->ended_s;
+	entry->damaged_blocks = damaged_blocks(&job->scrub->damaged);
 }
 
-static void reply(struct pending *pending, const struct scrub *scrub, Tierd__Wire__ScrubEntry **entries,
+static void reply(struct pending *pending, const struct node_scrub *scrub, Tierd__Wire__ScrubEntry **entries,
 		  size_t count)
 {
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
@@ -241,7 +270,8 @@ static void reply(struct pending *pending, const struct scrub *scrub, Tierd__Wir
 	pending_reply(pending, &reply);
 }
 
-static void request_of_one(struct pending *pending, struct scrub *scrub, const Tierd__Wire__Scrub *request)
+static void request_of_one(struct pending *pending, struct node_scrub *scrub,
+			   const Tierd__Wire__Scrub *request)
 {
 	struct job *job = access_find(pending, request->job, request->has_owner, request->owner);
 	Tierd__Wire__ScrubEntry entry, *entries[] = { &entry };
@@ -264,7 +294,7 @@ static void request_of_one(struct pending *pending, struct scrub *scrub, const T
 }
 
 /* Of all that the peer may see, or rule. */
-static void request_of_all(struct pending *pending, struct scrub *scrub, uint32_t action)
+static void request_of_all(struct pending *pending, struct node_scrub *scrub, uint32_t action)
 {
 	_cleanup_free_ Tierd__Wire__ScrubEntry *entries = calloc(JOBS_PER_REPLY, sizeof(*entries));
 	_cleanup_free_ Tierd__Wire__ScrubEntry **pointers = calloc(JOBS_PER_REPLY, sizeof(*pointers));
@@ -293,7 +323,7 @@ static void request_of_all(struct pending *pending, struct scrub *scrub, uint32_
 
 void scrub_request(struct pending *pending, const Tierd__Wire__Scrub *request)
 {
-	struct scrub *scrub = pending_node(pending)->scrub.state;
+	struct node_scrub *scrub = pending_node(pending)->scrub;
 
 	if (request->action > SCRUB_STOP)
 		pending_error(pending, -EINVAL, "%u is nothing that a scrub does", request->action);

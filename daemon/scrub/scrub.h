@@ -1,29 +1,49 @@
-/* The scrub reads all that jobs have on NVMe, again and again, slowly, so that damage is found before
- * somebody needs what is damaged. */
+/* Scrub: what lies on NVMe is read for the sake of its checksums, so that damage is found before somebody
+ * needs what is damaged.
+ *
+ * A scan (scan.c) reads some extents of one job, one read at a time, when the device has nothing else to do.
+ * Two things start scans. The scrub (scrub.c) goes through all that jobs have, again and again and slowly: a
+ * pass of a job takes a period, which is configured; a client may hurry it. Verifying (verify.c) reads a part
+ * that a client has asked for, at once, and tells him which blocks are damaged. What either finds damaged, or
+ * good again, the job knows from then on (damaged.c), and readings of users show it; a block that the scrub
+ * finds is told as an event. Nothing is repaired here: a block is good again when its extent is written anew.
+ *
+ * A job's history (how far its pass is, and what is damaged) goes over to the job that comes back from the
+ * same store. The module reports nothing upwards but that: life asks whether scans of a job are under way
+ * before it frees it. A scan holds up a job's commits while it asks the store which extents there are, as an
+ * errand does.
+ *
+ * Limits: one scan of the scrub for the whole node, VERIFY_MAX_RUNNING of clients, a MiB of memory for each.
+ */
 #ifndef TIERD_DAEMON_SCRUB_H
 #define TIERD_DAEMON_SCRUB_H
 
+#include "daemon/request/request.h"
 #include "daemon/scrub/verify.h"
-#include "daemon/request/pending.h"
-#include "daemon/scrub/scrub_pace.h"
 
 struct job;
+struct job_scrub;
 struct node;
-struct scrub;
 
-/* How far it is with a job. Embedded in the job. */
-struct scrub_state {
-	struct scrub_pace pace;
-	uint64_t passes;  /* that are over */
-	uint64_t ended_s; /* when the last one was, since 1970 */
-};
+/* What it keeps of a job, and of a node. -ENOMEM. period_ns: once through all of a job; 0: only what somebody
+ * hurries. What ends them takes those that were not made; nothing of them is under way. */
+int scrub_new(struct job *job);
+void scrub_free(struct job *job);
+int scrub_open(struct node *node, uint64_t period_ns);
+void scrub_close(struct node *node);
 
-/* -ENOMEM. period_ns: once through all of a job; 0: only what somebody hurries. */
-int scrub_new(struct node *node, uint64_t period_ns, struct scrub **ret_scrub);
-/* Nothing of it is under way. */
-struct scrub *scrub_free(struct scrub *scrub);
 uint64_t scrub_period_ns(unsigned days);
-void scrub_set_period(struct scrub *scrub, uint64_t period_ns);
+void scrub_set_period(struct node *node, uint64_t period_ns);
+
+/* The job goes on with the history of the one that it was before: that one's job->scrub, which is the job's
+ * from now on. Who has taken it there, and has no such job, frees it; NULL. */
+void scrub_take_over(struct job *job, struct job_scrub *history);
+struct job_scrub *scrub_history_free(struct job_scrub *history);
+
+/* None of the job's scans is under way. */
+bool scrub_is_quiet(const struct job *job);
+/* That are known. */
+uint32_t scrub_damaged_blocks(const struct job *job);
 
 /* A client starts, stops or looks. */
 void scrub_request(struct pending *pending, const Tierd__Wire__Scrub *request);

@@ -7,6 +7,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/scrub/own.h"
 #include "daemon/scrub/scan.h"
 #include "daemon/request/request.h"
 
@@ -174,7 +175,7 @@ static struct verify *next_waiting(const struct node *node)
 {
 	unsigned running = 0;
 
-	QUEUE_FOREACH (link, &node->scrub.verifies) {
+	QUEUE_FOREACH (link, &node->scrub->verifies) {
 		struct verify *verify = queue_entry(link, struct verify, link);
 
 		if (running == VERIFY_MAX_RUNNING)
@@ -230,7 +231,7 @@ void verify_begin(struct pending *pending, const Tierd__Wire__Verify *request, s
 	verify->scan.found = on_found;
 	verify->scan.done = on_done;
 	queue_push(client_verifies, &verify->client_link);
-	queue_push(&job->node->scrub.verifies, &verify->link);
+	queue_push(&job->node->scrub->verifies, &verify->link);
 	run_waiting(job->node);
 }
 
@@ -252,7 +253,7 @@ void verify_forget_all(struct queue *client_verifies)
 
 void verifies_end_denied(const struct job *job, const char *reason)
 {
-	QUEUE_FOREACH (link, &job->node->scrub.verifies) {
+	QUEUE_FOREACH (link, &job->node->scrub->verifies) {
 		struct verify *verify = queue_entry(link, struct verify, link);
 		struct pending *pending = verify->pending;
 

@@ -178,7 +178,7 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	daemon->node->settings.idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
 	daemon->node->settings.durability = daemon->config->durability;
 	endurance_set(daemon->node->observe.endurance, daemon->config->endurance);
-	scrub_set_period(daemon->node->scrub.state, scrub_period_ns(daemon->config->scrub_days));
+	scrub_set_period(daemon->node, scrub_period_ns(daemon->config->scrub_days));
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);
 	say_ready(daemon);

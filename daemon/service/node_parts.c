@@ -18,7 +18,7 @@ static int open_parts(struct node *node, const struct node_config *config)
 	if (r == 0)
 		r = durability_open(node, config->state_directory);
 	if (r == 0)
-		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub.state);
+		r = scrub_open(node, scrub_period_ns(config->scrub_days));
 	if (r == 0)
 		r = endurance_new(node, config->state_directory, config->endurance, &node->observe.endurance);
 	return r;
@@ -28,7 +28,7 @@ static void close_parts(struct node *node)
 {
 	node_values_free(node);
 	durability_close(node);
-	node->scrub.state = scrub_free(node->scrub.state);
+	scrub_close(node);
 	node->observe.endurance = endurance_free(node->observe.endurance);
 }
 

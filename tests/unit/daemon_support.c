@@ -3,6 +3,7 @@
 #include "daemon/model/job.h"
 #include "daemon/recovery/restore.h"
 #include "daemon/resources/loop.h"
+#include "daemon/scrub/scrub.h"
 #include "daemon/service/node_parts.h"
 #include "tests/unit/daemon_support.h"
 
@@ -118,7 +119,7 @@ static bool is_quiet(const struct scene *scene)
 	QUEUE_FOREACH (link, &scene->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (!job_is_still(job) || job->scrub.scans > 0)
+		if (!job_is_still(job) || !scrub_is_quiet(job))
 			return false;
 	}
 	return queue_is_empty(&scene->node->life.dying) && queue_is_empty(&scene->node->recovery.restores);

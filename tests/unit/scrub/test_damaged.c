@@ -55,24 +55,12 @@ static void places_are_known_in_any_order_up_to_a_limit(void **state)
 	assert_int_equal(damaged_blocks(&damaged), DAMAGED_MAX_PLACES + 1);
 }
 
-static void what_is_taken_is_another_ones(void **state)
-{
-	struct damaged taken;
-
-	damaged_set(&damaged, 7, 2);
-	taken = damaged_take(&damaged);
-	assert_int_equal(damaged_blocks(&damaged), 0);
-	assert_int_equal(damaged_blocks(&taken), 2);
-	damaged_clear(&taken);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_place_counts_as_who_read_it_last_has_found_it, forget),
 		cmocka_unit_test_teardown(a_place_that_is_being_read_never_counts_less, forget),
 		cmocka_unit_test_teardown(places_are_known_in_any_order_up_to_a_limit, forget),
-		cmocka_unit_test_teardown(what_is_taken_is_another_ones, forget),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
