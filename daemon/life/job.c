@@ -19,7 +19,6 @@
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
-#include "daemon/recovery/restore.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 #include "daemon/scrub/scrub.h"
@@ -77,7 +76,7 @@ static void take_turn(struct job *job)
 	else if (!job_is_quiet(job))
 		return;
 	else if (job->life.comes_back)
-		restore_again(job);
+		job->node->parts->recovery->bring_back(job);
 	else if (!family_leave(job))
 		job_free(job);
 }
@@ -310,9 +309,11 @@ void job_free(struct job *job)
 	disposal_start_trim(node);
 
 	if (is_left_behind)
-		restore_and_end(node, &file);
+		node->parts->recovery->remove_file(node, &file);
 	family_charge_again(node, file.file);
-	restore_go_on(node);
+	/* The node of a plan has nobody who waits. */
+	if (node->parts->recovery)
+		node->parts->recovery->go_on(node);
 	job_settle_all(node);
 	node_check_idle(node);
 }

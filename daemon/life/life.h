@@ -7,6 +7,7 @@
 #include "daemon/life/evict.h"
 #include "daemon/life/idle.h"
 #include "daemon/life/leave.h"
+#include "daemon/life/life_recovery.h"
 #include "daemon/life/lost.h"
 #include "daemon/life/plan.h"
 #include "daemon/life/refusal.h"

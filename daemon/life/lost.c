@@ -162,7 +162,7 @@ static bool is_among(const struct queue *jobs, const struct stored_job *file)
 static bool has_file(const struct node *node, const struct stored_job *file)
 {
 	return is_among(&node->jobs, file) || is_among(&node->life.dying, file) ||
-	       restore_has_file(node, file->file);
+	       node->parts->recovery->has_file(node, file->file);
 }
 
 void lost_remove_file(struct node *node, const struct stored_job *file)
@@ -171,7 +171,7 @@ void lost_remove_file(struct node *node, const struct stored_job *file)
 
 	listing_give_up(node, file->file, file->name);
 	if (has_file(node, file)) {
-		restore_and_end(node, file);
+		node->parts->recovery->remove_file(node, file);
 		return;
 	}
 	removal = calloc(1, sizeof(*removal));

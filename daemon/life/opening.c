@@ -17,7 +17,6 @@
 #include "daemon/life/reshape.h"
 #include "daemon/life/share.h"
 #include "daemon/model/model.h"
-#include "daemon/recovery/restore.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
@@ -428,7 +427,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	if (!find_to_open(pending, open, &options, &job))
 		return;
 	if (job ? blobs_are_loading(job)
-		: restore_is_under_way(node, pending_port(pending)->uid, open->name)) {
+		: node->parts->recovery->is_under_way(node, pending_port(pending)->uid, open->name)) {
 		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
 		return;
 	}

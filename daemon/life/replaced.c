@@ -7,8 +7,8 @@
 
 #include "common/log.h"
 #include "daemon/durability/durability.h"
+#include "daemon/life/life_recovery.h"
 #include "daemon/life/lost.h"
-#include "daemon/recovery/restore.h"
 
 struct replaced {
 	struct node *node;
@@ -138,7 +138,7 @@ struct replaced *replaced_bring_back(struct replaced *replaced)
 	}
 	/* It takes what it needs of the paths again. */
 	give_paths(replaced);
-	restore_file(replaced->node, &replaced->file);
+	replaced->node->parts->recovery->bring_back_file(replaced->node, &replaced->file);
 	free(replaced);
 	return NULL;
 }

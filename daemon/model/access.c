@@ -7,7 +7,6 @@
 
 #include "common/plural.h"
 #include "daemon/request/request.h"
-#include "daemon/recovery/restore.h"
 #include "offload/device/schedule.h"
 #include "proto/name.h"
 
@@ -159,7 +158,7 @@ bool access_refuse_returning(struct pending *pending, const char *name, uid_t ow
 	const struct node *node = pending_node(pending);
 	uint32_t sharing, share_group;
 
-	if (!restore_comes_back(node, owner, name, &sharing, &share_group) ||
+	if (!node->parts->comes_back(node, owner, name, &sharing, &share_group) ||
 	    !may_see(node, pending_port(pending), owner, sharing, share_group))
 		return false;
 	pending_error(pending, -EAGAIN, "job %.*s comes back from its store; try again", name_fit(name, 80),

@@ -74,6 +74,7 @@ struct job_durability;
 struct job_scrub;
 struct replaced;
 struct restore_notice;
+struct trace;
 
 /* Why a job is lost, and what room there was then: daemon/life/lost.h. */
 struct loss {
@@ -185,11 +186,10 @@ struct job_life {
 	bool comes_back;	       /* after that, from its last durable step */
 	bool is_lost;		       /* its store is there, and cannot be opened: it goes with it */
 	struct loss loss;
-	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
-	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
-	bool is_rolling_back;	       /* and nobody may join it */
-	bool is_sharing_set;	       /* by daemon/life/share.h */
-	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
+	struct replaced *replaced; /* what it takes the place of, until it has a state; owned */
+	struct replaced *remains;  /* or it is replaced itself: what is left of it then; borrowed */
+	bool is_rolling_back;	   /* and nobody may join it */
+	bool is_sharing_set;	   /* by daemon/life/share.h */
 	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
 	struct queue lingering; /* members that have left, whose memory is still used */
 	bool is_read;		/* by processes that live, though it ends */

@@ -7,7 +7,8 @@
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
 #include "daemon/recovery/record_read.h"
-#include "daemon/recovery/restore_inside.h"
+#include "daemon/recovery/own.h"
+#include "daemon/recovery/recovery.h"
 #include "daemon/request/request.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/telemetry/telemetry.h"
@@ -20,7 +21,7 @@ struct restore *restore_new(struct node *node, const struct stored_job *file)
 		return NULL;
 	restore->node = node;
 	restore->file = *file;
-	queue_push(&node->recovery.restores, &restore->link);
+	queue_push(&node->recovery->restores, &restore->link);
 	return restore;
 }
 
@@ -300,7 +301,7 @@ static void make(struct restore *restore)
 /* Whoever waits for files is not waited for: that may take as long as others have them. */
 static struct restore *next_to_make(const struct node *node)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores) {
+	QUEUE_FOREACH (link, &node->recovery->restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->state == RESTORE_SEEKING || restore->state == RESTORE_READING)
@@ -315,7 +316,7 @@ void restore_make_in_order(struct node *node)
 {
 	struct restore *restore;
 
-	while (!node->recovery.is_restoring && (restore = next_to_make(node)) != NULL)
+	while (!node->recovery->is_starting && (restore = next_to_make(node)) != NULL)
 		make(restore);
 }
 
@@ -494,11 +495,30 @@ void restore_and_end(struct node *node, const struct stored_job *file)
 	restore_seek(restore);
 }
 
+void restore_await(const struct job *job, struct restore_notice *notice)
+{
+	notice->job = job;
+	queue_push(&job->node->recovery->notices, &notice->link);
+}
+
+static struct restore_notice *take_notice(const struct job *job)
+{
+	QUEUE_FOREACH (link, &job->node->recovery->notices) {
+		struct restore_notice *notice = queue_entry(link, struct restore_notice, link);
+
+		if (notice->job == job) {
+			queue_remove(&notice->link);
+			return notice;
+		}
+	}
+	return NULL;
+}
+
 void restore_again(struct job *job)
 {
 	struct node *node = job->node;
 	struct origin origin = { .is_asked = job->life.loss.is_asked,
-				 .notice = job->life.notice,
+				 .notice = take_notice(job),
 				 .scrub = TAKE_PTR(job->scrub),
 				 .sharing = share_of(job) };
 	struct stored_job file;
@@ -553,7 +573,7 @@ static const struct job *find_dying(const struct node *node, uid_t uid, const ch
 
 static const struct restore *find_restore(const struct node *node, uid_t uid, const char *name)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores) {
+	QUEUE_FOREACH (link, &node->recovery->restores) {
 		const struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->file.uid == uid && strcmp(restore->file.name, name) == 0)
@@ -582,8 +602,40 @@ bool restore_comes_back(const struct node *node, uid_t uid, const char *name, ui
 
 bool restore_has_file(const struct node *node, const char *file)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores)
+	QUEUE_FOREACH (link, &node->recovery->restores)
 		if (strcmp(queue_entry(link, struct restore, link)->file.file, file) == 0)
 			return true;
 	return false;
 }
+
+/* ---- The module ---- */
+
+int recovery_open(struct node *node)
+{
+	node->recovery = calloc(1, sizeof(*node->recovery));
+	if (!node->recovery)
+		return -ENOMEM;
+	queue_init(&node->recovery->restores);
+	queue_init(&node->recovery->notices);
+	return 0;
+}
+
+void recovery_close(struct node *node)
+{
+	free(node->recovery);
+	node->recovery = NULL;
+}
+
+bool recovery_is_under_way(const struct node *node)
+{
+	return node->recovery && !queue_is_empty(&node->recovery->restores);
+}
+
+const struct life_recovery recovery_of_life = {
+	.bring_back = restore_again,
+	.bring_back_file = restore_file,
+	.remove_file = restore_and_end,
+	.go_on = restore_go_on,
+	.is_under_way = restore_is_under_way,
+	.has_file = restore_has_file,
+};

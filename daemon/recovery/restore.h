@@ -14,12 +14,16 @@ int restore_all(struct node *node);
 
 /* Who wants to know when a job is there again. */
 struct restore_notice {
+	struct queue link; /* of the node's, until the job has ended */
+	const struct job *job;
 	/* Once: the job, or NULL, and why not. */
 	void (*done)(struct restore_notice *notice, const struct job *job, const char *why);
 };
 
-/* A job of which nothing is in flight any more, from its last durable step; the job is freed. job->notice is
- * told when it is back. */
+/* A job that is to end, and comes back then; notice: lent until done(). */
+void restore_await(const struct job *job, struct restore_notice *notice);
+
+/* A job of which nothing is in flight any more, from its last durable step; the job is freed. */
 void restore_again(struct job *job);
 
 /* One that nobody has open. */

@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 #include "daemon/durability/durability.h"
-#include "daemon/recovery/restore_inside.h"
+#include "daemon/recovery/own.h"
 
 /* More than there ever are between two starts. */
 #define UNREAD_NUMBERS (UINT64_C(1) << 32)
@@ -39,7 +39,7 @@ static int on_stored(struct node *node, const struct stored_job *file, void *arg
 
 static bool is_reading(const struct node *node)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores)
+	QUEUE_FOREACH (link, &node->recovery->restores)
 		if (queue_entry(link, struct restore, link)->state < RESTORE_READ)
 			return true;
 	return false;
@@ -47,7 +47,7 @@ static bool is_reading(const struct node *node)
 
 static void await_all(struct node *node)
 {
-	while (!queue_is_empty(&node->recovery.restores))
+	while (!queue_is_empty(&node->recovery->restores))
 		event_base_loop(node->loop, EVLOOP_ONCE);
 }
 
@@ -61,7 +61,7 @@ static bool is_later(const struct restore *restore, const struct restore *other)
 
 static bool is_outdated(const struct restore *restore)
 {
-	QUEUE_FOREACH (link, &restore->node->recovery.restores)
+	QUEUE_FOREACH (link, &restore->node->recovery->restores)
 		if (is_later(queue_entry(link, struct restore, link), restore))
 			return true;
 	return false;
@@ -100,7 +100,7 @@ static void look_at_outdated(struct restore *restore)
 	struct node *node = restore->node;
 	const struct job *later = job_find(node, restore->file.uid, restore->file.name);
 
-	queue_push(&node->recovery.restores, &restore->link);
+	queue_push(&node->recovery->restores, &restore->link);
 	if (later)
 		end_outdated(restore, later);
 	else
@@ -122,7 +122,7 @@ static void put(struct queue *outdated, struct restore *restore)
 /* Each has a later one among those that are not. */
 static void set_aside(struct node *node, struct queue *outdated)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores) {
+	QUEUE_FOREACH (link, &node->recovery->restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (!is_outdated(restore))
@@ -136,7 +136,7 @@ static void set_aside(struct node *node, struct queue *outdated)
  * those. */
 static void skip_unread(struct node *node)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores) {
+	QUEUE_FOREACH (link, &node->recovery->restores) {
 		const struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->is_first && !restore->is_forgotten) {
@@ -152,11 +152,11 @@ int restore_all(struct node *node)
 	int r;
 
 	queue_init(&outdated);
-	node->recovery.is_restoring = true;
+	node->recovery->is_starting = true;
 	r = stored_find(node, on_stored, NULL);
 	while (is_reading(node))
 		event_base_loop(node->loop, EVLOOP_ONCE);
-	node->recovery.is_restoring = false;
+	node->recovery->is_starting = false;
 	skip_unread(node);
 	set_aside(node, &outdated);
 	restore_make_in_order(node);

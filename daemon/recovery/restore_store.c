@@ -12,7 +12,7 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
-#include "daemon/recovery/restore_inside.h"
+#include "daemon/recovery/own.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 #include "offload/device/fault.h"
@@ -160,7 +160,7 @@ static bool is_lost(const struct restore *asker, const char *name)
 
 static struct restore *find(const struct restore *asker, const char *name)
 {
-	QUEUE_FOREACH (link, &asker->node->recovery.restores) {
+	QUEUE_FOREACH (link, &asker->node->recovery->restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (is_of(restore, asker->file.file) && strcmp(restore->file.name, name) == 0 &&
@@ -405,7 +405,7 @@ static bool has_open(const struct queue *jobs, const char *file)
 
 static bool is_taken_care_of(const struct restore *restore)
 {
-	QUEUE_FOREACH (link, &restore->node->recovery.restores) {
+	QUEUE_FOREACH (link, &restore->node->recovery->restores) {
 		const struct restore *other = queue_entry(link, struct restore, link);
 
 		if (other != restore && is_of(other, restore->file.file) && other->state != RESTORE_WAITING)
@@ -439,7 +439,7 @@ void restore_seek(struct restore *restore)
 
 static struct restore *next_waiting(const struct node *node, uint64_t round)
 {
-	QUEUE_FOREACH (link, &node->recovery.restores) {
+	QUEUE_FOREACH (link, &node->recovery->restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->state == RESTORE_WAITING && restore->round < round)
@@ -451,7 +451,7 @@ static struct restore *next_waiting(const struct node *node, uint64_t round)
 /* One that goes on may end others, and bring the caller here again. */
 void restore_go_on(struct node *node)
 {
-	uint64_t round = ++node->recovery.rounds;
+	uint64_t round = ++node->recovery->rounds;
 	struct restore *restore;
 
 	while ((restore = next_waiting(node, round)) != NULL) {

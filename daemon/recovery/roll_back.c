@@ -95,7 +95,7 @@ static void open_again(struct roll_back *roll_back)
 {
 	struct job *job = roll_back->errand.job;
 
-	job->life.notice = &roll_back->notice;
+	restore_await(job, &roll_back->notice);
 	job->life.is_kept = job->life.comes_back = true;
 	if (!job->life.is_dropped)
 		job_drop(job);

@@ -423,7 +423,6 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	queue_init(&node->life.dying);
 	queue_init(&node->memory.withheld);
 	queue_init(&node->memory.shortages);
-	queue_init(&node->recovery.restores);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
 	r = telemetry_open(node);
@@ -504,7 +503,7 @@ static bool has_ended(const struct node *node)
 {
 	return queue_is_empty(&node->jobs) && queue_is_empty(&node->life.dying) &&
 	       (!node->parts->has_ended || node->parts->has_ended(node)) &&
-	       queue_is_empty(&node->recovery.restores) && node->memory.disposals == 0;
+	       node->memory.disposals == 0;
 }
 
 /* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way

@@ -71,9 +71,11 @@ struct node_config {
 struct event_base;
 struct holder;
 struct job;
+struct life_recovery;
 struct node;
 struct node_durability;
 struct node_events;
+struct node_recovery;
 struct node_scrub;
 struct node_values;
 struct node_telemetry;
@@ -92,6 +94,11 @@ struct node_parts {
 	bool (*is_behind)(const struct job *job);
 	void (*hasten)(struct job *job);
 	void (*end_job)(struct job *job);
+	const struct life_recovery *recovery; /* daemon/life/life_recovery.h; NULL: no job comes back */
+	/* One of this name is, and not on its way out, or will be when another one has ended; and with whom
+	 * it is shared, as far as this daemon has known it. */
+	bool (*comes_back)(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
+			   uint32_t *ret_share_group);
 };
 
 /* As the configuration has it. */
@@ -115,13 +122,6 @@ struct node_memory {
 	void (*on_idle)(void *argument);
 	void *idle_argument;
 	bool has_noted_pinning;
-};
-
-/* What comes back. */
-struct node_recovery {
-	struct queue restores; /* jobs that are coming back: daemon/recovery/restore.h */
-	bool is_restoring;     /* all that there is, before any of it becomes a job */
-	uint64_t rounds;       /* in which those that wait for files were looked at */
 };
 
 /* What users are shown. */
@@ -168,7 +168,7 @@ struct node {
 	struct node_memory memory;
 	struct node_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct node_values *values;
-	struct node_recovery recovery;
+	struct node_recovery *recovery;	    /* daemon/recovery/own.h */
 	struct node_scrub *scrub;	    /* daemon/scrub/own.h */
 	struct node_durability *durability; /* daemon/durability/own.h */
 	struct node_observe observe;

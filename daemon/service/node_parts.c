@@ -3,6 +3,7 @@
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
 #include "daemon/observe/observe.h"
+#include "daemon/recovery/recovery.h"
 #include "daemon/residency/residency.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/values/values.h"
@@ -18,6 +19,8 @@ static int open_parts(struct node *node, const struct node_config *config)
 	if (r == 0)
 		r = durability_open(node, config->state_directory);
 	if (r == 0)
+		r = recovery_open(node);
+	if (r == 0)
 		r = scrub_open(node, scrub_period_ns(config->scrub_days));
 	if (r == 0)
 		r = endurance_new(node, config->state_directory, config->endurance, &node->observe.endurance);
@@ -29,7 +32,13 @@ static void close_parts(struct node *node)
 	node_values_free(node);
 	durability_close(node);
 	scrub_close(node);
+	recovery_close(node);
 	node->observe.endurance = endurance_free(node->observe.endurance);
+}
+
+static bool has_ended(const struct node *node)
+{
+	return node_values_have_ended(node) && !recovery_is_under_way(node);
 }
 
 static bool is_behind(const struct job *job)
@@ -47,8 +56,10 @@ const struct node_parts node_parts = {
 	.holders = holders,
 	.open = open_parts,
 	.close = close_parts,
-	.has_ended = node_values_have_ended,
+	.has_ended = has_ended,
 	.is_behind = is_behind,
 	.hasten = durable_advance,
 	.end_job = end_job,
+	.recovery = &recovery_of_life,
+	.comes_back = restore_comes_back,
 };

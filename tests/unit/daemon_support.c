@@ -1,7 +1,7 @@
 #include "daemon/durability/listing.h"
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
-#include "daemon/recovery/restore.h"
+#include "daemon/recovery/recovery.h"
 #include "daemon/resources/loop.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/service/node_parts.h"
@@ -122,7 +122,7 @@ static bool is_quiet(const struct scene *scene)
 		if (!job_is_still(job) || !scrub_is_quiet(job))
 			return false;
 	}
-	return queue_is_empty(&scene->node->life.dying) && queue_is_empty(&scene->node->recovery.restores);
+	return queue_is_empty(&scene->node->life.dying) && !recovery_is_under_way(scene->node);
 }
 
 void scene_settle(struct scene *scene)

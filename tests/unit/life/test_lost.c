@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/model/job.h"
-#include "daemon/recovery/restore.h"
+#include "daemon/recovery/recovery.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
@@ -188,7 +188,7 @@ static void one_that_still_has_no_room_is_left_alone(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		job_settle_all(scene.node);
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-		assert_true(queue_is_empty(&scene.node->recovery.restores));
+		assert_true(!recovery_is_under_way(scene.node));
 	}
 	assert_int_equal(scene.node->jobs_created, opened);
 	drop(find("large"));

@@ -1,6 +1,6 @@
-/* The inside of restore.c, restore_store.c and restore_start.c. */
-#ifndef TIERD_DAEMON_RESTORE_INSIDE_H
-#define TIERD_DAEMON_RESTORE_INSIDE_H
+/* What the recovery module keeps of a node, and of each job that is on its way back; for its own files. */
+#ifndef TIERD_DAEMON_RECOVERY_OWN_H
+#define TIERD_DAEMON_RECOVERY_OWN_H
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
@@ -49,6 +49,13 @@ struct restore {
 	char *definition, *progress; /* with what is before them, page-aligned */
 	int status;
 	char message[640];
+};
+
+struct node_recovery {
+	struct queue restores; /* struct restore */
+	struct queue notices;  /* struct restore_notice: of jobs that end, and come back then */
+	bool is_starting;      /* all that there is is read, before any of it becomes a job */
+	uint64_t rounds;       /* in which those that wait for files were looked at */
 };
 
 /* ---- restore.c ---- */
