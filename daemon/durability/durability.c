@@ -31,8 +31,8 @@ void durability_free(struct job *job)
 
 bool durability_is_quiet(const struct job *job)
 {
-	return !job->durability->is_leaving && !job->durability->blobs.is_loading && durable_is_quiet(job) &&
-	       errands_are_quiet(job);
+	return job->durability->store != JOB_STORE_LEAVING && !job->durability->blobs.is_loading &&
+	       durable_is_quiet(job) && errands_are_quiet(job);
 }
 
 int durability_open(struct node *node, const char *directory)

@@ -33,7 +33,7 @@ struct durable {
 	struct pace pace;
 	unsigned parts;	  /* being written */
 	unsigned writing; /* these, and the backup */
-	bool is_freezing, is_committing, has_commit;
+	bool is_freezing, is_committing;
 	bool wants_definition, is_defining; /* a commit is due, or on its way, for that alone */
 	uint64_t step, committed;	    /* being committed; durable */
 	int status;
@@ -146,9 +146,9 @@ int durable_init(struct job *job, bool is_found, const struct durable_listener *
 		r = make_definition(durable);
 	if (r == 0 && job->location.has_backup)
 		r = backup_init(job, on_backed_up);
-	durable->has_commit = is_found;
 	durable->committed = job->step;
 	job->durability->durable = durable;
+	job_store_step(job, is_found ? JOB_STORE_FOUND : JOB_STORE_MADE);
 	if (r < 0)
 		durable_free(job);
 	return r;
@@ -160,6 +160,7 @@ void durable_free(struct job *job)
 
 	if (!durable)
 		return;
+	job_store_step(job, JOB_STORE_CLOSE);
 	backup_free(job);
 	pace_end(&durable->pace);
 	free(durable->definition.bytes);
@@ -169,7 +170,7 @@ void durable_free(struct job *job)
 
 bool durable_has_store(const struct job *job)
 {
-	return job->durability->durable;
+	return job->durability->store != JOB_STORE_NONE;
 }
 
 int durable_note_earlier_updates(struct job *job)
@@ -203,6 +204,12 @@ bool durable_is_redefined(const struct job *job)
 	       (job->durability->durable->wants_definition || job->durability->durable->is_defining);
 }
 
+/* Nothing of it is on the devices yet. */
+static bool is_new(const struct job *job)
+{
+	return job->durability->store == JOB_STORE_NEW;
+}
+
 /* There is a step that no commit has taken, or the definition alone has changed. */
 static bool has_news(const struct durable *durable)
 {
@@ -215,7 +222,7 @@ static bool has_news(const struct durable *durable)
 		return false;
 	if (is_taking)
 		return durable->step < durable->job->step;
-	return !durable->has_commit || durable->committed < durable->job->step;
+	return is_new(durable->job) || durable->committed < durable->job->step;
 }
 
 /* Nobody comes to wait for what has no ranks. */
@@ -223,8 +230,8 @@ static bool is_due(const struct durable *durable)
 {
 	const struct job *job = durable->job;
 
-	return durable->pace.is_due || durable->wants_definition || !durable->has_commit ||
-	       job->member_count == 0 || job->node->is_stopping;
+	return durable->pace.is_due || durable->wants_definition || is_new(job) || job->member_count == 0 ||
+	       job->node->is_stopping;
 }
 
 /* Else what is on NVMe is that of the last backup, whatever a step does in host memory. */
@@ -266,18 +273,17 @@ bool durable_is_behind(const struct job *job)
 {
 	const struct durable *durable = job->durability->durable;
 
-	return durable && job->phase == JOB_TRAINED &&
-	       (!durable->has_commit || durable->committed < job->step);
+	return durable && job->phase == JOB_TRAINED && (is_new(job) || durable->committed < job->step);
 }
 
 bool durable_is_owed(const struct job *job)
 {
-	return durable_is_behind(job) && !job->durability->durable->has_commit && !job->life.is_dropped;
+	return durable_is_behind(job) && is_new(job) && !job->life.is_dropped;
 }
 
 bool durable_has_step(const struct job *job, uint64_t *ret_step)
 {
-	if (!job->durability->durable || !job->durability->durable->has_commit)
+	if (job->durability->store != JOB_STORE_COMMITTED)
 		return false;
 	*ret_step = job->durability->durable->committed;
 	return true;
@@ -375,7 +381,7 @@ static void on_committed(struct store_request *request, int status)
 	}
 	free(TAKE_PTR(durable->definition.bytes));
 	durable->is_defining = false;
-	durable->has_commit = true;
+	job_store_step(job, JOB_STORE_COMMIT);
 	durable->committed = durable->step;
 	pace_end_commit(&durable->pace);
 	if (presence_check(job))

@@ -188,10 +188,8 @@ static void on_left(struct store_request *request, int status)
 {
 	struct job *job = container_of(request, struct job_durability, leaving)->job;
 
-	job->durability->is_leaving = false;
 	/* The last one takes the files with it. */
-	job->durability->has_left = status == 0;
-	job->durability->is_left_behind = !job->durability->has_left;
+	job_store_step(job, status == 0 ? JOB_STORE_REMOVED : JOB_STORE_KEPT);
 	job_settle(job);
 }
 
@@ -208,17 +206,17 @@ bool family_leave(struct job *job)
 {
 	int r;
 
-	if (job->life.is_kept || job->durability->has_left || job->durability->is_left_behind ||
-	    is_alone(job))
+	if (job->life.is_kept || job->durability->store != JOB_STORE_COMMITTED || is_alone(job))
 		return false;
 	job->durability->leaving.done = on_left;
+	job_store_step(job, JOB_STORE_LEAVE);
 	r = store_drop(job_nvme_store(job), &job->durability->leaving);
-	job->durability->is_leaving = r == 0;
-	job->durability->is_left_behind = r < 0;
+	if (r < 0)
+		job_store_step(job, JOB_STORE_KEPT);
 	return r == 0;
 }
 
 bool family_is_left_behind(const struct job *job)
 {
-	return job->durability->is_left_behind;
+	return job->durability->store == JOB_STORE_ABANDONED;
 }

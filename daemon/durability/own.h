@@ -3,6 +3,7 @@
 #define TIERD_DAEMON_DURABILITY_OWN_H
 
 #include "daemon/durability/blobs.h"
+#include "daemon/durability/job_store.h"
 #include "daemon/model/model.h"
 
 struct durable;
@@ -70,9 +71,8 @@ struct presence_files {
 
 struct job_durability {
 	struct job *job;
-	struct presence_files files;   /* of its store, once it is durable */
-	bool is_leaving;	       /* its store, which others have, too */
-	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
+	struct presence_files files; /* of its store, once it is durable */
+	enum job_store_state store;
 	struct store_request leaving;
 	bool is_retention_missed; /* a step was not kept by itself that was due, and none since */
 	uint64_t first_kept;	  /* no step before this one is kept by itself: retention_begin() */

@@ -502,8 +502,7 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 static bool has_ended(const struct node *node)
 {
 	return queue_is_empty(&node->jobs) && queue_is_empty(&node->life.dying) &&
-	       (!node->parts->has_ended || node->parts->has_ended(node)) &&
-	       node->memory.disposals == 0;
+	       (!node->parts->has_ended || node->parts->has_ended(node)) && node->memory.disposals == 0;
 }
 
 /* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way
