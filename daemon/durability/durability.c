@@ -16,7 +16,7 @@ int durability_new(struct job *job)
 	durability->snapshots_asked = job->options.snapshots;
 	blobs_init(&durability->blobs);
 	queue_init(&durability->kept_steps);
-	queue_init(&durability->errands);
+	queue_init(&durability->tasks);
 	job->durability = durability;
 	return 0;
 }
@@ -32,7 +32,7 @@ void durability_free(struct job *job)
 bool durability_is_quiet(const struct job *job)
 {
 	return job->durability->store != JOB_STORE_LEAVING && !job->durability->blobs.is_loading &&
-	       durable_is_quiet(job) && errands_are_quiet(job);
+	       durable_is_quiet(job) && store_tasks_are_quiet(job);
 }
 
 int durability_open(struct node *node, const char *directory)

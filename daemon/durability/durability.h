@@ -7,7 +7,7 @@
 #include "daemon/durability/blobs.h"
 #include "daemon/durability/devices.h"
 #include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/kept.h"
 #include "daemon/durability/listing.h"

@@ -7,7 +7,7 @@
 #include "common/little_endian.h"
 #include "common/size.h"
 #include "daemon/durability/backup.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/pace.h"
 #include "daemon/durability/presence.h"
 #include "daemon/durability/record.h"
@@ -254,7 +254,7 @@ bool durable_holds(const struct job *job)
 
 	if (!durable)
 		return false;
-	if (!errands_are_quiet(job) && has_news(durable) && is_due(durable))
+	if (!store_tasks_are_quiet(job) && has_news(durable) && is_due(durable))
 		return true;
 	if (durable_is_quiet(job))
 		return false;
@@ -523,7 +523,7 @@ void durable_advance(struct job *job)
 	struct durable *durable = job->durability->durable;
 
 	/* They are for the step that is durable now. */
-	if (errands_advance(job) || !durable || !has_news(durable))
+	if (store_tasks_advance(job) || !durable || !has_news(durable))
 		return;
 	pace_note_step(&durable->pace);
 	/* A step that is being measured is decided when that has ended: nothing would hold it up then. */

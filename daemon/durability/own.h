@@ -83,7 +83,7 @@ struct job_durability {
 	struct blobs blobs;
 	struct durable *durable; /* NULL: its state ends with the daemon, or has not begun */
 	struct backup *backup;	 /* NULL: it needs none */
-	struct queue errands;	 /* of its store, beside commits: daemon/durability/errand.h */
+	struct queue tasks;	 /* of its store, beside commits: daemon/durability/store_task.h */
 };
 
 /* And of a node. */

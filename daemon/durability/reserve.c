@@ -8,7 +8,7 @@
 
 #include "common/plural.h"
 #include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/reserve.h"
 #include "daemon/durability/snapshot.h"
@@ -19,7 +19,7 @@
 #include "daemon/telemetry/telemetry.h"
 
 struct reserve {
-	struct errand errand;
+	struct store_task task;
 	struct asker asker;
 	unsigned snapshots, former;
 	struct store_room more; /* that has been taken from the budgets */
@@ -74,7 +74,7 @@ void reserve_overlook(const struct job *job, struct job_options *asked)
 
 static int take(struct reserve *reserve, const struct store *store)
 {
-	struct job *job = reserve->errand.job;
+	struct job *job = reserve->task.job;
 	char reason[640];
 	int r;
 
@@ -94,18 +94,18 @@ static int take(struct reserve *reserve, const struct store *store)
 		     : 0;
 }
 
-static int begin(struct errand *errand, struct store *store)
+static int begin(struct store_task *task, struct store *store)
 {
-	struct reserve *reserve = container_of(errand, struct reserve, errand);
+	struct reserve *reserve = container_of(task, struct reserve, task);
 	int r = take(reserve, store);
 
-	return r < 0 ? r : store_reserve(store, reserve->snapshots, &errand->request);
+	return r < 0 ? r : store_reserve(store, reserve->snapshots, &task->request);
 }
 
 /* Unless that is said already. */
 static void explain(struct reserve *reserve, int status)
 {
-	const struct job *job = reserve->errand.job;
+	const struct job *job = reserve->task.job;
 	char who[WIRE_MAX_JOB_NAME + 64];
 
 	if (reserve->message[0])
@@ -122,8 +122,8 @@ static void explain(struct reserve *reserve, int status)
 static void fail(struct reserve *reserve, int status)
 {
 	if (reserve->has_more) {
-		reserve->errand.job->resources.lent_path_bytes -= reserve->more.device_bytes;
-		budget_shrink(reserve->errand.job, &reserve->more);
+		reserve->task.job->resources.lent_path_bytes -= reserve->more.device_bytes;
+		budget_shrink(reserve->task.job, &reserve->more);
 	}
 	explain(reserve, status);
 	if (reserve->asker.pending)
@@ -135,7 +135,7 @@ static void tell(struct reserve *reserve)
 {
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReserveReply body = TIERD__WIRE__JOB_RESERVE_REPLY__INIT;
-	struct job *job = reserve->errand.job;
+	struct job *job = reserve->task.job;
 
 	job->resources.lent_path_bytes -= reserve->more.device_bytes;
 	job->options.snapshots = job->durability->snapshots_asked = reserve->snapshots;
@@ -153,9 +153,9 @@ static void tell(struct reserve *reserve)
 		pending_reply(reserve->asker.pending, &reply);
 }
 
-static void on_done(struct errand *errand, int status)
+static void on_done(struct store_task *task, int status)
 {
-	struct reserve *reserve = container_of(errand, struct reserve, errand);
+	struct reserve *reserve = container_of(task, struct reserve, task);
 
 	if (status < 0)
 		fail(reserve, status);
@@ -209,8 +209,8 @@ void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *r
 	}
 	asker_begin(&reserve->asker, pending, askers);
 	reserve->snapshots = request->snapshots;
-	reserve->errand.job = job;
-	reserve->errand.begin = begin;
-	reserve->errand.done = on_done;
-	errand_send(&reserve->errand);
+	reserve->task.job = job;
+	reserve->task.begin = begin;
+	reserve->task.done = on_done;
+	store_task_send(&reserve->task);
 }

@@ -6,7 +6,7 @@
 
 #include "common/plural.h"
 #include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/retain.h"
 #include "daemon/durability/retention.h"
 #include "daemon/durability/snapshot.h"
@@ -16,7 +16,7 @@
 #include "daemon/telemetry/telemetry.h"
 
 struct retain {
-	struct errand errand;
+	struct store_task task;
 	struct asker asker;
 	uint64_t every;
 	uint32_t keep;
@@ -31,11 +31,11 @@ void retain_overlook(const struct job *job, struct job_options *asked)
 	asked->snapshot_keep = job->options.snapshot_keep;
 }
 
-/* No commit is on its way: the definition may be changed. The errand ends, and comes again for the commit. */
-static int say(struct errand *errand, struct store *store)
+/* No commit is on its way: the definition may be changed. The task ends, and comes again for the commit. */
+static int say(struct store_task *task, struct store *store)
 {
-	struct retain *retain = container_of(errand, struct retain, errand);
-	struct job *job = errand->job;
+	struct retain *retain = container_of(task, struct retain, task);
+	struct job *job = task->job;
 	int r;
 
 	if (retain->is_said)
@@ -47,7 +47,7 @@ static int say(struct errand *errand, struct store *store)
 	r = durable_redefine_now(job);
 	if (r < 0)
 		return r;
-	retain->is_said = errand->awaits_definition = true;
+	retain->is_said = task->awaits_definition = true;
 	return -EINPROGRESS;
 }
 
@@ -57,10 +57,10 @@ static void reply_retained(const struct retain *retain)
 	Tierd__Wire__JobRetainReply body = TIERD__WIRE__JOB_RETAIN_REPLY__INIT;
 
 	if (retain->every == 0)
-		events_of_job(retain->errand.job, EVENT_RETAINED, NULL,
-			      "user %u has it keep no step by itself", (unsigned)retain->asker.uid);
+		events_of_job(retain->task.job, EVENT_RETAINED, NULL, "user %u has it keep no step by itself",
+			      (unsigned)retain->asker.uid);
 	else
-		events_of_job(retain->errand.job, EVENT_RETAINED, NULL,
+		events_of_job(retain->task.job, EVENT_RETAINED, NULL,
 			      "user %u has it keep each step that %llu divides by itself, and the last %u of "
 			      "those",
 			      (unsigned)retain->asker.uid, (unsigned long long)retain->every, retain->keep);
@@ -73,18 +73,18 @@ static void reply_retained(const struct retain *retain)
 	pending_reply(retain->asker.pending, &reply);
 }
 
-static void on_done(struct errand *errand, int status)
+static void on_done(struct store_task *task, int status)
 {
-	struct retain *retain = container_of(errand, struct retain, errand);
+	struct retain *retain = container_of(task, struct retain, task);
 
 	if (status == -EINPROGRESS) {
-		errand_send(errand);
+		store_task_send(task);
 		return;
 	}
 	if (status == -EALREADY)
 		reply_retained(retain);
 	else if (retain->asker.pending)
-		snapshot_fail(retain->asker.pending, errand->job, "", status);
+		snapshot_fail(retain->asker.pending, task->job, "", status);
 	asker_end(&retain->asker);
 	free(retain);
 }
@@ -135,9 +135,9 @@ void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *req
 	}
 	retain->every = request->every;
 	retain->keep = request->keep ? request->keep : job->options.snapshots;
-	retain->errand.job = job;
-	retain->errand.begin = say;
-	retain->errand.done = on_done;
+	retain->task.job = job;
+	retain->task.begin = say;
+	retain->task.done = on_done;
 	asker_begin(&retain->asker, pending, askers);
-	errand_send(&retain->errand);
+	store_task_send(&retain->task);
 }

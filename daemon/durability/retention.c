@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/snapshot.h"
 #include "daemon/durability/own.h"
 #include "daemon/telemetry/telemetry.h"
 
 /* The oldest ones go first, as long as there are too many; then the step is kept. */
 struct retention {
-	struct errand errand;
+	struct store_task task;
 	char name[STORE_SNAPSHOT_NAME_BYTES];
 	uint64_t step;
 	bool is_deleting;
@@ -83,24 +83,24 @@ void retention_begin(struct job *job, uint64_t step)
 	job->durability->first_kept = beyond == 0 ? step : size_sum(step, every - beyond);
 }
 
-static int begin(struct errand *errand, struct store *store)
+static int begin(struct store_task *task, struct store *store)
 {
-	struct retention *retention = container_of(errand, struct retention, errand);
-	struct census census = count_automatic(errand->job);
+	struct retention *retention = container_of(task, struct retention, task);
+	struct census census = count_automatic(task->job);
 
 	/* While it waited for others, one of an earlier commit has kept the step. */
-	if (!is_due(errand->job, store_step(store)))
+	if (!is_due(task->job, store_step(store)))
 		return -EALREADY;
-	retention->is_deleting = census.count >= most_kept(errand->job, &census);
+	retention->is_deleting = census.count >= most_kept(task->job, &census);
 	retention->step = retention->is_deleting ? census.oldest : store_step(store);
 	print_name(retention->step, retention->name);
-	return retention->is_deleting ? store_delete_snapshot(store, retention->name, &errand->request)
-				      : store_snapshot(store, retention->name, &errand->request);
+	return retention->is_deleting ? store_delete_snapshot(store, retention->name, &task->request)
+				      : store_snapshot(store, retention->name, &task->request);
 }
 
 static void tell(const struct retention *retention, int status)
 {
-	struct job *job = retention->errand.job;
+	struct job *job = retention->task.job;
 	struct log_fields about = { .step = &retention->step };
 	bool is_told = job->durability->is_retention_missed;
 	char why[SNAPSHOT_TEXT];
@@ -120,12 +120,12 @@ static void tell(const struct retention *retention, int status)
 		      (unsigned long long)retention->step, why);
 }
 
-static void on_done(struct errand *errand, int status)
+static void on_done(struct store_task *task, int status)
 {
-	struct retention *retention = container_of(errand, struct retention, errand);
+	struct retention *retention = container_of(task, struct retention, task);
 
 	if (status == 0 && retention->is_deleting) {
-		errand_send(errand);
+		store_task_send(task);
 		return;
 	}
 	/* It has ended, or is broken: that is told elsewhere. */
@@ -148,6 +148,6 @@ void retention_note_commit(struct job *job)
 			      (unsigned long long)step);
 		return;
 	}
-	retention->errand = (struct errand){ .job = job, .begin = begin, .done = on_done };
-	errand_send(&retention->errand);
+	retention->task = (struct store_task){ .job = job, .begin = begin, .done = on_done };
+	store_task_send(&retention->task);
 }

@@ -7,7 +7,7 @@
 
 #include "common/plural.h"
 #include "daemon/durability/durable.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/kept.h"
 #include "daemon/durability/own.h"
@@ -20,7 +20,7 @@
 
 /* A client's, until the store has done it. */
 struct snapshot_request {
-	struct errand errand;
+	struct store_task task;
 	struct asker asker;
 	char name[WIRE_MAX_SNAPSHOT_NAME + 1], to[WIRE_MAX_SNAPSHOT_NAME + 1];
 	uint64_t step, changed_bytes;
@@ -130,11 +130,11 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 			job->name);
 	if (job->life.is_rolling_back)
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
-	if (!errands_have_room(job))
+	if (!store_tasks_have_room(job))
 		return refuse(message, size, -EBUSY,
 			      "%d requests for snapshots of job %s wait for their turn, and tierd takes no "
 			      "more; ask again when some of them are done",
-			      ERRANDS_MAXIMUM, job->name);
+			      STORE_TASKS_MAXIMUM, job->name);
 	return 0;
 }
 
@@ -249,14 +249,14 @@ static void request_free(struct snapshot_request *request)
 	free(request);
 }
 
-static void on_done(struct errand *errand, int status)
+static void on_done(struct store_task *task, int status)
 {
-	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+	struct snapshot_request *request = container_of(task, struct snapshot_request, task);
 
 	if (status == 0)
 		request->tell(request);
 	else if (request->asker.pending)
-		snapshot_fail(request->asker.pending, errand->job, request->name, status);
+		snapshot_fail(request->asker.pending, task->job, request->name, status);
 	request_free(request);
 }
 
@@ -325,20 +325,20 @@ static struct snapshot_request *request_new(struct pending *pending, struct job 
 		return NULL;
 	}
 	snprintf(request->name, sizeof(request->name), "%s", name);
-	request->errand.job = job;
-	request->errand.done = on_done;
+	request->task.job = job;
+	request->task.done = on_done;
 	asker_begin(&request->asker, pending, askers);
 	return request;
 }
 
 /* ---- Take ---- */
 
-static int begin_take(struct errand *errand, struct store *store)
+static int begin_take(struct store_task *task, struct store *store)
 {
-	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+	struct snapshot_request *request = container_of(task, struct snapshot_request, task);
 
 	request->step = store_step(store);
-	return store_snapshot(store, request->name, &errand->request);
+	return store_snapshot(store, request->name, &task->request);
 }
 
 static void tell_taken(struct snapshot_request *request)
@@ -346,9 +346,8 @@ static void tell_taken(struct snapshot_request *request)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotTakeReply body = TIERD__WIRE__SNAPSHOT_TAKE_REPLY__INIT;
 
-	events_of_job(request->errand.job, EVENT_SNAPSHOT_TAKEN,
-		      &(struct log_fields){ .step = &request->step }, "step %llu is kept as snapshot %s",
-		      (unsigned long long)request->step, request->name);
+	events_of_job(request->task.job, EVENT_SNAPSHOT_TAKEN, &(struct log_fields){ .step = &request->step },
+		      "step %llu is kept as snapshot %s", (unsigned long long)request->step, request->name);
 	if (!request->asker.pending)
 		return;
 	body.step = request->step;
@@ -370,23 +369,23 @@ void snapshot_take(struct pending *pending, const struct member *member,
 	if (!request)
 		return;
 	request->tell = tell_taken;
-	request->errand.step = job->step;
-	request->errand.begin = begin_take;
-	errand_send(&request->errand);
+	request->task.step = job->step;
+	request->task.begin = begin_take;
+	store_task_send(&request->task);
 }
 
 /* ---- Delete ---- */
 
-static int begin_delete(struct errand *errand, struct store *store)
+static int begin_delete(struct store_task *task, struct store *store)
 {
-	const struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+	const struct snapshot_request *request = container_of(task, struct snapshot_request, task);
 
-	return store_delete_snapshot(store, request->name, &errand->request);
+	return store_delete_snapshot(store, request->name, &task->request);
 }
 
 static void tell_deleted(struct snapshot_request *request)
 {
-	events_of_job(request->errand.job, EVENT_SNAPSHOT_DELETED, NULL, "user %u has deleted snapshot %s",
+	events_of_job(request->task.job, EVENT_SNAPSHOT_DELETED, NULL, "user %u has deleted snapshot %s",
 		      (unsigned)request->asker.uid, request->name);
 	if (request->asker.pending)
 		pending_reply(request->asker.pending, NULL);
@@ -410,8 +409,8 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 	if (!request)
 		return;
 	request->tell = tell_deleted;
-	request->errand.begin = begin_delete;
-	errand_send(&request->errand);
+	request->task.begin = begin_delete;
+	store_task_send(&request->task);
 }
 
 /* ---- Diff ---- */
@@ -421,14 +420,14 @@ uint64_t snapshot_state_bytes(const struct job *job)
 	return store_placed_bytes(job_nvme_store(job));
 }
 
-static int begin_diff(struct errand *errand, struct store *store)
+static int begin_diff(struct store_task *task, struct store *store)
 {
-	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+	struct snapshot_request *request = container_of(task, struct snapshot_request, task);
 
 	/* Nothing comes of it but an answer. */
 	if (!request->asker.pending)
 		return -ECANCELED;
-	return store_diff(store, request->name, request->to[0] ? request->to : NULL, &errand->request,
+	return store_diff(store, request->name, request->to[0] ? request->to : NULL, &task->request,
 			  &request->changed_bytes);
 }
 
@@ -440,7 +439,7 @@ static void tell_diff(struct snapshot_request *request)
 	if (!request->asker.pending)
 		return;
 	body.changed_bytes = request->changed_bytes;
-	body.state_bytes = store_state_bytes(job_nvme_store(request->errand.job));
+	body.state_bytes = store_state_bytes(job_nvme_store(request->task.job));
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
 	reply.snapshot_diff = &body;
 	pending_reply(request->asker.pending, &reply);
@@ -467,6 +466,6 @@ void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *dif
 		return;
 	snprintf(request->to, sizeof(request->to), "%s", diff->to);
 	request->tell = tell_diff;
-	request->errand.begin = begin_diff;
-	errand_send(&request->errand);
+	request->task.begin = begin_diff;
+	store_task_send(&request->task);
 }

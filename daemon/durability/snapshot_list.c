@@ -5,12 +5,12 @@
 
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/kept.h"
 #include "daemon/durability/snapshot.h"
 
 struct snapshot_list {
-	struct errand errand;
+	struct store_task task;
 	struct asker asker;
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
@@ -73,37 +73,37 @@ static void reply(struct snapshot_list *list, const struct job *job)
 
 /* ---- Measuring: one after the other, so that commits come in between ---- */
 
-static int begin(struct errand *errand, struct store *store)
+static int begin(struct store_task *task, struct store *store)
 {
-	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
+	struct snapshot_list *list = container_of(task, struct snapshot_list, task);
 
 	if (!list->asker.pending)
 		return -ECANCELED;
-	return store_measure_snapshot(store, list->snapshots[list->measured].name, &errand->request,
+	return store_measure_snapshot(store, list->snapshots[list->measured].name, &task->request,
 				      &list->own_bytes[list->measured]);
 }
 
 static void measure_next(struct snapshot_list *list)
 {
-	struct errand *errand = &list->errand;
+	struct store_task *task = &list->task;
 
 	if (++list->measured < list->count) {
-		errand_send(errand);
+		store_task_send(task);
 		return;
 	}
-	reply(list, errand->job);
+	reply(list, task->job);
 	snapshot_list_free(list);
 }
 
 /* Nobody can tell of one that is being read, or cannot be, or was deleted meanwhile. */
-static void on_measured(struct errand *errand, int status)
+static void on_measured(struct store_task *task, int status)
 {
-	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
+	struct snapshot_list *list = container_of(task, struct snapshot_list, task);
 
 	if (!list->asker.pending) {
 		snapshot_list_free(list);
 	} else if (status == -ESHUTDOWN) {
-		snapshot_fail(list->asker.pending, errand->job, list->snapshots[list->measured].name, status);
+		snapshot_fail(list->asker.pending, task->job, list->snapshots[list->measured].name, status);
 		snapshot_list_free(list);
 	} else {
 		list->is_measured[list->measured] = status == 0;
@@ -132,9 +132,9 @@ void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *re
 	}
 	asker_begin(&list->asker, pending, askers);
 	list->count = store_snapshots(job_nvme_store(job), list->snapshots);
-	list->errand = (struct errand){ .job = job, .begin = begin, .done = on_measured };
+	list->task = (struct store_task){ .job = job, .begin = begin, .done = on_measured };
 	if (read->measures && list->count > 0) {
-		errand_send(&list->errand);
+		store_task_send(&list->task);
 	} else {
 		reply(list, job);
 		snapshot_list_free(list);

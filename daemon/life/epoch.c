@@ -130,7 +130,7 @@ static void break_alone(struct job *job, const struct log_fields *about)
 			 : "its state is lost, all its calls fail, and it has to be opened with replace, "
 			   "or dropped");
 	job->phase = JOB_BROKEN;
-	errands_end(job);
+	store_tasks_end(job);
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
 	job_fail_ready(job, -EIO, job->reason);

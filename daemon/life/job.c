@@ -122,7 +122,7 @@ static void drop(struct job *job)
 	queue_push(&job->node->life.dying, &job->link);
 	job->life.is_dropped = true;
 	/* Whoever asks again finds no job. */
-	errands_end(job);
+	store_tasks_end(job);
 	shortage_end(&job->resources.shortage);
 	sweep_cancel(job);
 	draft_cancel(job);

@@ -16,7 +16,7 @@
 #include "daemon/values/values.h"
 
 struct share {
-	struct errand errand;
+	struct store_task task;
 	struct asker asker;
 	Tierd__Wire__JobShareReply body;
 	bool is_said; /* in the definition, whose commit is awaited */
@@ -107,18 +107,18 @@ static void reply_shared(struct pending *pending, Tierd__Wire__JobShareReply *bo
 	pending_reply(pending, &reply);
 }
 
-/* No commit is on its way: the definition may be changed. The errand ends, and comes again for the commit. */
-static int say(struct errand *errand, struct store *store)
+/* No commit is on its way: the definition may be changed. The task ends, and comes again for the commit. */
+static int say(struct store_task *task, struct store *store)
 {
-	struct share *share = container_of(errand, struct share, errand);
+	struct share *share = container_of(task, struct share, task);
 	int r;
 
 	if (share->is_said)
 		return -EALREADY;
-	r = durable_redefine_now(errand->job);
+	r = durable_redefine_now(task->job);
 	if (r < 0)
 		return r;
-	share->is_said = errand->awaits_definition = true;
+	share->is_said = task->awaits_definition = true;
 	return -EINPROGRESS;
 }
 
@@ -133,18 +133,18 @@ static void fail(struct pending *pending, const struct job *job, int status)
 		      job->name, with, why);
 }
 
-static void on_done(struct errand *errand, int status)
+static void on_done(struct store_task *task, int status)
 {
-	struct share *share = container_of(errand, struct share, errand);
+	struct share *share = container_of(task, struct share, task);
 
 	if (status == -EINPROGRESS) {
-		errand_send(errand);
+		store_task_send(task);
 		return;
 	}
 	if (share->asker.pending && status == -EALREADY)
 		reply_shared(share->asker.pending, &share->body);
 	else if (share->asker.pending)
-		fail(share->asker.pending, errand->job, status);
+		fail(share->asker.pending, task->job, status);
 	asker_end(&share->asker);
 	free(share);
 }
@@ -209,10 +209,10 @@ void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, st
 	share->body.group = job->options.share_group;
 	end_sessions(job, pending_port(pending)->uid, &share->body);
 	r = has_record(job) ? 0 : durable_redefine(job);
-	share->errand = (struct errand){ .job = job, .begin = say, .done = on_done };
+	share->task = (struct store_task){ .job = job, .begin = say, .done = on_done };
 	asker_begin(&share->asker, pending, askers);
 	if (has_record(job) && job->phase != JOB_BROKEN)
-		errand_send(&share->errand);
+		store_task_send(&share->task);
 	else
-		on_done(&share->errand, job->phase == JOB_BROKEN ? -EIO : r < 0 ? r : -EALREADY);
+		on_done(&share->task, job->phase == JOB_BROKEN ? -EIO : r < 0 ? r : -EALREADY);
 }

@@ -17,7 +17,7 @@
 #include "daemon/telemetry/telemetry.h"
 
 struct fork {
-	struct errand errand; /* of its origin */
+	struct store_task task; /* of its origin */
 	struct restore_notice notice;
 	struct asker asker;
 	struct stored_job file;
@@ -109,14 +109,14 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 /* Not as many as there is room for: that may be what a fork has left that is gone, and is this one's then. */
 static unsigned snapshots_for(const struct fork *fork)
 {
-	unsigned asked = family_asked_snapshots(fork->errand.job);
+	unsigned asked = family_asked_snapshots(fork->task.job);
 
 	return fork->snapshots > asked ? fork->snapshots : asked;
 }
 
 static int take_room(struct fork *fork, const struct store *store)
 {
-	struct job *job = fork->errand.job;
+	struct job *job = fork->task.job;
 	struct store_family family;
 	char reason[640];
 	int r;
@@ -131,10 +131,10 @@ static int take_room(struct fork *fork, const struct store *store)
 		     : 0;
 }
 
-static int begin(struct errand *errand, struct store *store)
+static int begin(struct store_task *task, struct store *store)
 {
-	struct fork *fork = container_of(errand, struct fork, errand);
-	struct job *job = errand->job;
+	struct fork *fork = container_of(task, struct fork, task);
+	struct job *job = task->job;
 	struct store_fork request = { .snapshot = fork->snapshot[0] ? fork->snapshot : NULL,
 				      .name = fork->file.name,
 				      .snapshots = snapshots_for(fork) };
@@ -152,7 +152,7 @@ static int begin(struct errand *errand, struct store *store)
 	fork->restore = restore_begin_fork(job, &fork->file, &fork->notice);
 	if (!fork->restore)
 		return -ENOMEM;
-	return store_fork(store, &request, &errand->request, &fork->store);
+	return store_fork(store, &request, &task->request, &fork->store);
 }
 
 static void explain_space(struct fork *fork)
@@ -160,12 +160,12 @@ static void explain_space(struct fork *fork)
 	char who[WIRE_MAX_JOB_NAME + 64];
 
 	snprintf(who, sizeof(who), "what a fork of job %s may change", fork->origin);
-	budget_explain_disk(fork->errand.job, who, fork->more, fork->message, sizeof(fork->message));
+	budget_explain_disk(fork->task.job, who, fork->more, fork->message, sizeof(fork->message));
 }
 
 static void fail(struct fork *fork, int status)
 {
-	struct job *job = fork->errand.job;
+	struct job *job = fork->task.job;
 
 	if (status == -ENOSPC && !fork->message[0])
 		explain_space(fork);
@@ -185,16 +185,16 @@ static void fail(struct fork *fork, int status)
 	fork_free(fork);
 }
 
-static void on_forked(struct errand *errand, int status)
+static void on_forked(struct store_task *task, int status)
 {
-	struct fork *fork = container_of(errand, struct fork, errand);
+	struct fork *fork = container_of(task, struct fork, task);
 
 	if (status < 0) {
 		fail(fork, status);
 		return;
 	}
 	/* The fork takes it as soon as it is read. */
-	budget_take_back(errand->job, fork->more);
+	budget_take_back(task->job, fork->more);
 	restore_end_fork(fork->restore, fork->store);
 }
 
@@ -255,10 +255,10 @@ void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, stru
 	snprintf(fork->snapshot, sizeof(fork->snapshot), "%s", request->snapshot);
 	fork->snapshots = request->snapshots;
 	fork->notice.done = on_there;
-	fork->errand.job = job;
+	fork->task.job = job;
 	/* What it asks for is what it sees. */
-	fork->errand.step = request->snapshot[0] ? 0 : job->step;
-	fork->errand.begin = begin;
-	fork->errand.done = on_forked;
-	errand_send(&fork->errand);
+	fork->task.step = request->snapshot[0] ? 0 : job->step;
+	fork->task.begin = begin;
+	fork->task.done = on_forked;
+	store_task_send(&fork->task);
 }

@@ -42,7 +42,7 @@ struct restore {
 	struct job *job;	      /* once it is there, and its blobs are on their way */
 	struct store_request request; /* of its end */
 	struct store_transfer transfer;
-	struct errand errand; /* of a job that has the files open */
+	struct store_task task; /* of a job that has the files open */
 	struct listing_wait listed;
 	struct record_header header;
 	struct loss_record record;   /* if it is read, and becomes no job */

@@ -2,7 +2,7 @@
  *
  * Nobody has the files open ─► they are opened, the first store is that of the first job in the table that is
  * not lost, and every other one is reached through it; all jobs of the files come back then, whoever asked
- * for one. A job that is there has them open ─► its store is asked, in the order of that job's errands. It is
+ * for one. A job that is there has them open ─► its store is asked, in the order of that job's tasks. It is
  * broken, or ends, or the devices take no writes any more ─► all of the files' jobs have to let go first:
  * wait. */
 #include <errno.h>
@@ -50,25 +50,25 @@ static int refuse_store(struct restore *restore, int r, const struct store *stor
 
 /* ---- Through a job that has the files open ---- */
 
-static int begin_attach(struct errand *errand, struct store *store)
+static int begin_attach(struct store_task *task, struct store *store)
 {
-	struct restore *restore = container_of(errand, struct restore, errand);
+	struct restore *restore = container_of(task, struct restore, task);
 
-	return store_attach(store, restore->file.name, &errand->request, &restore->store);
+	return store_attach(store, restore->file.name, &task->request, &restore->store);
 }
 
-static int begin_drop_lost(struct errand *errand, struct store *store)
+static int begin_drop_lost(struct store_task *task, struct store *store)
 {
-	struct restore *restore = container_of(errand, struct restore, errand);
+	struct restore *restore = container_of(task, struct restore, task);
 
-	return store_drop_lost(store, restore->file.name, &errand->request);
+	return store_drop_lost(store, restore->file.name, &task->request);
 }
 
 /* Nothing is written before all of the store's jobs have let go of it. */
-static void on_lost_dropped(struct errand *errand, int status)
+static void on_lost_dropped(struct store_task *task, int status)
 {
-	struct restore *restore = container_of(errand, struct restore, errand);
-	struct job *host = errand->job;
+	struct restore *restore = container_of(task, struct restore, task);
+	struct job *host = task->job;
 
 	if (status == -ESHUTDOWN) {
 		restore_seek(restore);
@@ -88,21 +88,21 @@ static void on_lost_dropped(struct errand *errand, int status)
 
 static void send_drop_lost(struct restore *restore)
 {
-	restore->errand.begin = begin_drop_lost;
-	restore->errand.done = on_lost_dropped;
-	errand_send(&restore->errand);
+	restore->task.begin = begin_drop_lost;
+	restore->task.done = on_lost_dropped;
+	store_task_send(&restore->task);
 }
 
-static void on_attached(struct errand *errand, int status)
+static void on_attached(struct store_task *task, int status)
 {
-	struct restore *restore = container_of(errand, struct restore, errand);
+	struct restore *restore = container_of(task, struct restore, task);
 
 	if (status == -ESHUTDOWN || status == -EROFS)
 		restore_seek(restore);
 	else if (status == -EBADMSG && restore->is_unwanted)
 		send_drop_lost(restore);
 	else if (status < 0)
-		restore_finish(restore, refuse_store(restore, status, job_nvme_store(errand->job)));
+		restore_finish(restore, refuse_store(restore, status, job_nvme_store(task->job)));
 	else
 		restore_read(restore);
 }
@@ -111,10 +111,10 @@ static void attach(struct restore *restore, struct job *host)
 {
 	restore->state = RESTORE_SEEKING;
 	restore->paths = host->resources.paths;
-	restore->errand.job = host;
-	restore->errand.begin = begin_attach;
-	restore->errand.done = on_attached;
-	errand_send(&restore->errand);
+	restore->task.job = host;
+	restore->task.begin = begin_attach;
+	restore->task.done = on_attached;
+	store_task_send(&restore->task);
 }
 
 /* ---- The jobs in the files ---- */

@@ -18,7 +18,7 @@
 #include "daemon/values/values.h"
 
 struct roll_back {
-	struct errand errand;
+	struct store_task task;
 	struct restore_notice notice;
 	struct asker asker;
 	struct store_snapshot snapshot;
@@ -79,21 +79,21 @@ static void on_back(struct restore_notice *notice, const struct job *job, const 
 
 /* ---- In the store ---- */
 
-static int begin(struct errand *errand, struct store *store)
+static int begin(struct store_task *task, struct store *store)
 {
-	const struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
+	const struct roll_back *roll_back = container_of(task, struct roll_back, task);
 
 	/* What they look at will not be there any more. */
-	values_end(errand->job);
+	values_end(task->job);
 	if (roll_back->is_deletion)
-		return store_delete_lost(store, roll_back->snapshot.name, &errand->request);
-	return store_roll_back(store, roll_back->snapshot.name, &errand->request);
+		return store_delete_lost(store, roll_back->snapshot.name, &task->request);
+	return store_roll_back(store, roll_back->snapshot.name, &task->request);
 }
 
 /* What is in memory may not be what is on the devices. */
 static void open_again(struct roll_back *roll_back)
 {
-	struct job *job = roll_back->errand.job;
+	struct job *job = roll_back->task.job;
 
 	restore_await(job, &roll_back->notice);
 	job->life.is_kept = job->life.comes_back = true;
@@ -110,7 +110,7 @@ static bool is_in_doubt(const struct job *job, int status)
 
 static void doubt(struct roll_back *roll_back, int status)
 {
-	struct job *job = roll_back->errand.job;
+	struct job *job = roll_back->task.job;
 	char why[SNAPSHOT_TEXT / 2];
 
 	snapshot_explain(job, roll_back->snapshot.name, status, why, sizeof(why));
@@ -123,7 +123,7 @@ static void doubt(struct roll_back *roll_back, int status)
 
 static void fail(struct roll_back *roll_back, int status)
 {
-	struct job *job = roll_back->errand.job;
+	struct job *job = roll_back->task.job;
 
 	job->life.is_rolling_back = false;
 	if (roll_back->asker.pending)
@@ -145,10 +145,10 @@ static void tell_done(const struct roll_back *roll_back, const struct job *job)
 			      roll_back->snapshot.name, (unsigned long long)roll_back->snapshot.step);
 }
 
-static void on_rolled_back(struct errand *errand, int status)
+static void on_rolled_back(struct store_task *task, int status)
 {
-	struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
-	struct job *job = errand->job;
+	struct roll_back *roll_back = container_of(task, struct roll_back, task);
+	struct job *job = task->job;
 
 	/* Somebody has dropped it meanwhile. */
 	if (status == 0 && job->life.is_dropped && !job->life.is_kept)
@@ -180,16 +180,16 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 	roll_back->snapshot = *snapshot;
 	roll_back->is_deletion = is_deletion;
 	roll_back->notice.done = on_back;
-	roll_back->errand.job = job;
-	roll_back->errand.is_last = true;
-	roll_back->errand.begin = begin;
-	roll_back->errand.done = on_rolled_back;
+	roll_back->task.job = job;
+	roll_back->task.is_last = true;
+	roll_back->task.begin = begin;
+	roll_back->task.done = on_rolled_back;
 	job->life.is_rolling_back = true;
 	/* Nobody is there while a snapshot is lost. */
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
 		 (unsigned long long)snapshot->step, (unsigned)roll_back->asker.uid);
 	drop_ranks(job, reason);
-	errand_send(&roll_back->errand);
+	store_task_send(&roll_back->task);
 }
 
 void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers)

@@ -180,11 +180,11 @@ static bool has_group(const struct scan *scan)
 	       durable_has_step(scan->job, &step);
 }
 
-static int begin_group(struct errand *errand, struct store *store)
+static int begin_group(struct store_task *task, struct store *store)
 {
-	struct scan *scan = container_of(errand, struct scan, errand);
+	struct scan *scan = container_of(task, struct scan, task);
 
-	return store_verify(store, &scan->group, &errand->request);
+	return store_verify(store, &scan->group, &task->request);
 }
 
 static void on_flaw(struct store_verification *group, const struct store_flaw *flaw)
@@ -210,9 +210,9 @@ static void on_group_read(struct store_verification *group)
 	read_extent(scan);
 }
 
-static void on_group(struct errand *errand, int status)
+static void on_group(struct store_task *task, int status)
 {
-	struct scan *scan = container_of(errand, struct scan, errand);
+	struct scan *scan = container_of(task, struct scan, task);
 
 	if (status == 0 && !is_over(scan)) {
 		if (!store_verify_extents(&scan->group))
@@ -238,8 +238,8 @@ static void begin_next(struct scan *scan)
 						   .found = on_flaw,
 						   .goes_on = goes_on,
 						   .done = on_group_read };
-	scan->errand = (struct errand){ .job = scan->job, .begin = begin_group, .done = on_group };
-	errand_send(&scan->errand);
+	scan->task = (struct store_task){ .job = scan->job, .begin = begin_group, .done = on_group };
+	store_task_send(&scan->task);
 }
 
 int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)

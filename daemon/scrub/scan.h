@@ -28,7 +28,7 @@ struct scan {
 	uint64_t piece_end;
 	struct store_transfer transfer;
 	char *buffer;
-	struct errand errand; /* what commits wait for */
+	struct store_task task; /* what commits wait for */
 	struct store_verification group;
 };
 

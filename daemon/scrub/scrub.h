@@ -11,7 +11,7 @@
  * A job's history (how far its pass is, and what is damaged) goes over to the job that comes back from the
  * same store. The module reports nothing upwards but that: life asks whether scans of a job are under way
  * before it frees it. A scan holds up a job's commits while it asks the store which extents there are, as an
- * errand does.
+ * task does.
  *
  * Limits: one scan of the scrub for the whole node, VERIFY_MAX_RUNNING of clients, a MiB of memory for each.
  */

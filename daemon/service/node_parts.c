@@ -43,7 +43,7 @@ static bool has_ended(const struct node *node)
 
 static bool is_behind(const struct job *job)
 {
-	return durable_is_behind(job) || !errands_are_quiet(job);
+	return durable_is_behind(job) || !store_tasks_are_quiet(job);
 }
 
 static void end_job(struct job *job)

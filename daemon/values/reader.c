@@ -250,15 +250,15 @@ static bool is_of_snapshot(const struct reader *reader)
 	return reader->as_snapshot || reader->snapshot_name[0];
 }
 
-static int begin_snapshot(struct errand *errand, struct store *store)
+static int begin_snapshot(struct store_task *task, struct store *store)
 {
-	struct reader *reader = container_of(errand, struct reader, opening);
+	struct reader *reader = container_of(task, struct reader, opening);
 
 	/* It has waited for a commit, and its client has not. */
 	if (!reader->pending)
 		return -ECANCELED;
-	return store_open_snapshot(store, reader->as_snapshot ? NULL : reader->snapshot_name,
-				   &errand->request, &reader->snapshot);
+	return store_open_snapshot(store, reader->as_snapshot ? NULL : reader->snapshot_name, &task->request,
+				   &reader->snapshot);
 }
 
 static void fail_snapshot(struct reader *reader, const struct job *job, int status)
@@ -270,15 +270,15 @@ static void fail_snapshot(struct reader *reader, const struct job *job, int stat
 	reader_fail(reader, status, message);
 }
 
-static void on_snapshot(struct errand *errand, int status)
+static void on_snapshot(struct store_task *task, int status)
 {
-	struct reader *reader = container_of(errand, struct reader, opening);
+	struct reader *reader = container_of(task, struct reader, opening);
 
 	reader->is_opening = false;
 	if (!reader->pending)
 		reader_release(reader);
 	else if (status < 0)
-		fail_snapshot(reader, errand->job, status);
+		fail_snapshot(reader, task->job, status);
 	else
 		reply_opened(reader);
 }
@@ -286,11 +286,12 @@ static void on_snapshot(struct errand *errand, int status)
 static void open_snapshot(struct reader *reader)
 {
 	reader->is_opening = true;
-	reader->opening = (struct errand){ .job = reader->job, .begin = begin_snapshot, .done = on_snapshot };
+	reader->opening =
+		(struct store_task){ .job = reader->job, .begin = begin_snapshot, .done = on_snapshot };
 	/* What is applied, and not only what was committed some time ago. */
 	if (reader->as_snapshot)
 		reader->opening.step = reader->job->step;
-	errand_send(&reader->opening);
+	store_task_send(&reader->opening);
 }
 
 /* What its map takes is what the job's takes. */

@@ -36,10 +36,10 @@ struct reader {
 	bool is_closed;
 	uint64_t step;
 	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
-	bool as_snapshot;	/* of the last commit, which has no name */
-	struct store *snapshot; /* NULL: it reads the job as it is now, or is not open yet */
-	struct kept kept;	/* once it is open, the step of it */
-	struct errand opening;	/* that of the snapshot */
+	bool as_snapshot;	   /* of the last commit, which has no name */
+	struct store *snapshot;	   /* NULL: it reads the job as it is now, or is not open yet */
+	struct kept kept;	   /* once it is open, the step of it */
+	struct store_task opening; /* that of the snapshot */
 	bool is_opening;
 	struct memory window;
 	struct memory buffer; /* for copies of what is on NVMe: a half each of the first two lanes */

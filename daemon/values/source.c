@@ -232,17 +232,17 @@ static int find_from(struct source *source, char *message, size_t size)
 	return 0;
 }
 
-static int begin_snapshot(struct errand *errand, struct store *store)
+static int begin_snapshot(struct store_task *task, struct store *store)
 {
-	struct source *source = container_of(errand, struct source, opening);
+	struct source *source = container_of(task, struct source, opening);
 
-	return store_open_snapshot(store, source->snapshot_name, &errand->request, &source->snapshot);
+	return store_open_snapshot(store, source->snapshot_name, &task->request, &source->snapshot);
 }
 
 /* Of a job that has ended meanwhile that is said already. */
-static void on_snapshot(struct errand *errand, int status)
+static void on_snapshot(struct store_task *task, int status)
 {
-	struct source *source = container_of(errand, struct source, opening);
+	struct source *source = container_of(task, struct source, opening);
 
 	source->is_busy = false;
 	/* Its job was to be rolled back, and is there still: but it knows nothing of this source any more. */
@@ -250,7 +250,7 @@ static void on_snapshot(struct errand *errand, int status)
 		source->snapshot = store_free(source->snapshot);
 	if (status < 0 && source->status == 0) {
 		source->status = status == -ESHUTDOWN ? -ENOENT : status;
-		snapshot_explain(errand->job, source->snapshot_name, status, source->message,
+		snapshot_explain(task->job, source->snapshot_name, status, source->message,
 				 sizeof(source->message));
 	}
 	job_settle(source->job);
@@ -260,8 +260,8 @@ static void open_snapshot(struct source *source)
 {
 	source->is_busy = true;
 	source->opening =
-		(struct errand){ .job = source->from, .begin = begin_snapshot, .done = on_snapshot };
-	errand_send(&source->opening);
+		(struct store_task){ .job = source->from, .begin = begin_snapshot, .done = on_snapshot };
+	store_task_send(&source->opening);
 }
 
 static int match(struct source *source, char *message, size_t size)

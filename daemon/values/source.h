@@ -28,7 +28,7 @@ struct source {
 	struct job *job;  /* that takes; NULL: it has not begun */
 	struct job *from; /* NULL: it has not begun, or that is gone */
 	struct queue from_link;
-	struct errand opening;
+	struct store_task opening;
 	struct store *snapshot; /* NULL: of the job as it stands, or not open yet */
 	bool has_begun, may_read_all;
 	uint64_t version, charged;

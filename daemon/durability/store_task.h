@@ -1,39 +1,40 @@
-/* An errand: what a job's store is asked for beside its commits. They go one after the other, in the order in
- * which they came, and never while a commit is on its way; a commit that is due waits for those that can go.
+/* A store task: what a job's store is asked for beside its commits. They go one after the other, in the order
+ * in which they came, and never while a commit is on its way; a commit that is due waits for those that can
+ * go.
  */
-#ifndef TIERD_DAEMON_ERRAND_H
-#define TIERD_DAEMON_ERRAND_H
+#ifndef TIERD_DAEMON_STORE_TASK_H
+#define TIERD_DAEMON_STORE_TASK_H
 
 #include "daemon/model/model.h"
 
-struct errand {
+struct store_task {
 	struct queue link; /* of the job's, until it is done */
 	struct job *job;
 	uint64_t step;		/* not before this one is durable */
 	bool awaits_definition; /* not before another definition of the job is durable */
 	bool is_last;		/* not before nothing else of the job is in flight, and it has no ranks */
 	/* Asks the store. After a negative errno done() follows as if the store had said it. */
-	int (*begin)(struct errand *errand, struct store *store);
+	int (*begin)(struct store_task *task, struct store *store);
 	/* Once, on the loop, not inside the call that queues it. -ESHUTDOWN: it did not begin, and will not:
 	 * the job has ended, or is broken. */
-	void (*done)(struct errand *errand, int status);
+	void (*done)(struct store_task *task, int status);
 
 	struct store_request request;
 	bool is_under_way;
 };
 
 /* As many as wait at most for clients, who may be gone: what they have asked for is done all the same. */
-#define ERRANDS_MAXIMUM 256
-bool errands_have_room(const struct job *job);
+#define STORE_TASKS_MAXIMUM 256
+bool store_tasks_have_room(const struct job *job);
 
-/* Of a durable job. The errand is lent until done(). */
-void errand_send(struct errand *errand);
+/* Of a durable job. The task is lent until done(). */
+void store_task_send(struct store_task *task);
 
 /* Begins the first one if it can go. True: one is under way. */
-bool errands_advance(struct job *job);
+bool store_tasks_advance(struct job *job);
 /* None is under way. */
-bool errands_are_quiet(const struct job *job);
+bool store_tasks_are_quiet(const struct job *job);
 /* None begins any more. */
-void errands_end(struct job *job);
+void store_tasks_end(struct job *job);
 
 #endif

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "daemon/durability/own.h"
-#include "daemon/durability/errand.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/durability/snapshot.h"
 #include "daemon/model/job.h"
 #include "daemon/recovery/restore.h"
@@ -93,11 +93,11 @@ static int retain(uint64_t every, uint32_t keep)
 	return ask(&first, &request);
 }
 
-static unsigned count_errands(const struct job *job)
+static unsigned count_tasks(const struct job *job)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &job->durability->errands)
+	QUEUE_FOREACH (link, &job->durability->tasks)
 		count++;
 	return count;
 }
@@ -118,11 +118,11 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 
 	play();
 	job = job_find(scene.node, geteuid(), "play");
-	for (unsigned i = 0; i < ERRANDS_MAXIMUM / 2; i++) {
+	for (unsigned i = 0; i < STORE_TASKS_MAXIMUM / 2; i++) {
 		send_delete(&first, "absent");
 		send_delete(&second, "absent");
 	}
-	assert_int_equal(count_errands(job), ERRANDS_MAXIMUM);
+	assert_int_equal(count_tasks(job), STORE_TASKS_MAXIMUM);
 	actor_die(&first);
 	actor_die(&second);
 	assert_int_equal(actor_enter(&scene, &first), 0);
@@ -131,10 +131,10 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 	assert_non_null(answer);
 	assert_int_equal(answer->status, -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "256 requests for snapshots of job play wait"));
-	assert_int_equal(count_errands(job), ERRANDS_MAXIMUM);
+	assert_int_equal(count_tasks(job), STORE_TASKS_MAXIMUM);
 	/* They are worked off, though nobody is there to hear of it. */
 	scene_settle(&scene);
-	assert_int_equal(count_errands(job), 0);
+	assert_int_equal(count_tasks(job), 0);
 	number = send_delete(&first, "absent");
 	assert_int_equal(actor_await(&first, number, 0)->status, -ENOENT);
 }
@@ -247,8 +247,9 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_true(rank.ended_epochs == 1 && job->member_count == 0);
 	for (unsigned turn = 0; turn < 10; turn++)
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_int_equal(count_errands(job), 1);
-	assert_false(queue_entry(queue_first(&job->durability->errands), struct errand, link)->is_under_way);
+	assert_int_equal(count_tasks(job), 1);
+	assert_false(
+		queue_entry(queue_first(&job->durability->tasks), struct store_task, link)->is_under_way);
 	assert_int_equal(take("two"), -EAGAIN);
 	assert_non_null(strstr(actor_message(&first), "is being rolled back"));
 	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3 }), -EAGAIN);
