@@ -207,7 +207,7 @@ static int check_listed(const struct found *found, const struct job_list_store *
 	return r;
 }
 
-int devices_find(const struct node *node, const struct stored_job *job, const struct job_list_store *listed,
+int devices_find(const struct node *node, const struct job_file *job, const struct job_list_store *listed,
 		 struct path_list *ret_paths, char *message, size_t size)
 {
 	struct found found = { .node = node, .file = job->file };

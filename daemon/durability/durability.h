@@ -22,7 +22,7 @@
 #include "daemon/durability/snapshot.h"
 #include "daemon/durability/snapshot_list.h"
 #include "daemon/durability/state_file.h"
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 
 /* What it keeps of a job that has its options, and of a node. directory: that of the list of jobs, borrowed;
  * NULL: there is none. -ENOMEM; of a node also as listing_new(). What ends them takes one that was not made

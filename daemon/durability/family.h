@@ -5,7 +5,7 @@
 #define TIERD_DAEMON_FAMILY_H
 
 #include "daemon/model/model.h"
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 
 /* Jobs of the node, here or on their way out (jobs: its list of either), whose state lies in a file. The body
  * may remove the current one. */

@@ -12,7 +12,7 @@
 #include "common/cleanup.h"
 #include "common/little_endian.h"
 #include "daemon/durability/job_list.h"
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 #include "proto/name.h"
 
 #define MAGIC "tierdlst"
@@ -102,14 +102,14 @@ static bool take_job(struct cursor *cursor, struct job_list_store *store)
 static int take_store(struct cursor *cursor, struct job_list *list)
 {
 	char file[JOB_FILE_BYTES];
-	struct stored_job job;
+	struct job_file job;
 	struct job_list_store *store;
 	const uint8_t *identity;
 	unsigned jobs;
 
 	take_text(cursor, file, sizeof(file));
 	identity = take(cursor, sizeof(store->store));
-	if (cursor->is_bad || !stored_parse(file, &job))
+	if (cursor->is_bad || !job_file_parse(file, &job))
 		return -EBADMSG;
 	store = job_list_add(list, file);
 	if (!store)

@@ -9,7 +9,7 @@
 #include "common/own.h"
 #include "daemon/durability/listing_inside.h"
 #include "daemon/durability/state_file.h"
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 
 /* ---- The file ---- */
 
@@ -204,7 +204,7 @@ static void look_at_path(struct listing *listing, struct found_mark *found, unsi
 
 	if (found[index].is_there)
 		return;
-	path->is_absent = stored_is_empty(listing->node, index) &&
+	path->is_absent = job_files_are_absent(listing->node, index) &&
 			  is_missed(&listing->list, found, listing->node, index);
 	if (path->is_absent)
 		log_error(

@@ -269,9 +269,9 @@ void job_free(struct job *job)
 {
 	bool is_left_behind = family_is_left_behind(job);
 	struct node *node = job->node;
-	struct stored_job file;
+	struct job_file file;
 
-	stored_name(job, &file);
+	job_file_get(job, &file);
 	if (job->life.is_lost && !job->life.is_kept)
 		lost_remove(job);
 	replaced_inherit(job);

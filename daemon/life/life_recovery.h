@@ -9,8 +9,8 @@ struct life_recovery {
 	 */
 	void (*bring_back)(struct job *job);
 	/* A job that nobody has open comes back from its files; or is removed from them instead. */
-	void (*bring_back_file)(struct node *node, const struct stored_job *file);
-	void (*remove_file)(struct node *node, const struct stored_job *file);
+	void (*bring_back_file)(struct node *node, const struct job_file *file);
+	void (*remove_file)(struct node *node, const struct job_file *file);
 	/* A job, or what was to become one, has let go of its files: others may have waited for that. */
 	void (*go_on)(struct node *node);
 	/* A job of this name is on its way back, or will be when another one has ended. */

@@ -17,7 +17,7 @@
 
 /* ---- A broken job ---- */
 
-static struct job *new_job(struct node *node, const struct stored_job *file)
+static struct job *new_job(struct node *node, const struct job_file *file)
 {
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
 	struct quota quota = access_quota_of_user(node, file->uid);
@@ -66,7 +66,7 @@ static void tell(const struct job *job, const char *why)
 		      why, more);
 }
 
-void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why)
+void lost_new(struct node *node, const struct job_file *file, const struct loss *loss, const char *why)
 {
 	struct job *job = job_find(node, file->uid, file->name) ? NULL : new_job(node, file);
 
@@ -126,14 +126,14 @@ bool lost_try_again(struct job *job)
 struct removal {
 	struct work work;
 	struct node *node;
-	struct stored_job file;
+	struct job_file file;
 };
 
 static void run_removal(struct work *work)
 {
 	const struct removal *removal = container_of(work, struct removal, work);
 
-	stored_remove(removal->node, &removal->file);
+	job_file_remove(removal->node, &removal->file);
 }
 
 static void on_removed(struct work *work)
@@ -144,7 +144,7 @@ static void on_removed(struct work *work)
 	free(removal);
 }
 
-static bool is_among(const struct queue *jobs, const struct stored_job *file)
+static bool is_among(const struct queue *jobs, const struct job_file *file)
 {
 	FAMILY_FOREACH (job, jobs, file->file)
 		if (strcmp(job->name, file->name) != 0)
@@ -159,13 +159,13 @@ static bool is_among(const struct queue *jobs, const struct stored_job *file)
 }
 
 /* Another one than this job of this name has them, or will: they are not to be removed. */
-static bool has_file(const struct node *node, const struct stored_job *file)
+static bool has_file(const struct node *node, const struct job_file *file)
 {
 	return is_among(&node->jobs, file) || is_among(&node->life.dying, file) ||
 	       node->parts->recovery->has_file(node, file->file);
 }
 
-void lost_remove_file(struct node *node, const struct stored_job *file)
+void lost_remove_file(struct node *node, const struct job_file *file)
 {
 	struct removal *removal;
 
@@ -188,8 +188,8 @@ void lost_remove_file(struct node *node, const struct stored_job *file)
 
 void lost_remove(const struct job *job)
 {
-	struct stored_job file;
+	struct job_file file;
 
-	stored_name(job, &file);
+	job_file_get(job, &file);
 	lost_remove_file(job->node, &file);
 }

@@ -8,7 +8,7 @@
 #include "daemon/durability/durability.h"
 
 /* Logs it all the same where there is no memory for one. */
-void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why);
+void lost_new(struct node *node, const struct job_file *file, const struct loss *loss, const char *why);
 
 /* In the job's turn: there may be more room than there was. */
 void lost_go_on(struct job *job);
@@ -21,6 +21,6 @@ bool lost_lacks_room(const struct job *job);
 void lost_remove(const struct job *job);
 
 /* Those of any job, which nobody has open; of a store with other jobs, what is its own. */
-void lost_remove_file(struct node *node, const struct stored_job *file);
+void lost_remove_file(struct node *node, const struct job_file *file);
 
 #endif

@@ -35,7 +35,7 @@ static int create(struct node *node, const struct port *owner, const char *name,
 
 	if (r < 0)
 		return r;
-	stored_assign(*ret_job, ++node->jobs_created);
+	job_file_assign(*ret_job, ++node->jobs_created);
 	events_of_job(*ret_job, EVENT_OPENED, NULL, "it is opened, for %u rank%s at stage %u",
 		      options->world_size, PLURAL(options->world_size), options->stage);
 	return 0;

@@ -13,7 +13,7 @@
 struct replaced {
 	struct node *node;
 	struct job *old; /* until it is freed: then its files are */
-	struct stored_job file;
+	struct job_file file;
 	bool is_unread; /* nobody knows what else is in it */
 	uint64_t path_bytes[NODE_MAX_PATHS];
 };
@@ -43,7 +43,7 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 		return -ENOMEM;
 	replaced->node = old->node;
 	replaced->old = old;
-	stored_name(old, &replaced->file);
+	job_file_get(old, &replaced->file);
 	replaced->is_unread = old->life.is_lost && old->life.loss.is_unread;
 	old->life.remains = replaced;
 	old->life.is_kept = true;

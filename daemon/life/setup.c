@@ -340,11 +340,11 @@ static void refuse_creation(struct setup *setup, int r)
 static void run_finishing(struct work *work)
 {
 	struct setup *setup = container_of(work, struct setup, work);
-	struct stored_job file;
+	struct job_file file;
 	int r;
 
-	stored_name(setup->job, &file);
-	r = stored_finish(setup->job->node, &setup->job->resources.paths, &file);
+	job_file_get(setup->job, &file);
+	r = job_file_finish(setup->job->node, &setup->job->resources.paths, &file);
 	if (r < 0)
 		refuse_creation(setup, r);
 }

@@ -120,7 +120,7 @@ struct job_location {
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct job_streams streams;
 	struct pack_place *places;
-	char file[JOB_FILE_BYTES]; /* of its store: daemon/durability/stored.h */
+	char file[JOB_FILE_BYTES]; /* of its store: daemon/durability/job_file.h */
 	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
 			      */
 	bool is_durable;     /* as it is planned: its state outlives the daemon */

@@ -20,7 +20,7 @@ struct fork {
 	struct store_task task; /* of its origin */
 	struct restore_notice notice;
 	struct asker asker;
-	struct stored_job file;
+	struct job_file file;
 	char origin[WIRE_MAX_JOB_NAME + 1], snapshot[WIRE_MAX_SNAPSHOT_NAME + 1];
 	unsigned snapshots; /* that there is to be room for; 0: as many as were asked for before */
 	struct restore *restore;

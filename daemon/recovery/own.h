@@ -26,7 +26,7 @@ enum restore_state {
 struct restore {
 	struct queue link; /* of the node's */
 	struct node *node;
-	struct stored_job file;
+	struct job_file file;
 	struct path_list paths;
 	enum restore_state state;
 	uint64_t round;	   /* of the node, in which it was looked at last */
@@ -61,7 +61,7 @@ struct node_recovery {
 /* ---- restore.c ---- */
 
 /* In the node's queue; NULL: no memory. */
-struct restore *restore_new(struct node *node, const struct stored_job *file);
+struct restore *restore_new(struct node *node, const struct job_file *file);
 void restore_free(struct restore *restore);
 /* It has its store: on with its record, or with its end. */
 void restore_read(struct restore *restore);

@@ -13,7 +13,7 @@
 #include "daemon/scrub/scrub.h"
 #include "daemon/telemetry/telemetry.h"
 
-struct restore *restore_new(struct node *node, const struct stored_job *file)
+struct restore *restore_new(struct node *node, const struct job_file *file)
 {
 	struct restore *restore = calloc(1, sizeof(*restore));
 
@@ -144,7 +144,7 @@ static bool is_cared_for(const struct restore *restore, const char *name)
 /* What else is in files that cannot be opened is known only of those that are on the list. */
 static void lose_listed(const struct restore *restore, const struct loss *loss)
 {
-	struct stored_job file = restore->file;
+	struct job_file file = restore->file;
 	struct job_list_store listed;
 
 	if (!listing_copy(restore->node, file.file, &listed)) {
@@ -456,7 +456,7 @@ void restore_read(struct restore *restore)
 
 /* ---- Start ---- */
 
-static void start(struct node *node, const struct stored_job *file, struct origin *origin)
+static void start(struct node *node, const struct job_file *file, struct origin *origin)
 {
 	struct restore *restore = restore_new(node, file);
 
@@ -476,12 +476,12 @@ static void start(struct node *node, const struct stored_job *file, struct origi
 	scrub_history_free(origin->scrub);
 }
 
-void restore_file(struct node *node, const struct stored_job *file)
+void restore_file(struct node *node, const struct job_file *file)
 {
 	start(node, file, &(struct origin){ 0 });
 }
 
-void restore_and_end(struct node *node, const struct stored_job *file)
+void restore_and_end(struct node *node, const struct job_file *file)
 {
 	struct restore *restore = restore_new(node, file);
 
@@ -521,9 +521,9 @@ void restore_again(struct job *job)
 				 .notice = take_notice(job),
 				 .scrub = TAKE_PTR(job->scrub),
 				 .sharing = share_of(job) };
-	struct stored_job file;
+	struct job_file file;
 
-	stored_name(job, &file);
+	job_file_get(job, &file);
 	job->life.is_kept = true;
 	job_free(job);
 	start(node, &file, &origin);
@@ -531,7 +531,7 @@ void restore_again(struct job *job)
 
 /* ---- A fork ---- */
 
-struct restore *restore_begin_fork(const struct job *origin, const struct stored_job *file,
+struct restore *restore_begin_fork(const struct job *origin, const struct job_file *file,
 				   struct restore_notice *notice)
 {
 	struct restore *restore = restore_new(origin->node, file);

@@ -27,14 +27,14 @@ void restore_await(const struct job *job, struct restore_notice *notice);
 void restore_again(struct job *job);
 
 /* One that nobody has open. */
-void restore_file(struct node *node, const struct stored_job *file);
+void restore_file(struct node *node, const struct job_file *file);
 /* The same, but it is removed from its store instead of coming back. */
-void restore_and_end(struct node *node, const struct stored_job *file);
+void restore_and_end(struct node *node, const struct job_file *file);
 
 /* A fork is on its way: its name is taken from now on. file: its name and number, and its origin's files. It
  * ends with one of the next two; with the first one, when it is there. NULL: no memory. */
 struct restore;
-struct restore *restore_begin_fork(const struct job *origin, const struct stored_job *file,
+struct restore *restore_begin_fork(const struct job *origin, const struct job_file *file,
 				   struct restore_notice *notice);
 /* store: its own, which it takes over. */
 void restore_end_fork(struct restore *restore, struct store *store);

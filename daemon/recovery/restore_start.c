@@ -11,7 +11,7 @@
 /* More than there ever are between two starts. */
 #define UNREAD_NUMBERS (UINT64_C(1) << 32)
 
-static int on_stored(struct node *node, const struct stored_job *file, void *argument)
+static int on_stored(struct node *node, const struct job_file *file, void *argument)
 {
 	struct restore *restore;
 
@@ -20,13 +20,13 @@ static int on_stored(struct node *node, const struct stored_job *file, void *arg
 			 "outlive it",
 			 file->name, (unsigned)file->uid, file->file);
 		listing_forget(node, file->file, file->name);
-		stored_remove(node, file);
+		job_file_remove(node, file);
 		return 0;
 	}
 	if (file->is_given_up) {
 		log_info("job %s of user %u: it was given up, and %s goes as far as it is here", file->name,
 			 (unsigned)file->uid, file->file);
-		stored_remove(node, file);
+		job_file_remove(node, file);
 		return 0;
 	}
 	restore = restore_new(node, file);
@@ -70,7 +70,7 @@ static bool is_outdated(const struct restore *restore)
 /* Only once what has replaced it is there: that something is called so proves nothing. */
 static void end_outdated(struct restore *restore, const struct job *later)
 {
-	const struct stored_job *file = &restore->file;
+	const struct job_file *file = &restore->file;
 
 	if (later->life.is_lost) {
 		log_warning(
@@ -153,7 +153,7 @@ int restore_all(struct node *node)
 
 	queue_init(&outdated);
 	node->recovery->is_starting = true;
-	r = stored_find(node, on_stored, NULL);
+	r = job_files_find(node, on_stored, NULL);
 	while (is_reading(node))
 		event_base_loop(node->loop, EVLOOP_ONCE);
 	node->recovery->is_starting = false;

@@ -174,7 +174,7 @@ static struct restore *find(const struct restore *asker, const char *name)
 static struct restore *find_or_make(const struct restore *asker, const struct store_job *job)
 {
 	struct restore *restore = find(asker, job->name);
-	struct stored_job file = asker->file;
+	struct job_file file = asker->file;
 
 	if (restore || is_lost(asker, job->name))
 		return restore;

@@ -17,7 +17,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/fault/daemon_training.h"
 
@@ -487,7 +487,7 @@ static void a_job_that_is_brought_back_survives(void **state)
 	end_scene();
 }
 
-static int count_job(struct node *node, const struct stored_job *job, void *argument)
+static int count_job(struct node *node, const struct job_file *job, void *argument)
 {
 	(*(unsigned *)argument)++;
 	return 0;
@@ -503,7 +503,7 @@ static void a_search_for_jobs_survives(void **state)
 		unsigned count = 0;
 
 		alloc_fault_arm(nth);
-		int r = stored_find(scene.node, count_job, &count);
+		int r = job_files_find(scene.node, count_job, &count);
 
 		has_tripped = alloc_fault_tripped();
 		assert_int_equal(r, has_tripped ? -ENOMEM : 0);

@@ -244,10 +244,10 @@ static void a_fork_that_is_not_back_keeps_the_files(void **state)
 /* One that ends lets those go on that were read after it had begun. */
 static void what_is_read_waits_for_nobody_who_has_gone(void **state)
 {
-	struct stored_job file;
+	struct job_file file;
 
 	open_family();
-	stored_name(find("b"), &file);
+	job_file_get(find("b"), &file);
 	find("b")->life.is_kept = true;
 	job_drop(find("b"));
 	scene_settle(&scene);

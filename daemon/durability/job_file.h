@@ -1,13 +1,13 @@
-/* Stored: the files of jobs that an earlier daemon has left on the node's NVMe paths, found by their names:
- * PATH/UID/NAME-N.store, one on each path for each job. What is in them is for others to look at: forks of
- * the job, too, and perhaps nothing else any more. */
-#ifndef TIERD_DAEMON_STORED_H
-#define TIERD_DAEMON_STORED_H
+/* Job files: the files of jobs that an earlier daemon has left on the node's NVMe paths, found by their
+ * names: PATH/UID/NAME-N.store, one on each path for each job. What is in them is for others to look at:
+ * forks of the job, too, and perhaps nothing else any more. */
+#ifndef TIERD_DAEMON_JOB_FILE_H
+#define TIERD_DAEMON_JOB_FILE_H
 
 #include "daemon/model/model.h"
 #include "proto/vocabulary.h"
 
-struct stored_job {
+struct job_file {
 	uid_t uid;
 	char name[WIRE_MAX_JOB_NAME + 1];
 	uint64_t number;	   /* a later job of the same name has a higher one */
@@ -19,21 +19,21 @@ struct stored_job {
 };
 
 /* Of "UID/NAME-N.store", in a path's folder; false: it is no such name. */
-bool stored_parse(const char *file, struct stored_job *ret_job);
+bool job_file_parse(const char *file, struct job_file *ret_job);
 /* No file of any job is there, nor what could be one. */
-bool stored_is_empty(struct node *node, unsigned path);
+bool job_files_are_absent(struct node *node, unsigned path);
 
 /* The job has that number, and files of its own. */
-void stored_assign(struct job *job, uint64_t number);
+void job_file_assign(struct job *job, uint64_t number);
 /* What a job of this node leaves. */
-void stored_name(const struct job *job, struct stored_job *ret_job);
+void job_file_get(const struct job *job, struct job_file *ret_job);
 
 /* Its files, made unfinished on these paths, are there for good, under their names: what is in them is safe
  * already. Slow. */
-int stored_finish(const struct node *node, const struct path_list *paths, const struct stored_job *job);
+int job_file_finish(const struct node *node, const struct path_list *paths, const struct job_file *job);
 
 /* Removes its files; slow where they are large. */
-void stored_remove(const struct node *node, const struct stored_job *job);
+void job_file_remove(const struct node *node, const struct job_file *job);
 
 /* Calls found() for each job that has a file on some path, or is on the list of jobs: the oldest first, but
  * those that are outdated at the end. Whatever is no file of a job is logged, and left where it is. Jobs that
@@ -41,8 +41,8 @@ void stored_remove(const struct node *node, const struct stored_job *job);
  *
  * found() may take the files away; after a negative errno it is not called again, and that is returned.
  * -ENOMEM; others: a path cannot be read, which is logged. */
-int stored_find(struct node *node,
-		int (*found)(struct node *node, const struct stored_job *job, void *argument),
-		void *argument);
+int job_files_find(struct node *node,
+		   int (*found)(struct node *node, const struct job_file *job, void *argument),
+		   void *argument);
 
 #endif

@@ -1,4 +1,4 @@
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -24,7 +24,7 @@
 
 /* A job, and the paths that have a file of it, by their bits. */
 struct entry {
-	struct stored_job job;
+	struct job_file job;
 	uint32_t paths;
 };
 
@@ -61,15 +61,15 @@ static bool parse_folder(const char *text, uid_t *ret_uid)
 }
 
 /* From the rest of it. */
-static void print_file(struct stored_job *job)
+static void print_file(struct job_file *job)
 {
 	snprintf(job->file, sizeof(job->file), "%u/%s-%llu" SUFFIX, (unsigned)job->uid, job->name,
 		 (unsigned long long)job->number);
 }
 
-void stored_assign(struct job *job, uint64_t number)
+void job_file_assign(struct job *job, uint64_t number)
 {
-	struct stored_job file = { .uid = job->uid, .number = number };
+	struct job_file file = { .uid = job->uid, .number = number };
 
 	snprintf(file.name, sizeof(file.name), "%s", job->name);
 	print_file(&file);
@@ -77,15 +77,15 @@ void stored_assign(struct job *job, uint64_t number)
 	memcpy(job->location.file, file.file, sizeof(job->location.file));
 }
 
-void stored_name(const struct job *job, struct stored_job *ret_job)
+void job_file_get(const struct job *job, struct job_file *ret_job)
 {
-	*ret_job = (struct stored_job){ .uid = job->uid, .number = job->number };
+	*ret_job = (struct job_file){ .uid = job->uid, .number = job->number };
 	snprintf(ret_job->name, sizeof(ret_job->name), "%s", job->name);
 	memcpy(ret_job->file, job->location.file, sizeof(ret_job->file));
 }
 
 /* NAME-N.store; of a number above the most that fits, later ones would begin anew. */
-static bool parse_file(const char *text, struct stored_job *job)
+static bool parse_file(const char *text, struct job_file *job)
 {
 	char copy[NAME_MAX + 1], *number;
 	size_t length = strlen(text), suffix = strlen(SUFFIX);
@@ -105,10 +105,10 @@ static bool parse_file(const char *text, struct stored_job *job)
 	return true;
 }
 
-bool stored_parse(const char *file, struct stored_job *ret_job)
+bool job_file_parse(const char *file, struct job_file *ret_job)
 {
 	const char *slash = strchr(file, '/');
-	struct stored_job job = { .uid = 0 };
+	struct job_file job = { .uid = 0 };
 	char folder[16];
 
 	if (!slash || slash - file >= (ptrdiff_t)sizeof(folder))
@@ -123,7 +123,7 @@ bool stored_parse(const char *file, struct stored_job *ret_job)
 
 /* ---- Folders ---- */
 
-static int add(struct search *search, const struct stored_job *job, unsigned path)
+static int add(struct search *search, const struct job_file *job, unsigned path)
 {
 	if (search->count == search->capacity) {
 		size_t capacity = search->capacity ? 2 * search->capacity : 64;
@@ -149,7 +149,7 @@ static void log_foreign(const struct node_path *path, const char *folder, const 
 /* A name counts even of what is no file: another one cannot have it. */
 static int look_at_file(struct search *search, unsigned path, int fd, const char *folder, const char *name)
 {
-	struct stored_job job = { 0 };
+	struct job_file job = { 0 };
 	struct stat status;
 
 	(void)parse_folder(folder, &job.uid);
@@ -250,7 +250,7 @@ static int look_for_any(struct search *search, unsigned path, int fd, const char
 	return -ENOTEMPTY;
 }
 
-bool stored_is_empty(struct node *node, unsigned path)
+bool job_files_are_absent(struct node *node, unsigned path)
 {
 	struct search search = { .node = node };
 
@@ -261,8 +261,8 @@ bool stored_is_empty(struct node *node, unsigned path)
 
 static int compare_jobs(const void *one, const void *another)
 {
-	const struct stored_job *a = &((const struct entry *)one)->job;
-	const struct stored_job *b = &((const struct entry *)another)->job;
+	const struct job_file *a = &((const struct entry *)one)->job;
+	const struct job_file *b = &((const struct entry *)another)->job;
 
 	if (a->uid != b->uid)
 		return a->uid < b->uid ? -1 : 1;
@@ -273,8 +273,8 @@ static int compare_jobs(const void *one, const void *another)
 
 static int compare_age(const void *one, const void *another)
 {
-	const struct stored_job *a = &((const struct entry *)one)->job;
-	const struct stored_job *b = &((const struct entry *)another)->job;
+	const struct job_file *a = &((const struct entry *)one)->job;
+	const struct job_file *b = &((const struct entry *)another)->job;
 
 	if (a->is_outdated != b->is_outdated)
 		return a->is_outdated ? 1 : -1;
@@ -297,10 +297,10 @@ static int add_listed(struct search *search)
 	int r = 0;
 
 	for (size_t i = 0; list && i < list->store_count && r == 0; i++) {
-		struct stored_job job;
+		struct job_file job;
 		struct entry *entry;
 
-		if (!stored_parse(list->stores[i].file, &job))
+		if (!job_file_parse(list->stores[i].file, &job))
 			continue;
 		r = add(search, &job, 0);
 		if (r < 0)
@@ -347,11 +347,11 @@ static uint32_t find_missing(const struct node *node, const struct entry *entry)
 /* Tells the latest of each job from the others. */
 static void choose(struct search *search)
 {
-	const struct stored_job *latest = NULL;
+	const struct job_file *latest = NULL;
 
 	for (size_t i = search->count; i-- > 0;) {
 		struct entry *entry = &search->entries[i];
-		struct stored_job *job = &entry->job;
+		struct job_file *job = &entry->job;
 
 		job->missing = find_missing(search->node, entry);
 		job->is_outdated = latest && latest->uid == job->uid && strcmp(latest->name, job->name) == 0;
@@ -362,8 +362,9 @@ static void choose(struct search *search)
 	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_age);
 }
 
-int stored_find(struct node *node,
-		int (*found)(struct node *node, const struct stored_job *job, void *argument), void *argument)
+int job_files_find(struct node *node,
+		   int (*found)(struct node *node, const struct job_file *job, void *argument),
+		   void *argument)
 {
 	struct search search = { .node = node };
 	int r = look_at_paths(&search);
@@ -395,7 +396,7 @@ static int finish_on(const struct node_path *path, const char *file, const char 
 	return 0;
 }
 
-int stored_finish(const struct node *node, const struct path_list *paths, const struct stored_job *job)
+int job_file_finish(const struct node *node, const struct path_list *paths, const struct job_file *job)
 {
 	char folder[16];
 	int r = 0;
@@ -407,7 +408,7 @@ int stored_finish(const struct node *node, const struct path_list *paths, const 
 }
 
 /* In the order in which they were finished: what is left if that ends half-way is unfinished still. */
-void stored_remove(const struct node *node, const struct stored_job *job)
+void job_file_remove(const struct node *node, const struct job_file *job)
 {
 	for (unsigned i = 0; i < node->path_count; i++)
 		(void)unlinkat(node->paths[i].directory_fd, job->file, 0);

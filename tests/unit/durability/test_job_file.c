@@ -17,7 +17,7 @@
 #include "common/log.h"
 #include "daemon/durability/devices.h"
 #include "daemon/model/job.h"
-#include "daemon/durability/stored.h"
+#include "daemon/durability/job_file.h"
 #include "offload/device/nvme.h"
 #include "tests/unit/daemon_support.h"
 
@@ -98,7 +98,7 @@ static bool take_line(enum log_level level, const char *line, const struct log_f
 	return true;
 }
 
-static int tell(struct node *where, const struct stored_job *job, void *argument)
+static int tell(struct node *where, const struct job_file *job, void *argument)
 {
 	size_t used = strlen(told);
 
@@ -112,7 +112,7 @@ static int tell(struct node *where, const struct stored_job *job, void *argument
 	return 0;
 }
 
-static int refuse_second(struct node *where, const struct stored_job *job, void *argument)
+static int refuse_second(struct node *where, const struct job_file *job, void *argument)
 {
 	return job->number == 2 ? -EIO : tell(where, job, argument);
 }
@@ -120,7 +120,7 @@ static int refuse_second(struct node *where, const struct stored_job *job, void 
 static void expect_found(const char *jobs)
 {
 	log_divert(take_line);
-	assert_int_equal(stored_find(&node, tell, &node), 0);
+	assert_int_equal(job_files_find(&node, tell, &node), 0);
 	log_divert(NULL);
 	assert_string_equal(told, jobs);
 }
@@ -230,7 +230,7 @@ static void make_unfinished(unsigned path, const char *name)
 /* A daemon may have died before it had made all of them. */
 static void files_that_were_never_finished_are_told_from_those_that_lack_one(void **state)
 {
-	const struct stored_job job = { .uid = 1000, .name = "new", .number = 2, .file = "1000/new-2.store" };
+	const struct job_file job = { .uid = 1000, .name = "new", .number = 2, .file = "1000/new-2.store" };
 	const struct path_list all = { 2, { 0, 1 } };
 
 	node.path_count = 2;
@@ -239,13 +239,13 @@ static void files_that_were_never_finished_are_told_from_those_that_lack_one(voi
 	make_unfinished(1, "half-3.store");
 	make_unfinished(0, "new-2.store");
 	make_unfinished(1, "new-2.store");
-	assert_int_equal(stored_finish(&node, &all, &job), 0);
+	assert_int_equal(job_file_finish(&node, &all, &job), 0);
 	expect_found("1000 new 2 1000/new-2.store\n1000 half 3 1000/half-3.store unfinished\n"
 		     "1000 part 9 1000/part-9.store unfinished\n");
 	assert_int_equal(line_count, 0);
-	stored_remove(&node, &job);
+	job_file_remove(&node, &job);
 	assert_false(is_there(0, "1000/new-2.store") || is_there(1, "1000/new-2.store"));
-	assert_int_equal(stored_finish(&node, &all, &job), -ENOENT);
+	assert_int_equal(job_file_finish(&node, &all, &job), -ENOENT);
 }
 
 static void foreign_files_are_left_and_named_once_each(void **state)
@@ -311,11 +311,11 @@ static void an_error_ends_the_search(void **state)
 	make_file(0, "1000", "gpt-1.store");
 	make_file(0, "1000", "gpt-2.store");
 	make_file(0, "1001", "gpt-3.store");
-	assert_int_equal(stored_find(&node, refuse_second, &node), -EIO);
+	assert_int_equal(job_files_find(&node, refuse_second, &node), -EIO);
 	assert_string_equal(told, "");
 	told[0] = '\0';
 	make_file(0, "1002", "gpt-0.store");
-	assert_int_equal(stored_find(&node, refuse_second, &node), -EIO);
+	assert_int_equal(job_files_find(&node, refuse_second, &node), -EIO);
 	assert_string_equal(told, "1002 gpt 0 1002/gpt-0.store\n");
 	assert_int_equal(node.jobs_created, 3);
 }
@@ -323,7 +323,7 @@ static void an_error_ends_the_search(void **state)
 /* A path whose mark could not be written is on no list. */
 static void what_the_list_knows_no_path_of_is_missed_all_the_same(void **state)
 {
-	const struct stored_job job = { .file = "1000/gpt-1.store" };
+	const struct job_file job = { .file = "1000/gpt-1.store" };
 	struct job_list_store listed = { .file = "1000/gpt-1.store" };
 	struct path_list paths = { .count = 99 };
 	char message[640];
@@ -344,7 +344,7 @@ static void the_file_of_a_job_is_found(void **state)
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	actor_play(&scene, &actor);
 	log_divert(take_line);
-	assert_int_equal(stored_find(scene.node, tell, scene.node), 0);
+	assert_int_equal(job_files_find(scene.node, tell, scene.node), 0);
 	log_divert(NULL);
 	snprintf(expected, sizeof(expected), "%u play 1 %u/play-1.store\n", (unsigned)geteuid(),
 		 (unsigned)geteuid());
