@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/durability/hosted.h"
+#include "daemon/durability/host_part.h"
 #include "daemon/durability/own.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
@@ -26,7 +26,7 @@ struct save {
 	struct backup *backup;
 	uint32_t pack;
 	unsigned writing;
-	struct save_part parts[HOSTED_PARTS];
+	struct save_part parts[HOST_PARTS];
 };
 
 struct backup {
@@ -67,7 +67,7 @@ void backup_free(struct job *job)
 
 /* Slots that no update has touched are zeros, which a store has without being told, unless they were given
  * their first values; frozen values were written before the first step. */
-static bool is_needed(const struct job *job, uint32_t pack, struct hosted_part part)
+static bool is_needed(const struct job *job, uint32_t pack, struct host_part part)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
@@ -125,8 +125,8 @@ static void write_part(struct save *save, unsigned index, enum tier_priority pri
 		.save = save,
 		.transfer = { .direction = TIER_WRITE, .priority = priority, .done = on_written }
 	};
-	if (!is_needed(job, save->pack, hosted_part(index)) ||
-	    !hosted_find(job, save->pack, hosted_part(index), &part->transfer))
+	if (!is_needed(job, save->pack, host_part_at(index)) ||
+	    !host_part_find(job, save->pack, host_part_at(index), &part->transfer))
 		return;
 	r = store_submit(job_nvme_store(job), &part->transfer);
 	if (r < 0) {
@@ -147,7 +147,7 @@ static void start(struct save *save, uint32_t pack, enum tier_priority priority)
 	backup->running++;
 	save->pack = pack;
 	save->writing = 1;
-	for (unsigned i = 0; i < HOSTED_PARTS; i++)
+	for (unsigned i = 0; i < HOST_PARTS; i++)
 		write_part(save, i, priority);
 	end_part(save);
 }
@@ -222,7 +222,7 @@ void backup_go_on(struct job *job)
 
 static void raise_parts(const struct job *job, struct save *save)
 {
-	for (unsigned i = 0; i < HOSTED_PARTS; i++) {
+	for (unsigned i = 0; i < HOST_PARTS; i++) {
 		struct store_transfer *transfer = &save->parts[i].transfer;
 
 		if (save->parts[i].is_writing && transfer->priority != TIER_DEMAND)

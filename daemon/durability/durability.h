@@ -15,7 +15,7 @@
 #include "daemon/durability/presence.h"
 #include "daemon/durability/record.h"
 #include "daemon/durability/record_unpack.h"
-#include "daemon/durability/refill.h"
+#include "daemon/durability/host_load.h"
 #include "daemon/durability/reserve.h"
 #include "daemon/durability/retain.h"
 #include "daemon/durability/retention.h"

@@ -312,12 +312,12 @@ static void put_off(struct setup *setup, int r)
 	free(setup);
 }
 
-static void on_refilled(struct refill *refill, int status)
+static void on_loaded(struct host_load *load, int status)
 {
-	struct setup *setup = container_of(refill, struct setup, refill);
+	struct setup *setup = container_of(load, struct setup, load);
 
 	if (status < 0)
-		refuse(setup->message, sizeof(setup->message), status, "%s", refill->message);
+		refuse(setup->message, sizeof(setup->message), status, "%s", load->message);
 	finish(setup, status);
 }
 
@@ -326,7 +326,7 @@ static void end_made(struct setup *setup)
 	if (setup->status == 0)
 		setup->status = take_over(setup);
 	if (setup->status == 0 && setup->is_return && setup->job->location.has_backup)
-		refill_start(&setup->refill, setup->job, on_refilled);
+		host_load_start(&setup->load, setup->job, on_loaded);
 	else
 		finish(setup, setup->status);
 }

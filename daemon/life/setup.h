@@ -22,7 +22,7 @@ struct setup {
 	struct made made;
 	struct store_request creation; /* of a durable store */
 	struct listing_entry listing;  /* of the same */
-	struct refill refill;	       /* of what comes back to host memory */
+	struct host_load load;	       /* of what comes back to host memory */
 	int pinning;		       /* what engine_buffer_add() said */
 	int status;
 	char hint[BUDGET_HINT];

@@ -1,16 +1,16 @@
-#include "daemon/durability/hosted.h"
+#include "daemon/durability/host_part.h"
 
 #include "common/size.h"
 #include "daemon/residency/residency.h"
 
-struct hosted_part hosted_part(unsigned index)
+struct host_part host_part_at(unsigned index)
 {
-	return (struct hosted_part){ .section = (enum unit_section)(index / (1 + STATES_MAXIMUM)),
-				     .state = (int)(index % (1 + STATES_MAXIMUM)) + STATE_PARAMETER };
+	return (struct host_part){ .section = (enum unit_section)(index / (1 + STATES_MAXIMUM)),
+				   .state = (int)(index % (1 + STATES_MAXIMUM)) + STATE_PARAMETER };
 }
 
 /* 0: there is nothing of it in host memory. */
-static uint64_t bytes_of(const struct job *job, struct hosted_part part, uint64_t elements)
+static uint64_t bytes_of(const struct job *job, struct host_part part, uint64_t elements)
 {
 	if (part.state == STATE_PARAMETER)
 		return job->location.has_nvme_parameters ? 0 : elements * section_element_bytes(part.section);
@@ -20,8 +20,8 @@ static uint64_t bytes_of(const struct job *job, struct hosted_part part, uint64_
 	return state_bytes(part.section, (unsigned)part.state, elements);
 }
 
-bool hosted_find(const struct job *job, uint32_t pack, struct hosted_part part,
-		 struct store_transfer *transfer)
+bool host_part_find(const struct job *job, uint32_t pack, struct host_part part,
+		    struct store_transfer *transfer)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 	const struct pack_place *place = &job->location.places[pack];
