@@ -7,7 +7,7 @@
 
 #include "common/own.h"
 #include "common/plural.h"
-#include "daemon/durability/expected.h"
+#include "daemon/durability/listed_store.h"
 #include "daemon/request/request.h"
 #include "offload/store/store_device.h"
 
@@ -200,10 +200,10 @@ static int check_listed(const struct found *found, const struct job_list_store *
 	int r = 0;
 
 	if (found->count < found->members)
-		r = expected_check_paths(found->node, listed, found_paths(found), message, size);
+		r = listed_store_check_paths(found->node, listed, found_paths(found), message, size);
 	if (r == 0 && device)
-		r = expected_check_store(listed, found->node->paths[device->path].folder, &device->says,
-					 message, size);
+		r = listed_store_check(listed, found->node->paths[device->path].folder, &device->says,
+				       message, size);
 	return r;
 }
 

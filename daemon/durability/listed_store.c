@@ -1,4 +1,4 @@
-#include "daemon/durability/expected.h"
+#include "daemon/durability/listed_store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,8 +46,8 @@ static int refuse_missing(const struct node *node, unsigned path, const char *fi
 		name, file, more);
 }
 
-int expected_check_paths(const struct node *node, const struct job_list_store *listed, uint32_t is_found,
-			 char *message, size_t size)
+int listed_store_check_paths(const struct node *node, const struct job_list_store *listed, uint32_t is_found,
+			     char *message, size_t size)
 {
 	unsigned missing = 0, first = 0;
 
@@ -62,8 +62,8 @@ int expected_check_paths(const struct node *node, const struct job_list_store *l
 	return missing > 0 ? refuse_missing(node, first, listed->file, missing - 1, message, size) : 0;
 }
 
-int expected_check_store(const struct job_list_store *listed, const char *folder,
-			 const struct store_device *found, char *message, size_t size)
+int listed_store_check(const struct job_list_store *listed, const char *folder,
+		       const struct store_device *found, char *message, size_t size)
 {
 	static const uint8_t nothing[sizeof(listed->store)];
 
