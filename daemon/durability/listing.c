@@ -184,7 +184,7 @@ int listing_put(struct listing *listing, const struct job *job, bool *ret_has_ch
 	store = store ?: job_list_add(&listing->list, job->location.file);
 	if (!store)
 		return -ENOMEM;
-	has_changed |= set_paths(listing, store, &job->resources.paths);
+	has_changed |= set_paths(listing, store, &job->location.paths);
 	if (has_changed)
 		r = job_list_add_job(store, job->name, job->number);
 	*ret_has_changed = has_changed;

@@ -47,7 +47,7 @@ static void run_identify(struct work *work)
 {
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 	const struct job *job = entry->job;
-	const struct node_path *path = &job->node->paths[job->resources.paths.paths[0]];
+	const struct node_path *path = &job->node->paths[job->location.paths.paths[0]];
 	_cleanup_close_ int fd = own_open(path->directory_fd, job->location.file, O_RDONLY, 0);
 
 	entry->status = fd < 0 ? fd : store_device_read(fd, &entry->says);

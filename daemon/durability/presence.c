@@ -55,8 +55,8 @@ bool presence_check(struct job *job)
 	bool was_removed = job->durability->files.is_removed;
 
 	job->durability->files.is_removed = false;
-	for (unsigned i = 0; i < job->resources.paths.count && !job->durability->files.is_removed; i++) {
-		job->durability->files.removed = job->resources.paths.paths[i];
+	for (unsigned i = 0; i < job->location.paths.count && !job->durability->files.is_removed; i++) {
+		job->durability->files.removed = job->location.paths.paths[i];
 		job->durability->files.is_removed = !is_there(job, job->durability->files.removed);
 	}
 	if (job->durability->files.is_removed != was_removed)

@@ -168,7 +168,7 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.parameter_placement = placement_of(job->location.has_nvme_parameters);
 	front->definition.optimizer_placement = placement_of(job->location.has_nvme_optimizer);
 	front->definition.durability = job->location.durability;
-	front->definition.devices = job->resources.paths.count;
+	front->definition.devices = job->location.paths.count;
 	/* What the plan decides is never 0, and takes as many bytes before. */
 	front->definition.layout = job->location.places ? record_layout(job) : 1;
 }

@@ -233,7 +233,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .options = *options,
 			     .epoch = 1,
 			     .location.record_format = RECORD_FORMAT,
-			     .resources.paths = node_all_paths(node) };
+			     .location.paths = node_all_paths(node) };
 	if (make_parts(job) < 0) {
 		free_parts(job);
 		free(job);

@@ -51,7 +51,7 @@ struct files {
 static int make_tier(struct setup *setup, unsigned index, const struct files *files, struct tier **ret_tier)
 {
 	struct node *node = setup->job->node;
-	struct node_path *path = &node->paths[setup->job->resources.paths.paths[index]];
+	struct node_path *path = &node->paths[setup->job->location.paths.paths[index]];
 	struct nvme_config config = { .engine = node->engine,
 				      .directory_fd = path->directory_fd,
 				      .directory = path->folder,
@@ -113,7 +113,7 @@ struct store_owner setup_owner(struct job *job)
 static int make_nvme_store(struct setup *setup, struct store_layout *layout, const struct files *files,
 			   struct store **ret_store)
 {
-	const unsigned devices = setup->job->resources.paths.count;
+	const unsigned devices = setup->job->location.paths.count;
 	struct store_config config = {
 		.workers = setup->job->node->workers,
 		.owner = setup_owner(setup->job),
@@ -344,7 +344,7 @@ static void run_finishing(struct work *work)
 	int r;
 
 	job_file_get(setup->job, &file);
-	r = job_file_finish(setup->job->node, &setup->job->resources.paths, &file);
+	r = job_file_finish(setup->job->node, &setup->job->location.paths, &file);
 	if (r < 0)
 		refuse_creation(setup, r);
 }

@@ -187,10 +187,10 @@ static int plan_stores(struct setup *setup)
 	int r = 0;
 
 	job->location.is_durable =
-		job->resources.paths.count > 0 && job->location.durability != DURABILITY_NONE;
+		job->location.paths.count > 0 && job->location.durability != DURABILITY_NONE;
 	job->location.has_stored_parameters = job->location.has_nvme_parameters || job->location.is_durable;
 	job->location.has_backup = job->location.is_durable && !job->location.has_nvme_optimizer;
-	job->resources.warm_most_bytes = warm_bytes_most(job);
+	job->location.warm_most_bytes = warm_bytes_most(job);
 	if (job->location.has_stored_parameters || job->location.has_nvme_optimizer)
 		r = plan_nvme_store(setup);
 	if (r == 0 && !job->location.has_nvme_optimizer)
@@ -331,7 +331,7 @@ static int plan_packs(struct setup *setup)
 /* On each path. */
 static uint64_t device_bytes(const struct job *job, const struct store_layout *layout)
 {
-	unsigned paths = job->resources.paths.count;
+	unsigned paths = job->location.paths.count;
 
 	return layout ? store_layout_device_bytes(layout, paths) / paths : 0;
 }

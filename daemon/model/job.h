@@ -124,7 +124,9 @@ struct job_location {
 	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
 			      */
 	bool is_durable;     /* as it is planned: its state outlives the daemon */
-	uint32_t record_format; /* RECORD_FORMAT_…: what there is room for in its record */
+	uint32_t record_format;	  /* RECORD_FORMAT_…: what there is room for in its record */
+	struct path_list paths;	  /* that its stores lie on, by their devices */
+	uint64_t warm_most_bytes; /* that may stay in memory of its state on NVMe, as it is planned */
 };
 
 /* What it has of the node's memory and disk. */
@@ -136,11 +138,9 @@ struct job_resources {
 	uint64_t charged_bytes;		     /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;		     /* of its plan: what stays when it is released */
 	uint64_t cache_bytes;		     /* of host_bytes: tracts and warm state */
-	uint64_t warm_most_bytes;	     /* as it is planned: were all warm that can be */
 	struct shortage shortage;	     /* what its plan lacks */
 	uint32_t windows;		     /* of members, as many as were charged */
 	bool has_plan;			     /* all its ranks' windows are in it */
-	struct path_list paths;		     /* that its stores lie on, by their devices */
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	uint64_t lent_path_bytes;  /* the same: for growth that is not there yet, or a fork */
 	uint64_t sums_path_bytes;  /* of path_bytes, on each of its paths: its spilled sums */

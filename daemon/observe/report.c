@@ -297,7 +297,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->host_bytes = job->resources.host_bytes;
 	wire->cache_bytes = job->resources.cache_bytes;
 	wire->warm_bytes = warm_bytes(job);
-	wire->warm_most_bytes = job->resources.warm_most_bytes;
+	wire->warm_most_bytes = job->location.warm_most_bytes;
 	wire->host_budget = job->resources.host_budget;
 	wire->nvme_budget = job->resources.nvme_budget;
 	wire->readers = readers_count(job);

@@ -131,7 +131,7 @@ static void write_job(const struct job *job)
 		.figures = *figures_of(job),
 		.early_updates = job->update.early_updates,
 		.warm_bytes = warm_bytes(job),
-		.warm_most_bytes = job->resources.warm_most_bytes,
+		.warm_most_bytes = job->location.warm_most_bytes,
 		.is_lost = job->life.is_lost,
 	};
 

@@ -86,7 +86,7 @@ static int make_job(struct node *node, const struct record_source *source,
 	r = job_new(node, definition->uid, &quota, name_of(source, definition), &options, ret_job);
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	(*ret_job)->resources.paths = *source->paths;
+	(*ret_job)->location.paths = *source->paths;
 	(*ret_job)->location.record_format = definition->format;
 	return 0;
 }

@@ -538,7 +538,7 @@ struct restore *restore_begin_fork(const struct job *origin, const struct job_fi
 
 	if (!restore)
 		return NULL;
-	restore->paths = origin->resources.paths;
+	restore->paths = origin->location.paths;
 	restore->origin.notice = notice;
 	restore->origin.sharing = share_of(origin);
 	restore->is_fork = true;

@@ -110,7 +110,7 @@ static void on_attached(struct store_task *task, int status)
 static void attach(struct restore *restore, struct job *host)
 {
 	restore->state = RESTORE_SEEKING;
-	restore->paths = host->resources.paths;
+	restore->paths = host->location.paths;
 	restore->task.job = host;
 	restore->task.begin = begin_attach;
 	restore->task.done = on_attached;

@@ -37,8 +37,8 @@ static const struct node_path *fullest_path(const struct job *job, uint64_t *ret
 	const struct node_path *found = NULL;
 
 	*ret_left = 0;
-	for (unsigned i = 0; i < job->resources.paths.count; i++) {
-		const struct node_path *path = &job->node->paths[job->resources.paths.paths[i]];
+	for (unsigned i = 0; i < job->location.paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->location.paths.paths[i]];
 		uint64_t left = node_path_left(path);
 
 		if (found && left >= *ret_left)
@@ -377,8 +377,8 @@ int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size)
 
 static void take_paths(struct job *job, uint64_t bytes)
 {
-	for (unsigned i = 0; i < job->resources.paths.count; i++) {
-		unsigned path = job->resources.paths.paths[i];
+	for (unsigned i = 0; i < job->location.paths.count; i++) {
+		unsigned path = job->location.paths.paths[i];
 
 		job->node->paths[path].used += bytes;
 		job->resources.path_bytes[path] += bytes;
@@ -388,8 +388,8 @@ static void take_paths(struct job *job, uint64_t bytes)
 
 static void give_paths(struct job *job, uint64_t bytes)
 {
-	for (unsigned i = 0; i < job->resources.paths.count; i++) {
-		unsigned path = job->resources.paths.paths[i];
+	for (unsigned i = 0; i < job->location.paths.count; i++) {
+		unsigned path = job->location.paths.paths[i];
 
 		job->node->paths[path].used -= bytes;
 		job->resources.path_bytes[path] -= bytes;
@@ -417,7 +417,7 @@ void budget_release_host(struct job *job)
 
 static const char *describe_nvme(const struct job *job)
 {
-	if (job->resources.nvme_bytes > job->resources.draft_path_bytes * job->resources.paths.count)
+	if (job->resources.nvme_bytes > job->resources.draft_path_bytes * job->location.paths.count)
 		return "its gradient sums, beside the state that it has";
 	if (job->location.is_durable && (job->location.has_backup || placement_is_chosen(job)))
 		return "twice its state, but what is frozen once: updates go to free places; with durability "
@@ -439,8 +439,8 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s%s",
 		      budget_print_needed(bytes, needed), path->path, what,
 		      budget_print(size_rest(path->capacity, path->used), there),
-		      job->resources.paths.count > 1 ? "; state is striped evenly, so each path needs as much"
-						     : "",
+		      job->location.paths.count > 1 ? "; state is striped evenly, so each path needs as much"
+						    : "",
 		      budget_explain_replaced(job, hint, sizeof(hint)), holders);
 }
 
@@ -477,12 +477,12 @@ static int check_nvme(const struct job *job, uint64_t bytes, const char *what, c
 /* As many of each path, whatever its own budget is. */
 static int try_paths(struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
-	int r = check_nvme(job, bytes * job->resources.paths.count, what, message, size);
+	int r = check_nvme(job, bytes * job->location.paths.count, what, message, size);
 
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; i < job->resources.paths.count; i++) {
-		const struct node_path *path = &job->node->paths[job->resources.paths.paths[i]];
+	for (unsigned i = 0; i < job->location.paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->location.paths.paths[i]];
 
 		if (bytes > size_rest(path->capacity, path->used))
 			return refuse_path(job, path, bytes, what, message, size);
@@ -494,7 +494,7 @@ static int try_paths(struct job *job, uint64_t bytes, const char *what, char *me
 int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size)
 {
 	uint64_t bytes = state + sums;
-	int r = check_own_nvme(job, bytes * job->resources.paths.count, describe_nvme(job), message, size);
+	int r = check_own_nvme(job, bytes * job->location.paths.count, describe_nvme(job), message, size);
 
 	if (r == 0)
 		r = try_paths(job, bytes, describe_nvme(job), message, size);
@@ -510,7 +510,7 @@ int budget_take_found(struct job *job, uint64_t bytes, char *message, size_t siz
 
 void budget_set_state(struct job *job, uint64_t bytes)
 {
-	give_paths(job, job->resources.path_bytes[job->resources.paths.paths[0]] -
+	give_paths(job, job->resources.path_bytes[job->location.paths.paths[0]] -
 				job->resources.sums_path_bytes - job->resources.lent_path_bytes);
 	take_paths(job, bytes);
 }
@@ -522,7 +522,7 @@ int budget_grow(struct job *job, const struct store_room *more, char *message, s
 
 	if (r < 0)
 		return r;
-	r = check_own_nvme(job, more->device_bytes * job->resources.paths.count, what, message, size);
+	r = check_own_nvme(job, more->device_bytes * job->location.paths.count, what, message, size);
 	if (r == 0)
 		r = try_paths(job, more->device_bytes, what, message, size);
 	if (r < 0) {
@@ -552,7 +552,7 @@ void budget_take_back(struct job *job, uint64_t bytes)
 int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	static const char what[] = "the values that it was given, until it is ready";
-	int r = check_own_nvme(job, bytes * job->resources.paths.count, what, message, size);
+	int r = check_own_nvme(job, bytes * job->location.paths.count, what, message, size);
 
 	if (r == 0)
 		r = try_paths(job, bytes, what, message, size);
@@ -583,7 +583,7 @@ void budget_give_back(struct job *job)
 	job->resources.kept_bytes = 0;
 	job->resources.has_plan = false;
 	/* Of each path it has the same. */
-	give_paths(job, job->resources.path_bytes[job->resources.paths.paths[0]] -
-				job->resources.draft_path_bytes);
+	give_paths(job,
+		   job->resources.path_bytes[job->location.paths.paths[0]] - job->resources.draft_path_bytes);
 	job->resources.sums_path_bytes = job->resources.lent_path_bytes = 0;
 }

@@ -14,7 +14,7 @@
 
 static bool is_in_memory(const struct draft *draft)
 {
-	return draft->job->resources.paths.count == 0;
+	return draft->job->location.paths.count == 0;
 }
 
 /* ---- More of it ---- */
@@ -56,7 +56,7 @@ static int grow_files(struct draft *draft)
 {
 	const struct job *job = draft->job;
 	uint64_t bytes = job->resources.draft_path_bytes;
-	uint64_t blocks = bytes / DRAFT_BLOCK_BYTES * job->resources.paths.count;
+	uint64_t blocks = bytes / DRAFT_BLOCK_BYTES * job->location.paths.count;
 	uint64_t *checksums = realloc(draft->checksums, blocks * sizeof(*checksums));
 	int r = 0;
 
@@ -64,8 +64,8 @@ static int grow_files(struct draft *draft)
 		return refuse(draft->message, sizeof(draft->message), -ENOMEM, "out of memory");
 	draft->checksums = checksums;
 
-	for (unsigned i = 0; i < job->resources.paths.count && r == 0; i++) {
-		struct node_path *path = &job->node->paths[job->resources.paths.paths[i]];
+	for (unsigned i = 0; i < job->location.paths.count && r == 0; i++) {
+		struct node_path *path = &job->node->paths[job->location.paths.paths[i]];
 		char needed[16], there[16];
 
 		r = draft->tiers[i] ? tier_grow(draft->tiers[i], bytes)
@@ -122,7 +122,7 @@ static void on_grown(struct work *work)
 	else
 		draft->capacity += is_in_memory(draft) ? 1
 						       : DRAFT_GROWTH_BYTES / DRAFT_BLOCK_BYTES *
-								 draft->job->resources.paths.count;
+								 draft->job->location.paths.count;
 	draft->done(draft, draft->status);
 }
 
@@ -185,7 +185,7 @@ static void on_moved(struct tier_io *io, int status)
 
 static void submit(struct draft *draft)
 {
-	unsigned paths = draft->job->resources.paths.count;
+	unsigned paths = draft->job->location.paths.count;
 	int r;
 
 	draft->io =

@@ -750,21 +750,21 @@ static void what_all_of_it_would_be_stands_in_the_plan(void **state)
 	take_step(&actor, 0);
 	all = warm_bytes_here(job);
 	assert_true(all > 0);
-	assert_int_equal(job->resources.warm_most_bytes, all);
+	assert_int_equal(job->location.warm_most_bytes, all);
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_true(idle_release(job));
 	assert_null(job->update.warm);
-	assert_int_equal(job->resources.warm_most_bytes, all);
+	assert_int_equal(job->location.warm_most_bytes, all);
 	assert_int_equal(
 		scene_restart(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB }, &scene),
 		0);
 	job = find("job");
-	assert_int_equal(job->resources.warm_most_bytes, all);
+	assert_int_equal(job->location.warm_most_bytes, all);
 	end_job(&other, job);
 	options.optimizer_placement = PLACEMENT_HOST;
 	job = start_with(&other, &options);
-	assert_int_equal(job->resources.warm_most_bytes, 0);
+	assert_int_equal(job->location.warm_most_bytes, 0);
 	end_job(&other, job);
 }
 
