@@ -74,11 +74,12 @@ bool gradient_awaits(const struct member *member, const struct member *other)
 	const struct job *job = member->job;
 
 	for (uint32_t i = 0; i < member->buffer_count; i++) {
-		const struct contribution *contribution = &member->contributions[i];
+		const struct contribution *contribution = &member->pusher->contributions[i];
 
 		if (contribution->is_active && !contribution->is_reading &&
 		    contribution->step == gradient_open_step(job) &&
-		    other->pushed[contribution->unit] <= gradient_sum_of(job, contribution->unit, 0)->next)
+		    other->pusher->pushed[contribution->unit] <=
+			    gradient_sum_of(job, contribution->unit, 0)->next)
 			return true;
 	}
 	return false;
@@ -157,8 +158,8 @@ static void free_contribution(struct contribution *contribution)
 
 static void serve_buffer_waiters(struct member *member)
 {
-	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
-	     link = queue_pop(&member->buffer_waiters))
+	for (struct queue *link = queue_pop(&member->pusher->buffer_waiters); link;
+	     link = queue_pop(&member->pusher->buffer_waiters))
 		pending_reply(queue_entry(link, struct pending, link), NULL);
 }
 
@@ -217,10 +218,10 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 	if (!unit_is_trainable(&catalog->units[push->unit]))
 		return refuse(message, size, -EINVAL, "unit \"%s\" is frozen: it has no gradients",
 			      catalog->units[push->unit].name);
-	r = gradient_buffers_check(member, push, message, size);
+	r = buffers_check(member, push, message, size);
 	if (r < 0)
 		return r;
-	if (member->job->options.is_pushed_once && member->pushed[push->unit] > 0)
+	if (member->job->options.is_pushed_once && member->pusher->pushed[push->unit] > 0)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
 			      "(pushed_once), and this is its second push",
@@ -233,7 +234,7 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 		return refuse(message, size, -EBUSY,
 			      "rank %u has two steps on their way; wait for one before it pushes more",
 			      member->rank);
-	if (announced->is_made && member->pushed[push->unit] >= announced->micro_batches)
+	if (announced->is_made && member->pusher->pushed[push->unit] >= announced->micro_batches)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": %u micro-batches were announced, this is one more",
 			      catalog->units[push->unit].name, announced->micro_batches);
@@ -257,7 +258,7 @@ static void refuse_push(struct pending *pending, bool is_silent, int r, const ch
 /* The frame is gone when it is summed. */
 static const uint8_t *keep_absent(struct member *member, const Tierd__Wire__Push *push)
 {
-	uint8_t *absent = member->absent + push->buffer * gradient_absent_bytes(member->job);
+	uint8_t *absent = member->pusher->absent + push->buffer * gradient_absent_bytes(member->job);
 
 	return push->absent.len > 0 ? memcpy(absent, push->absent.data, push->absent.len) : NULL;
 }
@@ -281,22 +282,22 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		job_abort(job, -ESTALE, "%s", job->life.departed);
 		return;
 	}
-	contribution = &member->contributions[push->buffer];
+	contribution = &member->pusher->contributions[push->buffer];
 	*contribution = (struct contribution){
 		.member = member,
 		.rank = member->rank,
 		.unit = push->unit,
 		.buffer = push->buffer,
-		.micro_batch = member->pushed[push->unit]++,
+		.micro_batch = member->pusher->pushed[push->unit]++,
 		.step = gradient_open_step(job) + member->is_closed,
-		.data = member->gradients.base + gradient_buffers_offset(member, push),
+		.data = member->gradients.base + buffers_offset(member, push),
 		.absent = keep_absent(member, push),
 		.pending = push->is_silent ? NULL : pending,
 		.is_active = true,
 	};
 	contribution_wait(contribution);
 	member->busy++;
-	member->pushed_count++;
+	member->pusher->pushed_count++;
 	member->pushes++;
 	account_push(job, member, push->unit);
 	if (push->is_silent)
@@ -307,9 +308,34 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 bool gradient_has_pushed(const struct member *member)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (member->contributions[i].is_active)
+		if (member->pusher->contributions[i].is_active)
 			return true;
-	return member->pushed_count > 0;
+	return member->pusher && member->pusher->pushed_count > 0;
+}
+
+uint64_t gradient_waits_since(const struct member *member)
+{
+	if (!member->pusher || queue_is_empty(&member->pusher->buffer_waiters))
+		return 0;
+	return queue_entry(member->pusher->buffer_waiters.next, struct pending, link)->asked_ns;
+}
+
+static void forget_pushed(struct member *member)
+{
+	memset(member->pusher->pushed, 0, member->job->catalog.unit_count * sizeof(*member->pusher->pushed));
+	member->pusher->pushed_count = 0;
+}
+
+/* A rank's own sum waits for nobody else. */
+void gradient_close_part(struct member *member)
+{
+	struct pusher *pusher = member->pusher;
+	struct job *job = member->job;
+
+	memcpy(pusher->closed_pushed, pusher->pushed, job->catalog.unit_count * sizeof(*pusher->pushed));
+	forget_pushed(member);
+	if (!gradient_is_of_ranks(job) && job->gradients->waiting_of_step[gradient_open_step(job) % 2] > 0)
+		gradient_try_all(job);
 }
 
 /* ---- Ends ---- */
@@ -317,7 +343,7 @@ bool gradient_has_pushed(const struct member *member)
 void gradient_forget_pendings(struct member *member)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		member->contributions[i].pending = NULL;
+		member->pusher->contributions[i].pending = NULL;
 	QUEUE_FOREACH (link, &member->job->gradients->all_held) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 
@@ -341,9 +367,12 @@ static void void_contribution(struct contribution *contribution)
 
 void gradient_forget_member(struct member *member)
 {
+	if (!member->pusher)
+		return;
+	forget_pushed(member);
 	gradient_forget_pendings(member);
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		void_contribution(&member->contributions[i]);
+		void_contribution(&member->pusher->contributions[i]);
 	QUEUE_FOREACH (link, &member->job->gradients->all_held) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 

@@ -7,21 +7,6 @@
 #include "daemon/gradients/spill.h"
 #include "daemon/model/model.h"
 
-/* One rank's gradients of a unit in one micro-batch, not yet summed. */
-struct contribution {
-	struct queue link; /* of its sum */
-	struct member *member;
-	uint32_t rank, unit, micro_batch, buffer;
-	uint64_t step; /* that it belongs to */
-	const void *data;
-	const uint8_t *absent;	  /* a bit for each tensor that it has no gradient of; NULL: it has all */
-	struct held_buffer *held; /* where it was put aside, or NULL: in the member's buffer */
-	struct pending *pending;
-	bool is_active;	 /* pushed and not yet summed */
-	bool is_reading; /* a worker reads it */
-	bool is_void;	 /* its epoch has ended while a worker reads it */
-};
-
 /* ---- Its plan and its memory ---- */
 
 int gradients_new(struct job *job);
@@ -48,6 +33,10 @@ bool gradients_are_quiet(const struct job *job);
 /* Of the buffers for spilled sums; 0: none is ever spilled. */
 uint64_t gradients_spill_bytes(const struct job *job);
 
+/* What a rank pushes, once its pages are planned: member->buffer_count buffers. -ENOMEM. */
+int pusher_new(struct member *member);
+void pusher_free(struct member *member);
+
 /* ---- The open step ---- */
 
 /* The step that ranks push to now. */
@@ -59,8 +48,8 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 void gradient_unblock(struct job *job, bool with_gathers);
 void gradient_try(struct job *job, uint32_t unit);
 void gradient_try_all(struct job *job);
-/* A rank has closed its part: sums need not wait for it any more. */
-void gradient_try_closed(struct job *job);
+/* The rank has closed its part, and pushes to the next step: sums need not wait for it any more. */
+void gradient_close_part(struct member *member);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);
@@ -79,6 +68,8 @@ void gradient_reset_open(struct job *job); /* it is skipped: what it has is not 
 void gradient_forget_pendings(struct member *member);
 void gradient_forget_member(struct member *member);
 bool gradient_has_pushed(const struct member *member);
+/* When the member asked for a buffer that it still waits for; 0: it does not wait. */
+uint64_t gradient_waits_since(const struct member *member);
 /* Nobody trains: what held buffers have grown beyond the plan is given back. */
 void gradient_shrink_held(struct job *job);
 

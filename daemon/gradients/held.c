@@ -67,9 +67,9 @@ static struct gradient_span wanted_by(const struct pending *waiter)
 static struct contribution *waiting_buffer(struct member *member, const struct pending *waiter)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (gradient_buffers_block(member, i, wanted_by(waiter)) &&
-		    !member->contributions[i].is_reading)
-			return &member->contributions[i];
+		if (buffers_block(member, i, wanted_by(waiter)) &&
+		    !member->pusher->contributions[i].is_reading)
+			return &member->pusher->contributions[i];
 	return NULL;
 }
 
@@ -78,15 +78,15 @@ static uint32_t count_active(const struct member *member, const struct pending *
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		count += gradient_buffers_block(member, i, wanted_by(waiter));
+		count += buffers_block(member, i, wanted_by(waiter));
 	return count;
 }
 
 static bool has_reading_buffer(const struct member *member, const struct pending *waiter)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (gradient_buffers_block(member, i, wanted_by(waiter)) &&
-		    member->contributions[i].is_reading)
+		if (buffers_block(member, i, wanted_by(waiter)) &&
+		    member->pusher->contributions[i].is_reading)
 			return true;
 	return false;
 }
@@ -94,7 +94,7 @@ static bool has_reading_buffer(const struct member *member, const struct pending
 /* The one that has waited longest. */
 static const struct pending *first_waiter(const struct member *member)
 {
-	return queue_entry(queue_first(&member->buffer_waiters), struct pending, link);
+	return queue_entry(queue_first(&member->pusher->buffer_waiters), struct pending, link);
 }
 
 static struct held_buffer *held_new(struct job *job)
@@ -176,7 +176,7 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
 
 		if (!member)
 			return false;
-		if (!member->is_closed && queue_is_empty(&member->buffer_waiters) &&
+		if (!member->is_closed && gradient_waits_since(member) == 0 &&
 		    !(with_gathers && residency_awaits_release(job, member)))
 			return false;
 	}
@@ -214,8 +214,8 @@ static void fail_buffer_waiters(struct member *member)
 	uint32_t unit = first->unit, count = count_active(member, first);
 	const struct contribution *stuck = waiting_buffer(member, first);
 	char bytes[16];
-	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
-	     link = queue_pop(&member->buffer_waiters))
+	for (struct queue *link = queue_pop(&member->pusher->buffer_waiters); link;
+	     link = queue_pop(&member->pusher->buffer_waiters))
 		pending_error(queue_entry(link, struct pending, link), -ENOBUFS,
 			      "no gradient buffer of rank %u is free for unit \"%s\", %s: %u wait for "
 			      "other ranks to push unit \"%s\" or close their step, all ranks wait for "
@@ -235,7 +235,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 
 		if (job->gradients->reductions_running > 0 || !all_are_blocked(job, with_gathers))
 			return;
-		if (queue_is_empty(&member->buffer_waiters))
+		if (gradient_waits_since(member) == 0)
 			continue;
 		struct contribution *waiting = waiting_buffer(member, first_waiter(member));
 
@@ -252,7 +252,7 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 
 	if (!job_check_live(pending, wait->epoch) || !job_check_unit(pending, wait->unit))
 		return;
-	wanted = gradient_buffers_wanted(member, wait);
+	wanted = buffers_wanted(member, wait);
 	pending->unit = wait->unit;
 	pending->first = wanted.first;
 	pending->count = wanted.bytes;
@@ -262,7 +262,7 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 		pending_reply(pending, NULL);
 		return;
 	}
-	queue_push(&member->buffer_waiters, &pending->link);
+	queue_push(&member->pusher->buffer_waiters, &pending->link);
 	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
 	if (has_reading_buffer(member, pending))
 		return;

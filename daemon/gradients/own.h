@@ -41,6 +41,31 @@ struct sum {
 	bool is_reducing;
 };
 
+/* One rank's gradients of a unit in one micro-batch, not yet summed. */
+struct contribution {
+	struct queue link; /* of its sum */
+	struct member *member;
+	uint32_t rank, unit, micro_batch, buffer;
+	uint64_t step; /* that it belongs to */
+	const void *data;
+	const uint8_t *absent;	  /* a bit for each tensor that it has no gradient of; NULL: it has all */
+	struct held_buffer *held; /* where it was put aside, or NULL: in the member's buffer */
+	struct pending *pending;
+	bool is_active;	 /* pushed and not yet summed */
+	bool is_reading; /* a worker reads it */
+	bool is_void;	 /* its epoch has ended while a worker reads it */
+};
+
+/* A rank, as one that pushes. */
+struct pusher {
+	struct contribution *contributions; /* by buffer */
+	uint8_t *absent;		    /* of each of them, one after the other */
+	uint32_t *pushed;		    /* by unit: micro-batches since its last step */
+	uint32_t *closed_pushed;	    /* and in the part that it has closed */
+	uint64_t pushed_count;		    /* of all units */
+	struct queue buffer_waiters;
+};
+
 /* One sum being added to, on the workers. */
 struct reduction {
 	struct collective_push push;
@@ -66,6 +91,15 @@ struct held_buffer {
 
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank);
 char *gradient_sum_address(const struct job *job, const struct sum *sum);
+/* Whether the rank may push that unit from there: -EINVAL. */
+int buffers_check(const struct member *member, const Tierd__Wire__Push *push, char *message, size_t size);
+/* Where it pushes it from. */
+uint64_t buffers_offset(const struct member *member, const Tierd__Wire__Push *push);
+/* Of a rank that waits for a buffer: which bytes it wants, and whether a buffer has some of them that is on
+ * its way. */
+struct gradient_span buffers_wanted(const struct member *member, const Tierd__Wire__BufferWait *wait);
+bool buffers_block(const struct member *member, uint32_t buffer, struct gradient_span wanted);
+
 bool gradient_is_in_use(const struct job *job, uint32_t unit);
 
 /* Starts adding to the sum what waits for it, if all of its next micro-batch is there. */

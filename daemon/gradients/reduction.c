@@ -142,7 +142,7 @@ static bool is_absent(const struct job *job, const struct sum *sum, uint32_t ran
 {
 	const struct member *member = job->ranks[rank];
 
-	return !member || (member->is_closed && member->closed_pushed[sum->unit] <= sum->next);
+	return !member || (member->is_closed && member->pusher->closed_pushed[sum->unit] <= sum->next);
 }
 
 /* More are missing than can be absent: without looking at each rank. */
@@ -235,13 +235,6 @@ void gradient_try_all(struct job *job)
 {
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
 		gradient_try(job, unit);
-}
-
-/* A rank's own sum waits for nobody else. */
-void gradient_try_closed(struct job *job)
-{
-	if (!gradient_is_of_ranks(job) && job->gradients->waiting_of_step[gradient_open_step(job) % 2] > 0)
-		gradient_try_all(job);
 }
 
 bool gradient_is_complete(const struct job *job)

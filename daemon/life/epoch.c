@@ -55,9 +55,6 @@ static void end_for_member(struct job *job, struct member *member, int r)
 	member->is_closed = false;
 	member->announced.is_made = member->announced_next.is_made = false;
 	member->has_moved = false;
-	if (member->pushed)
-		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
-	member->pushed_count = 0;
 	gradient_forget_member(member);
 	forget_blobs(member);
 	QUEUE_FOREACH (link, &member->pendings) {

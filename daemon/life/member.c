@@ -54,7 +54,6 @@ int member_new(struct job *job, struct memberships *client, struct port *port, u
 	queue_init(&member->link);
 	queue_init(&member->client_link);
 	queue_init(&member->pendings);
-	queue_init(&member->buffer_waiters);
 	queue_init(&member->orders);
 	r = make_rooms(member);
 	if (r == 0)
@@ -127,20 +126,8 @@ static int make_gradients(struct member *member)
 
 static int make_counters(struct member *member)
 {
-	const struct catalog *catalog = &member->job->catalog;
-	uint32_t units = catalog->unit_count;
-
-	member->groups = calloc(catalog->tensor_count + 1, sizeof(*member->groups));
-	member->pushed = calloc(units + 1, sizeof(*member->pushed));
-	member->closed_pushed = calloc(units + 1, sizeof(*member->closed_pushed));
-	member->contributions = calloc(member->buffer_count, sizeof(*member->contributions));
-	member->absent = calloc(member->buffer_count, gradient_absent_bytes(member->job));
-	if (!member->groups || !member->pushed || !member->closed_pushed || !member->contributions ||
-	    !member->absent)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < member->buffer_count; i++)
-		queue_init(&member->contributions[i].link);
-	return 0;
+	member->groups = calloc(member->job->catalog.tensor_count + 1, sizeof(*member->groups));
+	return member->groups ? pusher_new(member) : -ENOMEM;
 }
 
 /* A process that has left may have them still, and whatever it writes there nobody reads. */
@@ -162,13 +149,8 @@ static void clear_pages(struct member *member)
 	 * there what it holds. */
 	disposal_start_shared(member->job->node, member->job->uid, true, &member->page);
 	give_buffers_back(member);
-	free(member->pushed);
-	free(member->closed_pushed);
-	free(member->contributions);
-	free(TAKE_PTR(member->absent));
+	pusher_free(member);
 	free(TAKE_PTR(member->groups));
-	member->pushed = member->closed_pushed = NULL;
-	member->contributions = NULL;
 	member->buffer_count = 0;
 }
 

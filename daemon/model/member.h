@@ -12,6 +12,7 @@
 #include "proto/pages.h"
 
 struct job;
+struct pusher;
 struct order;
 struct refusal;
 
@@ -76,12 +77,7 @@ struct member {
 		uint32_t micro_batches;
 		struct step_rates rates;
 	} announced, announced_next;
-	uint32_t *pushed;		    /* by unit, since its last step */
-	uint64_t pushed_count;		    /* of all units */
-	uint32_t *closed_pushed;	    /* by unit, in the part that it has closed */
-	struct contribution *contributions; /* by buffer */
-	uint8_t *absent;		    /* of each of them, one after the other */
-	struct queue buffer_waiters;
+	struct pusher *pusher; /* daemon/gradients/own.h; with its pages */
 
 	struct tensor_operation *operation; /* the one that uses the window */
 	struct bundle *bundle;		    /* or many do: daemon/values/bundle.h */

@@ -145,7 +145,7 @@ static const char *activity(const struct job *job, const struct member *member)
 		return "waiting in tierd_job_ready";
 	if (!job->is_live || member->epoch != job->epoch)
 		return member->epoch == 0 ? "opening" : "stale";
-	if (!queue_is_empty(&member->buffer_waiters))
+	if (gradient_waits_since(member) > 0)
 		return "waiting for a gradient buffer";
 	if (is_gathering(member))
 		return "waiting for a gather";

@@ -21,13 +21,6 @@ static uint64_t later(uint64_t one, uint64_t other)
 	return one > other ? one : other;
 }
 
-static uint64_t waits_for_buffer(const struct member *member)
-{
-	if (queue_is_empty(&member->buffer_waiters))
-		return 0;
-	return queue_entry(member->buffer_waiters.next, struct pending, link)->asked_ns;
-}
-
 /* 0: it does not. A step may have been sent before the one before it was decided: till then it waited for
  * that. */
 static uint64_t waits_since(const struct job *job, const struct member *member, enum waits_cause cause)
@@ -36,7 +29,7 @@ static uint64_t waits_since(const struct job *job, const struct member *member, 
 	case WAITS_READY:
 		return member->ready ? member->ready->asked_ns : 0;
 	case WAITS_PUSH:
-		return waits_for_buffer(member);
+		return gradient_waits_since(member);
 	case WAITS_STEP:
 		return member->is_closed && member->step
 			       ? later(member->step->asked_ns, job->update.decided_ns)
@@ -53,12 +46,13 @@ static uint64_t waits_since(const struct job *job, const struct member *member, 
 
 static bool lacks_push(const struct job *job, const struct member *member)
 {
-	if (member->is_closed || waits_for_buffer(member) > 0)
+	if (member->is_closed || gradient_waits_since(member) > 0)
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *other = job->ranks[rank];
 
-		if (other && other != member && waits_for_buffer(other) > 0 && gradient_awaits(other, member))
+		if (other && other != member && gradient_waits_since(other) > 0 &&
+		    gradient_awaits(other, member))
 			return true;
 	}
 	return false;
@@ -73,7 +67,7 @@ static bool is_waited_for(const struct job *job, const struct member *member, en
 		return member && lacks_push(job, member);
 	case WAITS_STEP:
 		/* One that waits for a buffer waits for others itself. */
-		return member && !member->is_closed && waits_for_buffer(member) == 0;
+		return member && !member->is_closed && gradient_waits_since(member) == 0;
 	case WAITS_SHARD:
 	case WAITS_WRITE:
 		return member && member_owes_step(member);

@@ -165,10 +165,7 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 		return false;
 	gather_expect(member, gradient_open_step(job));
 	note_part(pending, rates);
-	memcpy(member->closed_pushed, member->pushed, job->catalog.unit_count * sizeof(*member->pushed));
-	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
-	member->pushed_count = 0;
-	gradient_try_closed(job);
+	gradient_close_part(member);
 	gradient_unblock(job, false);
 	step_advance(job);
 	/* One that leaves will not finish it. */

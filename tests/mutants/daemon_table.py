@@ -284,14 +284,14 @@ MUTANTS = (
     (
         "gradients outside of the rank's room",
         "gradient_buffers",
-        "daemon/model/gradient_buffers.c",
+        "daemon/gradients/buffers.c",
         (("span.first > size_rest(member->job->gradient_buffers.room, span.bytes)", "false"),),
     ),
     (
         "gradients over others that are on their way",
         "gradient_buffers",
-        "daemon/model/gradient_buffers.c",
-        (("\t\tif (gradient_buffers_block(member, i, span))\n", "\t\tif (false)\n"),),
+        "daemon/gradients/buffers.c",
+        (("\t\tif (buffers_block(member, i, span))\n", "\t\tif (false)\n"),),
     ),
     (
         "a room that is smaller than a unit's gradients",
@@ -302,7 +302,7 @@ MUTANTS = (
     (
         "put aside, whatever bytes its rank waits for",
         "gradient_buffers",
-        "daemon/model/gradient_buffers.c",
+        "daemon/gradients/buffers.c",
         (("gradient_spans_meet(span_of(member, buffer), wanted);", "span_of(member, buffer).bytes > 0;"),),
     ),
     (
