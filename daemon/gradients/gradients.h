@@ -3,7 +3,8 @@
 #define TIERD_DAEMON_GRADIENTS_FRONT_H
 
 #include "daemon/gradients/gradient_listener.h"
-#include "daemon/gradients/norm_work.h"
+#include "daemon/gradients/norm.h"
+#include "daemon/gradients/norm_sums.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/model/model.h"
 

@@ -1,101 +1,165 @@
 #include "daemon/gradients/norm.h"
 
 #include <errno.h>
-#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "common/size.h"
+#include "daemon/gradients/gradient_listener.h"
 #include "daemon/gradients/gradients.h"
-#include "daemon/model/model.h"
+#include "daemon/gradients/own.h"
+#include "daemon/telemetry/telemetry.h"
 
-uint64_t norm_blocks(const struct job *job, uint32_t unit)
+struct norm {
+	struct job *job;
+	norm_done *done;
+	_Atomic uint32_t next_unit;
+	bool *is_pushed;   /* by unit: the gradients' own mark may go while this is measured */
+	const char **sums; /* by unit; NULL: not pushed, or measured before it was spilled */
+	struct norm_sums measured;
+	unsigned left;
+	bool is_void; /* it was given up */
+	unsigned work_count;
+	struct norm_part {
+		struct work work;
+		struct norm *norm;
+	} parts[];
+};
+
+static void run_norm(struct work *work)
 {
-	uint64_t elements = job->catalog.units[unit].trainable;
-	uint64_t blocks = 0;
+	struct norm *norm = container_of(work, struct norm_part, work)->norm;
 
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		uint64_t first = unit_layout_shard(elements, rank, job->options.world_size);
-		uint64_t end = unit_layout_shard(elements, rank + 1, job->options.world_size);
+	for (;;) {
+		uint32_t unit = atomic_fetch_add(&norm->next_unit, 1);
 
-		blocks += size_divide_up(end - first, NORM_BLOCK_ELEMENTS);
-	}
-	return blocks;
-}
-
-static double measure_block(const struct job *job, norm_kernel *kernel, const struct unit *unit,
-			    const char *sum, uint64_t first, uint64_t count)
-{
-	double lanes[NORM_LANES] = { 0 };
-	float room[SUM_TILE];
-
-	for (uint64_t left = count; left > 0;) {
-		uint64_t length = left;
-		const float *values = sum_values(job, unit, sum, first + count - left, &length, room);
-
-		kernel(lanes, values, length);
-		left -= length;
-	}
-	return norm_combine(lanes);
-}
-
-void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t index, const char *sum, double *blocks)
-{
-	const struct unit *unit = &job->catalog.units[index];
-	uint64_t elements = unit->trainable;
-
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		uint64_t first = unit_layout_shard(elements, rank, job->options.world_size);
-		uint64_t end = unit_layout_shard(elements, rank + 1, job->options.world_size);
-
-		for (; first < end; first += NORM_BLOCK_ELEMENTS) {
-			uint64_t count =
-				end - first < NORM_BLOCK_ELEMENTS ? end - first : NORM_BLOCK_ELEMENTS;
-
-			*blocks++ = measure_block(job, kernel, unit, sum, first, count);
-		}
+		if (unit >= norm->job->catalog.unit_count)
+			return;
+		if (norm->sums[unit])
+			norm_measure(norm->job, &norm->measured, unit, norm->sums[unit]);
 	}
 }
 
-uint64_t norm_sums_bytes(const struct job *job)
+static struct norm *norm_free(struct norm *norm)
 {
-	uint64_t bytes = (job->catalog.unit_count + UINT64_C(1)) * sizeof(uint64_t);
-
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		bytes += norm_blocks(job, unit) * sizeof(double);
-	return bytes;
+	if (!norm)
+		return NULL;
+	free(norm->is_pushed);
+	free(norm->sums);
+	norm_sums_free(&norm->measured);
+	free(norm);
+	return NULL;
 }
 
-int norm_sums_init(const struct job *job, struct norm_sums *ret_sums)
+static void on_norm_done(struct work *work)
 {
-	struct norm_sums sums = { .first = calloc(job->catalog.unit_count + UINT64_C(1),
-						  sizeof(*sums.first)) };
+	struct norm *norm = container_of(work, struct norm_part, work)->norm;
+	struct job *job = norm->job;
 
-	if (!sums.first)
+	trace_worked(job, TRACE_MEASURE, TRACE_NO_UNIT, 0, work);
+	if (--norm->left > 0)
+		return;
+	job->gradients->norm = NULL;
+	if (!norm->is_void)
+		norm->done(job, norm);
+	norm_free(norm);
+	/* It waits for steps that are being measured; this one may have come to nothing. */
+	job->gradients->listener->measured(job);
+	job_settle(job);
+}
+
+/* What is not in host memory has been measured already, and so has what was updated early. */
+static void take_sums(struct norm *norm)
+{
+	struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		const double *measured = job->gradients->listener->find_norm(job, unit);
+
+		if (!norm->is_pushed[unit])
+			continue;
+		if (!measured && job->gradients->spill && !spill_address(job, job->catalog.units[unit].pack))
+			measured = spill_norm(job, unit);
+		if (measured)
+			memcpy(norm_sums_of(&norm->measured, unit), measured,
+			       norm_sums_count(&norm->measured, unit) * sizeof(*measured));
+		else
+			norm->sums[unit] = gradient_sum(job, unit);
+	}
+}
+
+static int norm_new(struct job *job, struct norm **ret_norm)
+{
+	unsigned count = workers_count(job->node->workers);
+	struct norm *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
+
+	if (!norm)
 		return -ENOMEM;
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		sums.first[unit + 1] = sums.first[unit] + norm_blocks(job, unit);
-	sums.blocks = calloc(sums.first[job->catalog.unit_count] + 1, sizeof(*sums.blocks));
-	if (!sums.blocks) {
-		norm_sums_free(&sums);
+	norm->job = job;
+	norm->work_count = count;
+	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
+	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
+	if (!norm->is_pushed || !norm->sums || norm_sums_init(job, &norm->measured) < 0) {
+		norm_free(norm);
 		return -ENOMEM;
 	}
-	*ret_sums = sums;
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		norm->is_pushed[unit] = gradient_has_content(job, unit);
+	take_sums(norm);
+	*ret_norm = norm;
 	return 0;
 }
 
-bool norm_sums_are_finite(const struct norm_sums *sums, uint32_t unit)
+int norm_start(struct job *job, norm_done *done)
 {
-	const double *blocks = norm_sums_of(sums, unit);
+	int r = norm_new(job, &job->gradients->norm);
 
-	for (uint64_t i = 0; i < norm_sums_count(sums, unit); i++)
-		if (!isfinite(blocks[i]))
-			return false;
-	return true;
+	if (r < 0)
+		return r;
+	job->gradients->norm->done = done;
+	job->gradients->norm->left = job->gradients->norm->work_count;
+	for (unsigned i = 0; i < job->gradients->norm->work_count; i++) {
+		struct norm_part *part = &job->gradients->norm->parts[i];
+
+		part->norm = job->gradients->norm;
+		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
+		part->work.is_timed = trace_is_on(job);
+		workers_submit(job->node->workers, &part->work);
+	}
+	return 0;
 }
 
-void norm_sums_free(struct norm_sums *sums)
+bool norm_is_running(const struct job *job)
 {
-	free(sums->first);
-	free(sums->blocks);
-	*sums = (struct norm_sums){ 0 };
+	return job->gradients->norm;
+}
+
+void norm_give_up(struct job *job)
+{
+	if (job->gradients->norm)
+		job->gradients->norm->is_void = true;
+}
+
+double norm_sum(const struct norm *norm)
+{
+	const struct job *job = norm->job;
+	double sum = 0.0;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		const double *blocks = norm_sums_of(&norm->measured, unit);
+
+		for (uint64_t i = 0; norm->is_pushed[unit] && i < norm_sums_count(&norm->measured, unit); i++)
+			sum += blocks[i];
+	}
+	return sum;
+}
+
+const char *norm_find_nonfinite(const struct norm *norm)
+{
+	const struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		if (norm->is_pushed[unit] && !norm_sums_are_finite(&norm->measured, unit))
+			return job->catalog.units[unit].name;
+	return "?";
 }

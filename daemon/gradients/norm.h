@@ -1,40 +1,23 @@
-/* The square sums of a unit's gradients, in the blocks and the order of docs/numerics.md. */
+/* The norm of a step's gradients: measures the sums of the units that were pushed, on the workers. */
 #ifndef TIERD_DAEMON_NORM_H
 #define TIERD_DAEMON_NORM_H
 
-#include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
-#include "offload/optimizer/norm.h"
 
-/* Of all ranks' shards. */
-uint64_t norm_blocks(const struct job *job, uint32_t unit);
+struct norm;
 
-/* Of a unit's sum, into as many as norm_blocks() says. May be called by workers. */
-void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t index, const char *sum,
-		  double *blocks);
+/* On the loop, once, unless it was given up; the norm is the caller's until it returns. */
+typedef void norm_done(struct job *job, const struct norm *norm);
 
-/* Of all units, one after the other. */
-struct norm_sums {
-	uint64_t *first; /* by unit, and the end */
-	double *blocks;
-};
+/* Nothing changes the sums until it is done. -ENOMEM. */
+int norm_start(struct job *job, norm_done *done);
+bool norm_is_running(const struct job *job);
+/* The epoch has ended: done() does not run, if it is running. */
+void norm_give_up(struct job *job);
 
-/* What they take. */
-uint64_t norm_sums_bytes(const struct job *job);
-/* Zeros. -ENOMEM. */
-int norm_sums_init(const struct job *job, struct norm_sums *ret_sums);
-void norm_sums_free(struct norm_sums *sums);
-
-bool norm_sums_are_finite(const struct norm_sums *sums, uint32_t unit);
-
-static inline double *norm_sums_of(const struct norm_sums *sums, uint32_t unit)
-{
-	return &sums->blocks[sums->first[unit]];
-}
-
-static inline uint64_t norm_sums_count(const struct norm_sums *sums, uint32_t unit)
-{
-	return sums->first[unit + 1] - sums->first[unit];
-}
+/* In unit, rank, block order. */
+double norm_sum(const struct norm *norm);
+/* The first unit whose gradients are not finite. */
+const char *norm_find_nonfinite(const struct norm *norm);
 
 #endif

@@ -27,7 +27,7 @@ struct job_gradients {
 	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
 	struct queue free_held, all_held;
 	unsigned grown_held; /* beyond the plan */
-	struct norm_work *norm;
+	struct norm *norm;
 };
 
 /* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */

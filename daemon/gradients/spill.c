@@ -303,7 +303,6 @@ int spill_new(struct job *job)
 		return -ENOMEM;
 	job->gradients->spill = spill;
 	spill->job = job;
-	spill->kernel = norm_find_kernel(simd_level());
 	spill->micro_batches = 1;
 	spill->buffer_count =
 		(uint32_t)(job->gradients->sums_memory.length / job->gradients->sum_buffer_bytes);

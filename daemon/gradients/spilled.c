@@ -193,14 +193,9 @@ static void on_written(struct store_transfer *transfer, int status)
 /* On a worker. Units that nobody has pushed are measured, too, and not asked for. */
 static void run_measure(struct work *work)
 {
-	const struct spilled *spilled = container_of(work, struct spilled, work);
-	const struct spill *spill = spilled->spill;
-	const struct job *job = spill->job;
-	const struct pack *units = &job->catalog.packs[spilled_pack(spilled)];
+	struct spilled *spilled = container_of(work, struct spilled, work);
 
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		norm_measure(job, spill->kernel, u, spilled->buffer + job->gradients->sum_offsets[u],
-			     norm_sums_of(&spill->measured, u));
+	norm_measure_pack(spilled->spill->job, &spilled->spill->measured, spilled_pack(spilled));
 }
 
 static void on_measured(struct work *work)

@@ -3,7 +3,6 @@
 #define TIERD_DAEMON_SPILLED_H
 
 #include "daemon/gradients/own.h"
-#include "daemon/gradients/norm.h"
 
 enum spill_state { SPILL_ABSENT, SPILL_LOADING, SPILL_PRESENT, SPILL_WRITING };
 
@@ -25,7 +24,6 @@ struct spilled {
 
 struct spill {
 	struct job *job;
-	norm_kernel *kernel;
 	uint64_t clock;
 	uint32_t micro_batches; /* of the last step */
 	unsigned writing;

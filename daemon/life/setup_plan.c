@@ -7,7 +7,6 @@
 #include "common/size.h"
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
-#include "daemon/gradients/norm.h"
 #include "daemon/life/life.h"
 #include "daemon/life/member.h"
 #include "daemon/life/setup.h"

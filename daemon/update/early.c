@@ -20,7 +20,6 @@
 
 #include "common/size.h"
 #include "daemon/gradients/gradients.h"
-#include "daemon/gradients/norm.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
@@ -42,7 +41,6 @@ struct early {
 	uint32_t packs;	       /* that are not */
 	struct work measuring;
 	uint32_t measured_pack; /* SLOT_NONE: none is being measured */
-	norm_kernel *kernel;
 	struct norm_sums measured;
 	struct optimizer_group groups[]; /* of its rates */
 };
@@ -136,14 +134,9 @@ const double *early_norm(const struct job *job, uint32_t unit)
 
 static void run_measuring(struct work *work)
 {
-	const struct early *early = container_of(work, struct early, measuring);
-	const struct job *job = early->job;
-	const struct pack *units = &job->catalog.packs[early->measured_pack];
+	struct early *early = container_of(work, struct early, measuring);
 
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		if (unit_is_trainable(&job->catalog.units[u]))
-			norm_measure(job, early->kernel, u, gradient_sum(job, u),
-				     norm_sums_of(&early->measured, u));
+	norm_measure_pack(early->job, &early->measured, early->measured_pack);
 }
 
 static bool is_finite(const struct early *early, uint32_t pack)
@@ -304,8 +297,7 @@ static void begin(struct job *job, const struct step_rates *rates, uint32_t micr
 	*early = (struct early){ .job = job,
 				 .rates.groups = early->groups,
 				 .micro_batches = micro_batches,
-				 .measured_pack = SLOT_NONE,
-				 .kernel = norm_find_kernel(simd_level()) };
+				 .measured_pack = SLOT_NONE };
 	rates_copy(&early->rates, rates);
 	queue_init(&early->complete);
 	if (allocate(early) < 0) {

@@ -383,11 +383,11 @@ static void drop(struct job *job)
 	gradient_try_all(job);
 }
 
-static void decide(struct job *job, const struct norm_work *norm)
+static void decide(struct job *job, const struct norm *norm)
 {
 	const struct step_rates *rates = &job->update.open_rates;
-	double sum = norm_work_sum(norm);
-	const char *broken = isfinite(sum) ? NULL : norm_work_nonfinite(norm);
+	double sum = norm_sum(norm);
+	const char *broken = isfinite(sum) ? NULL : norm_find_nonfinite(norm);
 	char message[256];
 
 	if (broken && job->options.nonfinite == NONFINITE_REPORT) {
@@ -425,7 +425,7 @@ static void measure(struct job *job)
 		return;
 	}
 	step_happens(job, STEP_EVENT_COMPLETE);
-	if (norm_work_start(job, decide) < 0)
+	if (norm_start(job, decide) < 0)
 		step_fail(job, -ENOMEM, "no memory to measure its gradients");
 }
 
