@@ -149,8 +149,8 @@ static void free_contribution(struct contribution *contribution)
 	contribution_take(contribution);
 	contribution->is_active = contribution->is_reading = contribution->is_void = false;
 	contribution->pending = NULL;
-	if (contribution->held)
-		queue_push(&job->gradients->free_held, &contribution->held->link);
+	if (contribution->spare)
+		queue_push(&job->gradients->free_spares, &contribution->spare->link);
 	else
 		atomic_store_explicit(&lease_buffers(member->leases)[contribution->buffer],
 				      GRADIENT_BUFFER_FREE, memory_order_release);
@@ -168,7 +168,7 @@ void contribution_finish(struct contribution *contribution, int status)
 {
 	struct member *member = contribution->member;
 	struct pending *pending = contribution->pending;
-	bool was_buffer = contribution->held == NULL;
+	bool was_buffer = contribution->spare == NULL;
 
 	free_contribution(contribution);
 	member->busy--;
@@ -344,11 +344,11 @@ void gradient_forget_pendings(struct member *member)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		member->pusher->contributions[i].pending = NULL;
-	QUEUE_FOREACH (link, &member->job->gradients->all_held) {
-		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
+	QUEUE_FOREACH (link, &member->job->gradients->all_spares) {
+		struct spare_buffer *spare = queue_entry(link, struct spare_buffer, all_link);
 
-		if (held->contribution.is_active && held->contribution.member == member)
-			held->contribution.pending = NULL;
+		if (spare->contribution.is_active && spare->contribution.member == member)
+			spare->contribution.pending = NULL;
 	}
 }
 
@@ -373,11 +373,11 @@ void gradient_forget_member(struct member *member)
 	gradient_forget_pendings(member);
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		void_contribution(&member->pusher->contributions[i]);
-	QUEUE_FOREACH (link, &member->job->gradients->all_held) {
-		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
+	QUEUE_FOREACH (link, &member->job->gradients->all_spares) {
+		struct spare_buffer *spare = queue_entry(link, struct spare_buffer, all_link);
 
-		if (held->contribution.is_active && held->contribution.member == member)
-			void_contribution(&held->contribution);
+		if (spare->contribution.is_active && spare->contribution.member == member)
+			void_contribution(&spare->contribution);
 	}
 }
 
@@ -392,8 +392,8 @@ void gradient_reset_open(struct job *job)
 
 void gradient_abort(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->gradients->all_held)
-		void_contribution(&queue_entry(link, struct held_buffer, all_link)->contribution);
+	QUEUE_FOREACH (link, &job->gradients->all_spares)
+		void_contribution(&queue_entry(link, struct spare_buffer, all_link)->contribution);
 	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch - 1);
 	gradient_reset_open(job);
 }
@@ -413,8 +413,8 @@ void gradient_drop_open(struct job *job)
 {
 	gradient_reset_open(job);
 	relabel_waiting(job, gradient_open_step(job));
-	QUEUE_FOREACH (link, &job->gradients->all_held) {
-		struct contribution *source = queue_entry(link, struct held_buffer, all_link)->source;
+	QUEUE_FOREACH (link, &job->gradients->all_spares) {
+		struct contribution *source = queue_entry(link, struct spare_buffer, all_link)->source;
 
 		if (source)
 			source->step = gradient_open_step(job);

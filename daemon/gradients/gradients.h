@@ -23,7 +23,7 @@ int gradients_plan(struct job *job, uint64_t *ret_bytes);
 void gradients_forget_plan(struct job *job);
 /* What they take beside the sums: with the ranks, and to put contributions aside. */
 uint64_t gradients_metadata_bytes(const struct job *job);
-uint64_t gradients_held_bytes(const struct job *job);
+uint64_t gradients_spare_bytes(const struct job *job);
 /* sums: memory as it was planned, which is the job's from now on. -ENOMEM. */
 int gradients_start(struct job *job, struct memory sums);
 /* Nothing is left of them, nor of the plan. Returns the sums' memory, which is the caller's. */
@@ -71,8 +71,8 @@ void gradient_forget_member(struct member *member);
 bool gradient_has_pushed(const struct member *member);
 /* When the member asked for a buffer that it still waits for; 0: it does not wait. */
 uint64_t gradient_waits_since(const struct member *member);
-/* Nobody trains: what held buffers have grown beyond the plan is given back. */
-void gradient_shrink_held(struct job *job);
+/* Nobody trains: what spare buffers have grown beyond the plan is given back. */
+void gradient_give_spares_back(struct job *job);
 
 /* The sums' place has values that are written, not gradients. */
 static inline bool job_writes_sums(const struct job *job)

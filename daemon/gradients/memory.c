@@ -15,8 +15,8 @@ int gradients_new(struct job *job)
 	gradients->sums_memory = (struct memory)MEMORY_INIT;
 	queue_init(&gradients->free_reductions);
 	queue_init(&gradients->sums_waiting);
-	queue_init(&gradients->free_held);
-	queue_init(&gradients->all_held);
+	queue_init(&gradients->free_spares);
+	queue_init(&gradients->all_spares);
 	job->gradients = gradients;
 	return 0;
 }
@@ -102,7 +102,7 @@ int gradients_start(struct job *job, struct memory sums)
 	job->gradients->sums_memory = sums;
 	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
 						      job->options.gradient_bytes);
-	if (make_sums(job) < 0 || reduction_init(job) < 0 || held_init(job) < 0)
+	if (make_sums(job) < 0 || reduction_init(job) < 0 || spares_init(job) < 0)
 		return -ENOMEM;
 	return spill_new(job);
 }
@@ -112,7 +112,7 @@ struct memory gradients_clear(struct job *job)
 	struct memory sums = job->gradients->sums_memory;
 
 	reduction_clear(job);
-	held_clear(job);
+	spares_clear(job);
 	spill_free(job);
 	free(job->gradients->sums);
 	job->gradients->sums = NULL;

@@ -25,8 +25,8 @@ struct job_gradients {
 	 * modulo 2. */
 	uint64_t waiting_of_step[2];
 	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
-	struct queue free_held, all_held;
-	unsigned grown_held; /* beyond the plan */
+	struct queue free_spares, all_spares;
+	unsigned extra_spares; /* beyond the plan */
 	struct norm *norm;
 };
 
@@ -48,8 +48,8 @@ struct contribution {
 	uint32_t rank, unit, micro_batch, buffer;
 	uint64_t step; /* that it belongs to */
 	const void *data;
-	const uint8_t *absent;	  /* a bit for each tensor that it has no gradient of; NULL: it has all */
-	struct held_buffer *held; /* where it was put aside, or NULL: in the member's buffer */
+	const uint8_t *absent;	    /* a bit for each tensor that it has no gradient of; NULL: it has all */
+	struct spare_buffer *spare; /* where it was put aside, or NULL: in the member's buffer */
 	struct pending *pending;
 	bool is_active;	 /* pushed and not yet summed */
 	bool is_reading; /* a worker reads it */
@@ -78,7 +78,7 @@ struct reduction {
 };
 
 /* Room for one contribution beside the ranks' buffers. */
-struct held_buffer {
+struct spare_buffer {
 	struct queue link;     /* of the free ones */
 	struct queue all_link; /* of all */
 	struct memory memory;
@@ -119,7 +119,7 @@ void contribution_finish(struct contribution *contribution, int status);
 
 int reduction_init(struct job *job);
 void reduction_clear(struct job *job);
-int held_init(struct job *job);
-void held_clear(struct job *job);
+int spares_init(struct job *job);
+void spares_clear(struct job *job);
 
 #endif

@@ -246,7 +246,7 @@ void job_go_on(struct job *job)
 	bool can_start = all_are_ready(job) && !fail_incomplete(job);
 
 	if (job->member_count == 0)
-		gradient_shrink_held(job);
+		gradient_give_spares_back(job);
 	durable_advance(job);
 	switch (job->phase) {
 	case JOB_FORMING:

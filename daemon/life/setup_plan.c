@@ -245,7 +245,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 	struct budget_needs needs = {
 		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
 		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),
-		.held = gradients_held_bytes(job),
+		.held = gradients_spare_bytes(job),
 		.windows = (ranks - job->resources.windows) * WINDOW_BYTES,
 		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
 			 warm_metadata_bytes(job) +

@@ -141,8 +141,8 @@ MUTANTS = (
     (
         "what the next push of a buffer lacks taken as absent from one that was put aside",
         "absent",
-        "daemon/gradients/held.c",
-        ((".absent = source->absent ? held->absent : NULL,", ".absent = source->absent,"),),
+        "daemon/gradients/spare.c",
+        ((".absent = source->absent ? spare->absent : NULL,", ".absent = source->absent,"),),
     ),
     (
         "absent tensors taken as present since a step that came to nothing",
@@ -260,25 +260,25 @@ MUTANTS = (
     ),
     (
         "buffers beyond the plan while somebody can go on",
-        "held",
-        "daemon/gradients/held.c",
+        "spare",
+        "daemon/gradients/spare.c",
         (
             (
-                "!(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job)))",
-                "!(is_planned ? all_are_blocked(job, with_gathers) : grow_held(job))",
+                "!(all_are_blocked(job, with_gathers) && (is_planned || add_extra(job)))",
+                "!(is_planned ? all_are_blocked(job, with_gathers) : add_extra(job))",
             ),
         ),
     ),
     (
         "buffers beyond the plan without room",
-        "held",
-        "daemon/gradients/held.c",
+        "spare",
+        "daemon/gradients/spare.c",
         (("node->memory.host_used + bytes > node->settings.host_budget || ", ""),),
     ),
     (
         "buffers beyond the plan not given back to the node",
-        "held",
-        "daemon/gradients/held.c",
+        "spare",
+        "daemon/gradients/spare.c",
         (("\t\tjob->node->memory.host_used -= bytes;\n", ""),),
     ),
     (

@@ -466,7 +466,7 @@ static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 	actor_send_push(&actor, 4, 1);
 	assert_true(spill_is_wished(job));
 	assert_int_equal(actor_await(&actor, actor_send_buffer_wait(&actor, 0, 2), 0)->status, 0);
-	assert_int_equal(gradients_held_bytes(job), 0);
+	assert_int_equal(gradients_spare_bytes(job), 0);
 }
 
 /* ---- Values ---- */

@@ -60,21 +60,22 @@ static void gradients_of_a_rank_that_dies_are_unmapped_off_the_loop(void **state
 	assert_false(is_mapped(gradients));
 }
 
-static void held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **state)
+static void spare_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **state)
 {
 	struct job *job = start_two();
-	const void *held =
-		queue_entry(queue_first(&job->gradients->all_held), struct held_buffer, all_link)->memory.base;
+	const void *spare =
+		queue_entry(queue_first(&job->gradients->all_spares), struct spare_buffer, all_link)
+			->memory.base;
 
 	actor_die(&first);
 	actor_die(&second);
 	blockade_begin(&scene, scene.node->slow_workers, &blockade);
 	job_drop(job);
 	scene_settle(&scene);
-	assert_true(is_mapped(held));
+	assert_true(is_mapped(spare));
 	blockade_end(&blockade);
 	scene_await_disposals(&scene);
-	assert_false(is_mapped(held));
+	assert_false(is_mapped(spare));
 }
 
 /* A page of ones that somebody keeps open. */
@@ -119,7 +120,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(gradients_of_a_rank_that_dies_are_unmapped_off_the_loop),
-		TEST(held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop),
+		TEST(spare_buffers_of_a_job_that_ends_are_unmapped_off_the_loop),
 		TEST(nobody_withholds_any_number_of_pieces),
 	};
 

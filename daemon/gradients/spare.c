@@ -1,4 +1,4 @@
-/* Held buffers: where a contribution that waits for other ranks is put aside, when its own rank wants its
+/* Spare buffers: where a contribution that waits for other ranks is put aside, when its own rank wants its
  * buffer back. */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,40 +15,41 @@
 
 static void run_copy(struct work *work)
 {
-	struct held_buffer *held = container_of(work, struct held_buffer, work);
+	struct spare_buffer *spare = container_of(work, struct spare_buffer, work);
 
-	memcpy(held->memory.base, held->source->data, held->source_bytes);
-	if (held->source->absent)
-		memcpy(held->absent, held->source->absent, gradient_absent_bytes(held->source->member->job));
+	memcpy(spare->memory.base, spare->source->data, spare->source_bytes);
+	if (spare->source->absent)
+		memcpy(spare->absent, spare->source->absent,
+		       gradient_absent_bytes(spare->source->member->job));
 }
 
 /* The copy takes the contribution's place. */
 static void on_copied(struct work *work)
 {
-	struct held_buffer *held = container_of(work, struct held_buffer, work);
-	struct contribution *source = TAKE_PTR(held->source);
+	struct spare_buffer *spare = container_of(work, struct spare_buffer, work);
+	struct contribution *source = TAKE_PTR(spare->source);
 	struct member *member = source->member;
 	struct job *job = member->job;
 	struct sum *sum = gradient_sum_of(job, source->unit, source->rank);
 
 	trace_worked(job, TRACE_HOLD, source->unit, 0, work);
-	held->contribution = (struct contribution){ .member = member,
-						    .rank = source->rank,
-						    .unit = source->unit,
-						    .micro_batch = source->micro_batch,
-						    .step = source->step,
-						    .data = held->memory.base,
-						    .absent = source->absent ? held->absent : NULL,
-						    .held = held,
-						    .pending = TAKE_PTR(source->pending),
-						    .is_active = !source->is_void };
-	queue_init(&held->contribution.link);
+	spare->contribution = (struct contribution){ .member = member,
+						     .rank = source->rank,
+						     .unit = source->unit,
+						     .micro_batch = source->micro_batch,
+						     .step = source->step,
+						     .data = spare->memory.base,
+						     .absent = source->absent ? spare->absent : NULL,
+						     .spare = spare,
+						     .pending = TAKE_PTR(source->pending),
+						     .is_active = !source->is_void };
+	queue_init(&spare->contribution.link);
 	job->gradients->reductions_running--;
 	if (source->is_void) {
-		queue_push(&job->gradients->free_held, &held->link);
+		queue_push(&job->gradients->free_spares, &spare->link);
 	} else {
 		member->busy++;
-		contribution_wait(&held->contribution);
+		contribution_wait(&spare->contribution);
 	}
 	contribution_finish(source, 0);
 	member_release(member);
@@ -97,26 +98,26 @@ static const struct pending *first_waiter(const struct member *member)
 	return queue_entry(queue_first(&member->pusher->buffer_waiters), struct pending, link);
 }
 
-static struct held_buffer *held_new(struct job *job)
+static struct spare_buffer *spare_new(struct job *job)
 {
-	struct held_buffer *held = calloc(1, sizeof(*held) + gradient_absent_bytes(job));
+	struct spare_buffer *spare = calloc(1, sizeof(*spare) + gradient_absent_bytes(job));
 
-	if (!held)
+	if (!spare)
 		return NULL;
-	held->memory = (struct memory)MEMORY_INIT;
-	if (memory_new_private(job->catalog.gradient_bytes_maximum, &held->memory) < 0) {
-		free(held);
+	spare->memory = (struct memory)MEMORY_INIT;
+	if (memory_new_private(job->catalog.gradient_bytes_maximum, &spare->memory) < 0) {
+		free(spare);
 		return NULL;
 	}
-	held->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_URGENT };
-	queue_push(&job->gradients->all_held, &held->all_link);
-	queue_push(&job->gradients->free_held, &held->link);
-	return held;
+	spare->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_URGENT };
+	queue_push(&job->gradients->all_spares, &spare->all_link);
+	queue_push(&job->gradients->free_spares, &spare->link);
+	return spare;
 }
 
 static uint64_t bytes_of_one(const struct job *job)
 {
-	return size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer) +
+	return size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct spare_buffer) +
 	       gradient_absent_bytes(job);
 }
 
@@ -128,36 +129,36 @@ static unsigned planned_count(const struct job *job)
 
 /* More room than planned, as long as the node has some, beyond the job's own budget too: ranks that skip
  * units would block each other for ever. */
-static bool grow_held(struct job *job)
+static bool add_extra(struct job *job)
 {
 	uint64_t bytes = bytes_of_one(job);
 	struct node *node = job->node;
 
-	if (node->memory.host_used + bytes > node->settings.host_budget || !held_new(job))
+	if (node->memory.host_used + bytes > node->settings.host_budget || !spare_new(job))
 		return false;
 	node->memory.host_used += bytes;
 	job->resources.host_bytes += bytes;
-	job->gradients->grown_held++;
+	job->gradients->extra_spares++;
 	return true;
 }
 
-static void held_free(struct job *job, struct held_buffer *held)
+static void spare_free(struct job *job, struct spare_buffer *spare)
 {
-	disposal_start_memory(job->node, &held->memory);
-	free(held);
+	disposal_start_memory(job->node, &spare->memory);
+	free(spare);
 }
 
 /* What is still read comes free in a turn that comes here again. */
-void gradient_shrink_held(struct job *job)
+void gradient_give_spares_back(struct job *job)
 {
-	for (; job->gradients->grown_held > 0 && !queue_is_empty(&job->gradients->free_held);
-	     job->gradients->grown_held--) {
-		struct held_buffer *held =
-			queue_entry(queue_pop(&job->gradients->free_held), struct held_buffer, link);
+	for (; job->gradients->extra_spares > 0 && !queue_is_empty(&job->gradients->free_spares);
+	     job->gradients->extra_spares--) {
+		struct spare_buffer *spare =
+			queue_entry(queue_pop(&job->gradients->free_spares), struct spare_buffer, link);
 		uint64_t bytes = bytes_of_one(job);
 
-		queue_remove(&held->all_link);
-		held_free(job, held);
+		queue_remove(&spare->all_link);
+		spare_free(job, spare);
 		job->node->memory.host_used -= bytes;
 		job->resources.host_bytes -= bytes;
 	}
@@ -189,21 +190,21 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
  * the same unit, if they push in the same order. */
 static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
 {
-	bool is_planned = !queue_is_empty(&job->gradients->free_held);
+	bool is_planned = !queue_is_empty(&job->gradients->free_spares);
 
 	if (!(is_planned && slots_have_room_for(residency_slots(job), job->options.world_size)) &&
-	    !(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job))))
+	    !(all_are_blocked(job, with_gathers) && (is_planned || add_extra(job))))
 		return false;
-	struct held_buffer *held =
-		queue_entry(queue_pop(&job->gradients->free_held), struct held_buffer, link);
+	struct spare_buffer *spare =
+		queue_entry(queue_pop(&job->gradients->free_spares), struct spare_buffer, link);
 
 	contribution_take(contribution);
 	contribution->is_reading = true;
-	held->source = contribution;
-	held->source_bytes = unit_gradient_bytes(&job->catalog.units[contribution->unit]);
+	spare->source = contribution;
+	spare->source_bytes = unit_gradient_bytes(&job->catalog.units[contribution->unit]);
 	job->gradients->reductions_running++;
-	held->work.is_timed = trace_is_on(job);
-	workers_submit(job->node->workers, &held->work);
+	spare->work.is_timed = trace_is_on(job);
+	workers_submit(job->node->workers, &spare->work);
 	return true;
 }
 
@@ -273,26 +274,26 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 
 /* ---- Memory ---- */
 
-uint64_t gradients_held_bytes(const struct job *job)
+uint64_t gradients_spare_bytes(const struct job *job)
 {
 	return planned_count(job) * bytes_of_one(job);
 }
 
-int held_init(struct job *job)
+int spares_init(struct job *job)
 {
 	unsigned count = job->catalog.gradient_bytes_maximum ? planned_count(job) : 0;
 
 	for (unsigned i = 0; i < count; i++)
-		if (!held_new(job))
+		if (!spare_new(job))
 			return -ENOMEM;
 	return 0;
 }
 
-void held_clear(struct job *job)
+void spares_clear(struct job *job)
 {
-	for (struct queue *link = queue_pop(&job->gradients->all_held); link;
-	     link = queue_pop(&job->gradients->all_held))
-		held_free(job, queue_entry(link, struct held_buffer, all_link));
-	queue_init(&job->gradients->free_held);
-	job->gradients->grown_held = 0;
+	for (struct queue *link = queue_pop(&job->gradients->all_spares); link;
+	     link = queue_pop(&job->gradients->all_spares))
+		spare_free(job, queue_entry(link, struct spare_buffer, all_link));
+	queue_init(&job->gradients->free_spares);
+	job->gradients->extra_spares = 0;
 }

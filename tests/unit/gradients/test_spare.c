@@ -128,9 +128,9 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 
 	/* The second one may still push what it waits for. */
 	scene_settle(&scene);
-	assert_int_equal(job->gradients->grown_held, 0);
+	assert_int_equal(job->gradients->extra_spares, 0);
 	assert_int_equal(actor_await(&second, actor_send_buffer_wait(&second, 0, 2), 0)->status, 0);
-	assert_true(job->gradients->grown_held > 0 && promised_bytes(job) > planned);
+	assert_true(job->gradients->extra_spares > 0 && promised_bytes(job) > planned);
 	assert_int_equal(scene.node->memory.host_used - job->resources.host_bytes, others);
 	actor_die(&first);
 	actor_die(&second);
@@ -150,7 +150,7 @@ static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **sta
 	assert_non_null(actor_find(&first, wait, 0));
 	assert_int_equal(actor_find(&first, wait, 0)->status, -ENOBUFS);
 	assert_non_null(strstr(actor_message(&first), "no gradient buffer of rank 0 is free"));
-	assert_int_equal(job->gradients->grown_held, 0);
+	assert_int_equal(job->gradients->extra_spares, 0);
 }
 
 /* ---- A unit that is larger than the others ---- */
