@@ -26,6 +26,12 @@ struct part {
 	char *bytes;		 /* NULL: it is written */
 };
 
+enum commit_state {
+	COMMIT_NONE,
+	COMMIT_WRITING, /* what the step has is written, and the state stands still for that */
+	COMMIT_SEALING, /* the store commits it; the state moves again */
+};
+
 struct durable {
 	struct job *job;
 	const struct durable_listener *listener;
@@ -33,7 +39,7 @@ struct durable {
 	struct pace pace;
 	unsigned parts;	  /* being written */
 	unsigned writing; /* these, and the backup */
-	bool is_freezing, is_committing;
+	enum commit_state commit;
 	bool wants_definition, is_defining; /* a commit is due, or on its way, for that alone */
 	uint64_t step, committed;	    /* being committed; durable */
 	int status;
@@ -213,14 +219,13 @@ static bool is_new(const struct job *job)
 /* There is a step that no commit has taken, or the definition alone has changed. */
 static bool has_news(const struct durable *durable)
 {
-	bool is_taking = durable->is_freezing || durable->is_committing;
 	enum job_phase phase = durable->job->phase;
 
 	if (durable->wants_definition && (phase == JOB_TRAINED || phase == JOB_RELEASED))
 		return true;
 	if (phase != JOB_TRAINED)
 		return false;
-	if (is_taking)
+	if (durable->commit != COMMIT_NONE)
 		return durable->step < durable->job->step;
 	return is_new(durable->job) || durable->committed < durable->job->step;
 }
@@ -260,13 +265,12 @@ bool durable_holds(const struct job *job)
 		return false;
 	if (!sweeps_write(job))
 		return durable->parts > 0 || !has_room_to_wait(job);
-	return durable->is_freezing || durable->step < job->step;
+	return durable->commit == COMMIT_WRITING || durable->step < job->step;
 }
 
 bool durable_is_quiet(const struct job *job)
 {
-	return !job->durability->durable ||
-	       (!job->durability->durable->is_freezing && !job->durability->durable->is_committing);
+	return !job->durability->durable || job->durability->durable->commit == COMMIT_NONE;
 }
 
 bool durable_is_behind(const struct job *job)
@@ -338,7 +342,7 @@ static void fail_commit(struct durable *durable, int status, const char *what)
 {
 	struct job *job = durable->job;
 
-	durable->is_freezing = durable->is_committing = false;
+	durable->commit = COMMIT_NONE;
 	pace_end_commit(&durable->pace);
 	job_break(job, status, &(struct log_fields){ .step = &durable->step },
 		  "step %llu cannot be made durable: %s", (unsigned long long)durable->step, what);
@@ -373,7 +377,7 @@ static void on_committed(struct store_request *request, int status)
 	struct durable *durable = container_of(request, struct durable, request);
 	struct job *job = durable->job;
 
-	durable->is_committing = false;
+	durable->commit = COMMIT_NONE;
 	trace_span(job, TRACE_COMMIT, durable->began_ns, durable->step);
 	if (status < 0) {
 		fail_commit(durable, status, store_message(job_nvme_store(job)));
@@ -402,18 +406,17 @@ static void freeze(struct durable *durable)
 	int r = durable->status;
 
 	if (r == -ECANCELED) {
-		durable->is_freezing = false;
+		durable->commit = COMMIT_NONE;
 		pace_end_commit(&durable->pace);
 		job_settle(job);
 		return;
 	}
 	if (r == 0) {
-		durable->is_committing = true;
+		durable->commit = COMMIT_SEALING;
 		trace_span(job, TRACE_SAVE, durable->began_ns, durable->step);
 		durable->began_ns = trace_now(job);
 		r = store_commit(job_nvme_store(job), durable->step, &durable->request);
 	}
-	durable->is_freezing = false;
 	if (r < 0) {
 		fail_commit(durable, r,
 			    durable->status < 0 ? "its record cannot be written"
@@ -498,7 +501,7 @@ static void begin(struct durable *durable)
 	durable->wants_definition = false;
 	durable->status = 0;
 	durable->began_ns = trace_now(job);
-	durable->is_freezing = true;
+	durable->commit = COMMIT_WRITING;
 	durable->request.done = on_committed;
 	durable->writing = 1;
 	write_part(durable, &durable->progress);
