@@ -15,7 +15,7 @@ int durability_new(struct job *job)
 	durability->job = job;
 	durability->snapshots_asked = job->options.snapshots;
 	blobs_init(&durability->blobs);
-	queue_init(&durability->kept_steps);
+	queue_init(&durability->pinned_steps);
 	queue_init(&durability->tasks);
 	job->durability = durability;
 	return 0;

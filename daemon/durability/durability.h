@@ -9,7 +9,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/durability/store_task.h"
 #include "daemon/durability/family.h"
-#include "daemon/durability/kept.h"
+#include "daemon/durability/pinned_step.h"
 #include "daemon/durability/listing.h"
 #include "daemon/durability/pace.h"
 #include "daemon/durability/presence.h"

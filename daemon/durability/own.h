@@ -74,12 +74,12 @@ struct job_durability {
 	struct presence_files files; /* of its store, once it is durable */
 	enum job_store_state store;
 	struct store_request leaving;
-	bool is_retention_missed; /* a step was not kept by itself that was due, and none since */
-	uint64_t first_kept;	  /* no step before this one is kept by itself: retention_begin() */
-	uint32_t snapshots_asked; /* options.snapshots may be more: what forks that are gone have left */
-	bool is_retention_set;	  /* by daemon/durability/retain.h: its ranks need not know */
-	struct queue kept_steps;  /* for readers: daemon/durability/kept.h */
-	bool has_earlier_updates; /* units have had more than its steps, there */
+	bool is_retention_missed;  /* a step was not kept by itself that was due, and none since */
+	uint64_t first_kept;	   /* no step before this one is kept by itself: retention_begin() */
+	uint32_t snapshots_asked;  /* options.snapshots may be more: what forks that are gone have left */
+	bool is_retention_set;	   /* by daemon/durability/retain.h: its ranks need not know */
+	struct queue pinned_steps; /* for readers: daemon/durability/pinned_step.h */
+	bool has_earlier_updates;  /* units have had more than its steps, there */
 	struct blobs blobs;
 	struct durable *durable; /* NULL: its state ends with the daemon, or has not begun */
 	struct backup *backup;	 /* NULL: it needs none */

@@ -9,7 +9,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/durability/store_task.h"
 #include "daemon/durability/family.h"
-#include "daemon/durability/kept.h"
+#include "daemon/durability/pinned_step.h"
 #include "daemon/durability/own.h"
 #include "daemon/durability/presence.h"
 #include "daemon/gradients/gradients.h"
@@ -141,8 +141,8 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 /* What would give room back, beside making more. */
 static void name_remedies(const struct job *job, char *text, size_t size)
 {
-	const struct kept *kept[KEPT_LISTED_MOST];
-	unsigned readers = kept_list(job, kept);
+	const struct pinned_step *kept[PINNED_STEPS_LISTED_MOST];
+	unsigned readers = pinned_steps_list(job, kept);
 	char names[400];
 	size_t used = 0;
 

@@ -6,7 +6,7 @@
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/durability/store_task.h"
-#include "daemon/durability/kept.h"
+#include "daemon/durability/pinned_step.h"
 #include "daemon/durability/snapshot.h"
 
 struct snapshot_list {
@@ -26,14 +26,14 @@ static void snapshot_list_free(struct snapshot_list *list)
 
 /* What the job keeps without a name. */
 struct kept_list {
-	Tierd__Wire__SnapshotReader entries[KEPT_LISTED_MOST], *pointers[KEPT_LISTED_MOST];
+	Tierd__Wire__SnapshotReader entries[PINNED_STEPS_LISTED_MOST], *pointers[PINNED_STEPS_LISTED_MOST];
 };
 
 static void add_readers(const struct job *job, struct kept_list *list, Tierd__Wire__SnapshotsReply *body)
 {
-	const struct kept *kept[KEPT_LISTED_MOST];
+	const struct pinned_step *kept[PINNED_STEPS_LISTED_MOST];
 
-	body->n_readers = kept_list(job, kept);
+	body->n_readers = pinned_steps_list(job, kept);
 	body->readers = list->pointers;
 	for (unsigned i = 0; i < body->n_readers; i++) {
 		list->pointers[i] = &list->entries[i];

@@ -215,7 +215,7 @@ static void note_kept(struct reader *reader)
 	reader->kept.step = reader->step;
 	reader->kept.seconds = (uint64_t)time(NULL);
 	reader->kept.uid = reader->uid;
-	kept_begin(reader->job, &reader->kept);
+	pinned_step_begin(reader->job, &reader->kept);
 }
 
 static void reply_opened(struct reader *reader)

@@ -38,7 +38,7 @@ struct reader {
 	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
 	bool as_snapshot;	   /* of the last commit, which has no name */
 	struct store *snapshot;	   /* NULL: it reads the job as it is now, or is not open yet */
-	struct kept kept;	   /* once it is open, the step of it */
+	struct pinned_step kept;   /* once it is open, the step of it */
 	struct store_task opening; /* that of the snapshot */
 	bool is_opening;
 	struct memory window;

@@ -1,11 +1,11 @@
 /* Kept: steps that a job keeps for readers, and that no snapshot has. */
-#ifndef TIERD_DAEMON_KEPT_H
-#define TIERD_DAEMON_KEPT_H
+#ifndef TIERD_DAEMON_PINNED_STEP_H
+#define TIERD_DAEMON_PINNED_STEP_H
 
 #include "daemon/model/model.h"
 
 /* What somebody reads of a job's store beside its last step; embedded in its reader. */
-struct kept {
+struct pinned_step {
 	struct queue link; /* of the job's */
 	const char *name;  /* the snapshot's when it was opened; "": it never had one */
 	uint64_t step;
@@ -14,10 +14,11 @@ struct kept {
 };
 
 /* From now on until its link is removed. */
-void kept_begin(struct job *job, struct kept *kept);
+void pinned_step_begin(struct job *job, struct pinned_step *kept);
 
 /* The first so many, borrowed. */
-#define KEPT_LISTED_MOST 64
-unsigned kept_list(const struct job *job, const struct kept *ret_kept[KEPT_LISTED_MOST]);
+#define PINNED_STEPS_LISTED_MOST 64
+unsigned pinned_steps_list(const struct job *job,
+			   const struct pinned_step *ret_kept[PINNED_STEPS_LISTED_MOST]);
 
 #endif
