@@ -9,11 +9,11 @@
 static_assert(TIERD_MAX_BLOB_KEY == WIRE_MAX_BLOB_KEY && TIERD_MAX_BLOB_BYTES == WIRE_MAX_BLOB_BYTES,
 	      "limits of tierd.h and the wire");
 
-/* What is moved. */
+/* A blob that is written, deleted or read. */
 struct blob {
 	const char *key;
 	char *bytes;
-	uint64_t size; /* to set; or room for what is got */
+	uint64_t size; /* of the blob that is written; or of the buffer that it is read to */
 	uint32_t flags;
 	bool is_deletion;
 };
@@ -64,7 +64,7 @@ static int send_all(struct tierd_job *job, const struct blob *blob)
 
 	if (r < 0)
 		return r;
-	/* It is a part of the coming step from here on: one that lost it could not be taken. */
+	/* From here on the blob is a part of the coming step: a lost connection loses a part of the step. */
 	job->has_undecided = true;
 	do {
 		count = piece_bytes(job, blob->size - offset);
@@ -130,7 +130,7 @@ static int get_piece(struct tierd_job *job, const struct blob *blob, uint64_t of
 	return r;
 }
 
-/* From the start again, where another step has brought another one between two pieces. */
+/* Begins anew when the blob has changed with a step between two pieces. */
 static int get_all(struct tierd_job *job, const struct blob *blob, size_t *ret_size)
 {
 	Tierd__Wire__BlobReply reply;

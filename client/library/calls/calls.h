@@ -20,48 +20,48 @@ void job_options_encode(const struct tierd_job_options *options, struct wire_gro
 
 /* ---- With the lock held ---- */
 
-/* Frees the handle, now or with its last lease; the daemon is told elsewhere. Its tickets fail. */
+/* Frees the handle, now or with its last lease, without telling the daemon. Its tickets fail. */
 void job_drop(struct tierd_job *job);
 
-/* Zeros what lies between the tensors, and behind them, in a view of the unit's gradients. */
+/* Zeros the padding between and behind the tensors of a unit's gradients. */
 void unit_clear_gradient_padding(const struct unit *unit, char *gradients);
 
 /* ---- Gathers ---- */
 
-/* Who asks, which says whether somebody waits at once, and who notes the gather. */
+/* Which call gathers: that decides whether a thread waits at once, and which function traces the gather. */
 enum gather_call { GATHER_ONE, GATHER_BEGIN, GATHER_MANY };
 
-/* All with the lock held. The ticket is done already if the unit has come meanwhile. */
+/* If the unit has become resident, the ticket is done already. */
 int gather_begin_locked(struct tierd_job *job, uint32_t unit, enum gather_call call,
 			struct tierd_ticket **ret_ticket);
 
-/* Waits for the ticket, and passes its lease to the caller, who abandons the ticket in any case. */
+/* Waits for the ticket, and passes its lease to the caller, which abandons the ticket also on failure. */
 int gather_finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_view *ret_parameters);
 
-/* Gives back the leases that tickets have: the job is about to be left, and nobody has seen them. */
+/* Before the job is left: gives back leases of tickets that no call has returned. */
 void gathers_leave(struct tierd_job *job);
 
-/* Where this rank must not have a lease on the unit: gives back those that nobody knows of. False: there are
- * more. */
+/* Gives back leases whose replies were lost with a connection. False: the rank has other leases on the unit.
+ */
 bool gathers_forget(struct tierd_job *job, uint32_t unit);
 
-/* Waits for the answers to gathers that were given up: each may bring a lease, which goes back then. May
- * release the lock; where it returns 0 the job is fit still. */
+/* Waits for the replies to abandoned gathers, each of which may bring a lease that is given back. May release
+ * the lock; if it returns 0, the job is still fit for the call. */
 int gathers_settle(struct tierd_job *job);
 
-/* No lease can come by a gather that was begun: -EBUSY names one whose caller has its ticket. May release the
- * lock. */
+/* Checks that no gather is in progress: -EBUSY names one whose ticket the program has. May release the lock.
+ */
 int gathers_are_over(struct tierd_job *job);
 
 /* ---- Steps ---- */
 
-/* Reports, once, that a push without a ticket has failed. */
+/* Reports once that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
 
-/* The ticket of a step, not sent yet. -EBUSY names leases on what is trained, and gradient buffers, that
- * this rank holds; before: for what they have to go. */
+/* The ticket of a step, not sent yet. -EBUSY names leases on trainable units, and gradient buffers, that this
+ * rank still holds. before: what it has to give them back for. */
 int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_ticket **ret_ticket);
-/* From then on gathers wait for the version that the request makes. */
+/* Sends it. From then on gathers wait for the version of the coming step. */
 int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
 
 /* ---- Values of tensors ---- */

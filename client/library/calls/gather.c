@@ -17,7 +17,7 @@ static inline void note_gather(struct tierd_job *job, const struct attachment *a
 		hold_ring(job);
 }
 
-/* 1; 0: the daemon is to be asked. In a debugging run, an error if the unit's pages do not open. */
+/* 1, or 0: the daemon has to be asked. With TIERD_DEBUG=leases a negative errno, as of hold_take(). */
 static inline int gather_at_once(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
 	const struct attachment *attachment;
@@ -97,7 +97,7 @@ static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 }
 
-/* The daemon has counted the lease in our page. */
+/* The daemon has counted the lease in this rank's lease page. */
 static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__GatherReply *reply)
 {
 	struct tierd_job *job = ticket->job;
@@ -123,7 +123,7 @@ static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__Gathe
 	ticket_complete(ticket, TIERD_DONE, r, "opening the pages of a leased unit failed");
 }
 
-/* A step has failed meanwhile, so that another version is awaited than the one that was asked for. */
+/* A step has failed since the request was sent, so that another version is awaited now. */
 static void gather_again(struct tierd_ticket *ticket)
 {
 	Tierd__Wire__Gather gather;
@@ -170,7 +170,7 @@ static void gather_abandon(struct tierd_ticket *ticket)
 	}
 }
 
-/* It may have left a lease that nobody knows of. */
+/* The daemon may have counted a lease for it. */
 static void gather_lose(struct tierd_ticket *ticket)
 {
 	ticket->job->units[ticket->gather.unit]->unheard++;
@@ -204,7 +204,7 @@ static int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call ca
 	return r;
 }
 
-/* So that the daemon sees a deadlock that this wait completes. */
+/* Tells the daemon that a thread waits, so that it can detect a deadlock. */
 static void announce_wait(struct tierd_ticket *ticket)
 {
 	Tierd__Wire__GatherAwait await = TIERD__WIRE__GATHER_AWAIT__INIT;
@@ -406,7 +406,7 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 		ticket_abandon(ticket);
 	}
 	connection_exit(node);
-	/* What was asked for over a connection that was lost meanwhile. */
+	/* The connection over which it was asked for was lost. */
 	return can_repeat ? tierd_gather(job, unit, ret_parameters) : r;
 }
 
@@ -424,7 +424,7 @@ static int prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 	prefetch.job = job->number;
 	prefetch.n_units = count < WIRE_MAX_PREFETCH ? count : WIRE_MAX_PREFETCH;
 	prefetch.units = (uint32_t *)units;
-	/* A hint: nobody waits for the reply, and none comes back to a ticket. */
+	/* It is a hint: there is no ticket for the reply. */
 	return connection_send(job->node, connection_number(job->node),
 			       WIRE_REQUEST(PREFETCH, prefetch, &prefetch));
 }

@@ -1,4 +1,4 @@
-/* Gathers of many units at once: those that are resident cost no system call, the others are asked for
+/* Gathers of many units in one call: resident ones need no system call, and the others are requested
  * together. */
 #include <errno.h>
 
@@ -6,10 +6,10 @@
 #include "client/library/pages/hold.h"
 #include "common/clock.h"
 
-/* Requests on their way: enough to keep a device busy, and a part of what one connection may ask for. */
+/* Requests that wait for replies: enough to keep a device busy, and fewer than the limit of a connection. */
 #define MISSES_AT_ONCE 8
 
-/* Without a lease base is NULL. */
+/* Leaves base NULL where no lease was taken. */
 static size_t take_resident(struct tierd_job *job, const struct attachment *attachment, const uint32_t *units,
 			    size_t count, struct tierd_view *ret_parameters)
 {
@@ -45,8 +45,8 @@ static void note_gathers(const struct tierd_job *job, const uint32_t *units, siz
 
 /* ---- By message ---- */
 
-/* Of the units that are not leased: those from sent on are to be asked for, those before wait for their
- * answers, oldest first. */
+/* Units without a lease: from sent on they have to be requested, and before that they wait for replies,
+ * oldest first. */
 struct misses {
 	const uint32_t *units;
 	struct tierd_view *views;
@@ -92,8 +92,8 @@ static int send_misses(struct tierd_job *job, struct misses *misses)
 	return r;
 }
 
-/* Whenever it is asked for a unit the daemon looks at the trace, and loads what comes after what it finds
- * there; all at once might be more than the trace holds. */
+/* Traces units as they arrive: at each request the daemon reads the trace and loads what usually comes next.
+ * All units at once might be more than the trace holds. */
 static void note_done(const struct tierd_job *job, struct misses *misses)
 {
 	if (misses->done < misses->noted)

@@ -13,7 +13,7 @@ static uint64_t gradient_bytes(const struct tierd_job *job, uint32_t unit)
 	return unit_layout_gradient_bytes(&job->units[unit]->layout);
 }
 
-/* Of those that the unit may have. */
+/* Only a buffer that the unit may use counts. */
 static bool is_in_state(const struct tierd_job *job, uint32_t buffer, uint32_t unit,
 			enum gradient_buffer_state state)
 {
@@ -43,7 +43,7 @@ static struct gradient_room *room_of(const struct tierd_job *job)
 	return job->attachment->gradient_buffers.room > 0 ? &job->attachment->room : NULL;
 }
 
-/* Of one that is held or pushed. */
+/* The bytes of a buffer that is held or pushed. */
 static struct gradient_span span_of(const struct tierd_job *job, uint32_t buffer)
 {
 	const struct gradient_buffer *own = &job->attachment->buffers[buffer];
@@ -61,7 +61,7 @@ static unsigned held_spans(const struct tierd_job *job, struct gradient_span spa
 	return count;
 }
 
-/* Of those that have some of these bytes. */
+/* Pushed buffers that overlap these bytes. */
 static uint32_t count_pushed(const struct tierd_job *job, struct gradient_span span)
 {
 	uint32_t count = 0;
@@ -74,8 +74,8 @@ static uint32_t count_pushed(const struct tierd_job *job, struct gradient_span s
 
 /* ---- Take ---- */
 
-/* Padding is summed and measured like the rest, and no caller writes it. In a debugging run what the caller
- * forgets to write is a NaN. */
+/* The padding is zeroed, because it is summed and measured, and no caller writes it. With TIERD_DEBUG=leases
+ * an overwritten buffer is filled with NaN, which shows what the caller has not written. */
 static void clear(const struct unit *unit, char *address, uint64_t dirty, bool is_overwritten, bool has_debug)
 {
 	if (!is_overwritten || has_debug)
@@ -84,7 +84,7 @@ static void clear(const struct unit *unit, char *address, uint64_t dirty, bool i
 		unit_clear_gradient_padding(unit, address);
 }
 
-/* How much of it may be another thing than zero; and that it may be so from now on. */
+/* Returns how many bytes of it may not be zero, and notes that from now on all of them may not be. */
 static uint64_t make_dirty(struct attachment *attachment, struct gradient_span span)
 {
 	uint64_t dirty = size_rest(attachment->gradients_end, span.first);
@@ -117,7 +117,7 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint
 	buffer_end_zeroing(job, own);
 }
 
-/* span: of a room. */
+/* Waits for a buffer, or for the bytes of a span in a room. */
 static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed, struct gradient_span span)
 {
 	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
@@ -140,7 +140,7 @@ static unsigned long long kib(uint64_t bytes)
 	return size_divide_up(bytes, KIB);
 }
 
-/* What this rank holds leaves no place for it. */
+/* The buffers that this rank holds leave no place for the unit in its room. */
 static int refuse_room(const struct tierd_job *job, uint32_t unit)
 {
 	struct gradient_span held[WIRE_MAX_GRADIENT_BUFFERS];
@@ -160,7 +160,7 @@ static int refuse_room(const struct tierd_job *job, uint32_t unit)
 		count == buffer_count(job) ? "gradient_buffers" : "gradient_bytes");
 }
 
-/* This rank holds all that the unit may have. */
+/* This rank holds all buffers that the unit may use. */
 static int refuse_buffer(const struct tierd_job *job, uint32_t unit)
 {
 	const struct gradient_buffers *buffers = &job->attachment->gradient_buffers;
@@ -185,10 +185,10 @@ static int refuse_buffer(const struct tierd_job *job, uint32_t unit)
 		buffers->count - (buffers->last_bytes > buffers->bytes), kib(buffers->bytes), holder);
 }
 
-/* A buffer that is free for the unit, and where it begins; NO_BUFFER after a wait. */
+/* Finds a free buffer for the unit; NO_BUFFER: it has waited, and the caller tries again. */
 static int find_fixed(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer, uint64_t *ret_offset)
 {
-	/* First: of what comes back from now on the daemon knows. */
+	/* Counted first: if a buffer comes back later, the daemon knows that the count is old. */
 	uint32_t pushed = count_in_state(job, unit, GRADIENT_BUFFER_PUSHED);
 
 	*ret_buffer = buffer_in_state(job, unit, GRADIENT_BUFFER_FREE);
@@ -206,7 +206,7 @@ static int find_in_room(struct tierd_job *job, uint32_t unit, uint32_t *ret_buff
 {
 	struct gradient_span held[WIRE_MAX_GRADIENT_BUFFERS], all = { 0, room_of(job)->bytes };
 	struct gradient_span span = { 0, gradient_bytes(job, unit) };
-	/* As above. */
+	/* Counted first, as above. */
 	uint32_t buffer, pushed = count_pushed(job, all);
 
 	if (!gradient_room_find(room_of(job), held, held_spans(job, held), span.bytes, &span.first))
@@ -234,7 +234,7 @@ static int take_buffer(struct tierd_job *job, uint32_t unit, bool is_overwritten
 	return r;
 }
 
-/* Whatever has released the lock, others may have done anything meanwhile. */
+/* Checks everything again after the lock was released. */
 static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags, uint32_t *ret_buffer)
 {
 	uint32_t buffer = NO_BUFFER;

@@ -5,7 +5,7 @@
 #include "client/library/calls/calls.h"
 #include "common/plural.h"
 
-/* Of a unit: a number for each of its tensors. */
+/* The groups of a unit: a number for each of its tensors. */
 struct unit_groups {
 	uint32_t unit;
 	uint32_t *numbers;
@@ -38,7 +38,7 @@ static int set_locked(struct tierd_job *job, const struct unit_groups *groups)
 	set.unit = groups->unit;
 	set.n_groups = groups->count;
 	set.groups = groups->numbers;
-	/* A part of the coming step from here on. */
+	/* From here on they are a part of the coming step. */
 	job->has_undecided = true;
 	return ticket_call(job, WIRE_REQUEST(GROUPS_SET, groups_set, &set));
 }
@@ -53,7 +53,7 @@ int tierd_groups_set(struct tierd_job *job, uint32_t unit, const uint32_t *group
 
 /* ---- Getting ---- */
 
-/* Of a ticket that was given up the caller's room is gone. */
+/* If the ticket was abandoned, the caller's array is gone. */
 static void groups_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	const Tierd__Wire__GroupsReply *reply = answer->reply->groups;

@@ -1,4 +1,4 @@
-/* The options of a job: what the library checks of them, and their way onto the wire. */
+/* The options of a job: checked, and encoded for the request that opens it. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void wire_groups_free(struct wire_groups *groups)
 	free(groups->values);
 }
 
-/* In one piece, values first. */
+/* Allocates both arrays in one piece, values first. */
 static int make_room(uint32_t count, struct wire_groups *ret_groups)
 {
 	*ret_groups = (struct wire_groups){ NULL, NULL };
@@ -83,7 +83,7 @@ int job_options_check(const struct tierd_job_options *options)
 				    options->world_size);
 	if (options->stage > 3)
 		return message_fail(-EINVAL, "stage %u is not within 0 to 3", options->stage);
-	/* On the wire it means one that was not given. */
+	/* In a request 0 means that none was given. */
 	if (options->loss_scale == 0)
 		return message_fail(-EINVAL, "loss_scale is 0; it is above 0 and finite");
 	if (options->owner > UINT32_MAX)

@@ -25,7 +25,7 @@ static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request
 	r = reconnect(node);
 	if (r == 0)
 		r = job_open_call(job, request, connection_deadline(node, -1));
-	/* What was opened may have gone with the connection, in the same breath. */
+	/* The connection may have ended right after the reply, and the membership with it. */
 	if (r == 0)
 		r = connection_check(node);
 	if (r == 0) {
@@ -33,7 +33,7 @@ static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request
 		queue_push(&node->jobs, &job->link);
 	}
 	if (job_can_repeat(job, r)) {
-		/* It may have been opened, by a connection of which tierd has not seen the end yet. */
+		/* The job may have been opened over a lost connection whose end tierd has not seen yet. */
 		request->job_open->is_reconnect = true;
 		r = JOB_AGAIN;
 	}
@@ -41,8 +41,8 @@ static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request
 	return r;
 }
 
-/* A job that broke comes back from its store, and one that gets another world size comes to rest: that takes
- * a moment. A daemon that drains is about to be started again. */
+/* How long opening is tried again. A broken job is restored from its store, and one that gets another world
+ * size waits for its last step: both take a moment. A daemon that drains will be started again. */
 static uint64_t patience_ns(const struct tierd_job *job, int r)
 {
 	if (r == -EAGAIN)
@@ -151,10 +151,11 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 
 void job_drop(struct tierd_job *job)
 {
-	/* In a child too: tierd_disconnect frees the jobs that are left. */
+	/* In a child, too: tierd_disconnect frees the jobs that are in the list. */
 	queue_remove(&job->link);
 	if (job->generation != connection_generation) {
-		/* It cannot see how many leases there were, and whoever has one may still name the handle. */
+		/* A child cannot see how many leases there were, and their holders may still use the handle.
+		 */
 		job->has_left = true;
 		if (!job->attachment)
 			job_free(job);
@@ -168,7 +169,7 @@ void job_drop(struct tierd_job *job)
 		job_free(job);
 }
 
-/* With the connection, tierd has ended the membership. */
+/* Whether the membership has ended with the connection. */
 static bool has_been_left(const struct tierd_job *job)
 {
 	const struct tierd_node *node = job->node;
@@ -197,7 +198,7 @@ static int leave(struct tierd_job *job, bool at_once)
 	body.at_once = at_once;
 	if (!has_been_left(job))
 		r = ticket_call(job, WIRE_REQUEST(JOB_LEAVE, job_leave, &body));
-	/* Also in the middle of the call. */
+	/* The connection may have been lost in the middle of the call. */
 	if (has_been_left(job))
 		r = job->lost_work && !at_once ? message_fail_text(-ESTALE, job->stale_text) : 0;
 	reconnect_settle(node);

@@ -24,7 +24,7 @@ static int check(const struct pieces *pieces, size_t index)
 	struct tierd_read read;
 	size_t size;
 
-	/* Before it is believed. */
+	/* All sizes must be equal: the first one is the distance between two reads. */
 	memcpy(&size, pieces->reads + index * pieces->stride, sizeof(size));
 	if (size != pieces->stride || take(pieces, index, &read) < 0)
 		return message_fail(-EINVAL, "read %zu has a wrong size; start from TIERD_READ_INIT", index);
@@ -56,8 +56,8 @@ int pieces_new(const struct tierd_read *reads, size_t count, struct pieces **ret
 	return r;
 }
 
-/* As much of it as there is room for, if it goes where the others of the request go. False: of not one
- * element. */
+/* Adds as many elements of the read as fit, if they go where the others of the request go. False: none was
+ * added. */
 static bool add(struct pieces *pieces, const struct tierd_read *read, uint64_t bytes, uint64_t room,
 		const struct mapping *memory, uint64_t *used)
 {

@@ -15,7 +15,7 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 	struct tierd_job *job = ticket->job;
 	uint32_t buffer = ticket->push.buffer;
 
-	/* A push that the daemon refused has left the buffer as it was; nobody will free it. */
+	/* If the daemon refuses a push, it does not free the buffer. */
 	if (answer->status < 0 && buffer < buffer_count(job) &&
 	    job->attachment->buffers[buffer].pushes == ticket->push.number &&
 	    buffer_state(job, buffer) == GRADIENT_BUFFER_PUSHED)
@@ -38,7 +38,7 @@ int push_check(struct tierd_job *job)
 	return r < 0 ? message_fail(r, "an earlier push failed: %s", job->push_error_text) : 0;
 }
 
-/* Which of a unit's tensors have no gradient: a flag for each; NULL: all have one. */
+/* Tensors of a unit that have no gradient: a flag for each tensor; NULL: all have one. */
 struct absent {
 	const bool *tensors;
 	size_t count;
@@ -67,7 +67,7 @@ static void clear_absent(const struct unit *unit, const bool *absent, char *addr
 	}
 }
 
-/* What nobody has a gradient of is summed and measured like the rest. */
+/* Zeros the gradients that are absent, because all bytes of the buffer are summed and measured. */
 static void zero_absent(struct tierd_job *job, uint32_t buffer, uint32_t unit, const bool *absent)
 {
 	char *address = buffer_address(job, buffer);
@@ -77,7 +77,7 @@ static void zero_absent(struct tierd_job *job, uint32_t buffer, uint32_t unit, c
 	buffer_end_zeroing(job, own);
 }
 
-/* On the wire: a bit for each, the first in the lowest of the first byte. */
+/* Encodes a bit for each tensor; the first is the lowest bit of the first byte. */
 static int encode_absent(const struct absent *absent, ProtobufCBinaryData *ret_bits)
 {
 	uint8_t *bits = calloc(absent->count / 8 + 1, 1);
@@ -107,7 +107,7 @@ static int find_held(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
 			    job_unit_name(job, unit));
 }
 
-/* Somebody else may have had the unit's buffer while it was zeroed. */
+/* Looks for the buffer again after zeroing, which releases the lock: another thread may have pushed it. */
 static int prepare_push(struct tierd_job *job, uint32_t unit, const struct absent *absent,
 			uint32_t *ret_buffer)
 {
@@ -159,7 +159,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent
 	return r;
 }
 
-/* Without a place for a ticket it is silent. */
+/* If ret_ticket is NULL, the push is silent. */
 static int push_once(struct tierd_job *job, uint32_t unit, const struct absent *absent,
 		     struct tierd_ticket **ret_ticket)
 {

@@ -1,4 +1,4 @@
-/* What this rank has: its leases, and where its memory lies. */
+/* Queries that need no request: the leases of this rank, and where its memory is mapped. */
 #include <errno.h>
 
 #include "client/library/calls/calls.h"

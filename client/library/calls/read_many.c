@@ -1,4 +1,4 @@
-/* Reads of many pieces at once, of a rank and of a reader. */
+/* tierd_read_many() and tierd_reader_read_many(): many pieces with few requests. */
 #include <string.h>
 
 #include "client/library/calls/calls.h"
@@ -7,7 +7,7 @@
 #include "client/library/pages/window.h"
 #include "common/cleanup.h"
 
-/* Who is asked for the pieces. */
+/* Where the pieces come from. */
 struct source {
 	struct tierd_node *node;
 	void *owner; /* a job, or a reader */
@@ -61,7 +61,7 @@ static int ask_job(void *owner, struct pieces *pieces, uint64_t deadline)
 	return window_call(job, WIRE_REQUEST(TENSOR_READ_MANY, tensor_read_many, &many), deadline, NULL);
 }
 
-/* From the beginning, should the connection be lost. Whoever fails to ask has given the window back. */
+/* Called again after a lost connection, it begins anew. A request that fails has given the window back. */
 static int read_of_job(struct tierd_job *job, struct pieces *pieces)
 {
 	const struct source source = { job->node, job, &job->window_mapping, NULL, find_of_job, ask_job };

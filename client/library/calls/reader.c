@@ -9,7 +9,7 @@
 #include "client/library/connection/structure.h"
 
 #define MAX_PIECES 10000
-/* Room for an element is what it takes; less than a page makes no sense. */
+/* Any window that holds an element would do; less than a page is a mistake of the daemon's. */
 #define WINDOW_BYTES_MINIMUM 4096
 
 /* ---- Open ---- */
@@ -33,7 +33,7 @@ static void open_answer(struct tierd_ticket *ticket, const struct answer *answer
 		ticket_complete_fd(ticket, answer);
 		return;
 	}
-	/* Nobody waits any more: the reader must not stay behind. */
+	/* No thread waits for the reply: the daemon must not keep the reader. */
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 	post_close(node, answer->reply->reader_open->reader);
 }
@@ -51,7 +51,7 @@ static struct tierd_reader *reader_free(struct tierd_reader *reader)
 	if (!reader)
 		return NULL;
 	queue_remove(&reader->link);
-	/* A child has no mapping there, but may have put something else. */
+	/* A child has no mapping there, but may have mapped something else. */
 	if (reader->generation == connection_generation)
 		mapping_free(&reader->window);
 	reader_forget(reader);
@@ -104,7 +104,7 @@ static int open_locked(struct tierd_reader *reader, const Tierd__Wire__Request *
 
 static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline);
 
-/* Its units, and the step at which it stands. */
+/* Asks for the units, and for the step. */
 static int complete(struct tierd_reader *reader, uint64_t deadline)
 {
 	Tierd__Wire__ReaderRefresh body = TIERD__WIRE__READER_REFRESH__INIT;
@@ -263,7 +263,7 @@ static int encode_piece(const struct tierd_piece *piece, Tierd__Wire__ReaderPiec
 	return 0;
 }
 
-/* Pieces as given, which a program of a later version may have made larger. */
+/* Encodes pieces, which are larger if the program was built for a later version. */
 static int encode_pieces(const struct tierd_piece *pieces, size_t count, Tierd__Wire__ReaderPiece *wire,
 			 Tierd__Wire__ReaderPiece **pointers)
 {
@@ -328,8 +328,8 @@ int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *
 
 /* ---- Read ---- */
 
-/* What the window has room for at a time; copied without the lock, unless tierd writes it where it is wanted.
- */
+/* Asks for as much as fits into the window at a time. The values are copied without the lock, unless tierd
+ * writes them to their place itself. */
 static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, uint64_t bytes, char *data,
 		    uint64_t deadline)
 {

@@ -1,4 +1,4 @@
-/* A reader as its process sees it: the units of a job, and the window through which their values come. */
+/* A reader: the units of a job, and the window through which their values are copied. */
 #ifndef TIERD_CLIENT_READER_H
 #define TIERD_CLIENT_READER_H
 
@@ -22,8 +22,9 @@ struct tierd_reader {
 	char name[TIERD_MAX_JOB_NAME + 1];
 	uint64_t step;
 	struct mapping window;
-	struct mapping memory; /* the caller's, that tierd writes to; absent until it is asked for */
-	bool is_busy;	       /* it does one thing at a time */
+	struct mapping
+		memory; /* memory of the caller's that tierd writes to; absent until tierd_reader_memory() */
+	bool is_busy;	/* a thread uses its window */
 	struct reader_unit *units;
 	uint32_t unit_count;
 };
@@ -38,7 +39,7 @@ int reader_enter(struct tierd_reader *reader);
 
 /* ---- With the node's lock held ---- */
 
-/* 0, or why it cannot be used any more. */
+/* 0, or the error with which it cannot be used any more. */
 int reader_check(const struct tierd_reader *reader);
 
 /* Sends a request and waits for the answer of its kind. */
@@ -50,18 +51,18 @@ int reader_ticket_new(struct tierd_reader *reader, const struct ticket_kind *kin
 /* Of values: only the status counts. */
 extern const struct ticket_kind reader_read_kind;
 
-/* Asks for the units. */
+/* Asks the daemon for the units. */
 int reader_learn(struct tierd_reader *reader, uint64_t deadline);
 void reader_forget(struct tierd_reader *reader);
 
-/* -EINVAL: there are none. */
+/* -EINVAL: there are no such elements. */
 int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_t tensor, uint64_t first,
 		       uint64_t count);
 
-/* In the window. */
+/* Of an element of this state, as it lies in the window. */
 uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state);
 
-/* Frees the handle; the daemon is told elsewhere. */
+/* Frees the handle without telling the daemon. */
 void reader_drop(struct tierd_reader *reader);
 
 #endif

@@ -1,12 +1,12 @@
-/* What the calls of a reader have in common: its connection is the one over which it was opened, one thread
- * at a time has its window, and a request waits for its answer. */
+/* What all calls of a reader share: the check of its connection, the lock on its window, and a request that
+ * waits for its reply. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "client/library/calls/calls.h"
 #include "client/library/calls/reader.h"
 
-/* A connection that was lost has taken its readers with it, also if it has been opened again since. */
+/* A reader ends with the connection over which it was opened, also if the node has connected again. */
 int reader_check(const struct tierd_reader *reader)
 {
 	int r = connection_check(reader->node);
@@ -31,7 +31,7 @@ int reader_enter(struct tierd_reader *reader)
 	return r;
 }
 
-/* Whether the daemon still answers a request for which nobody waits any more; it takes one at a time. */
+/* Whether an abandoned request is not answered yet: the daemon takes one request of a reader at a time. */
 static bool has_given_up(const struct tierd_reader *reader)
 {
 	QUEUE_FOREACH (link, &reader->node->tickets) {
@@ -50,7 +50,7 @@ static bool is_free(const void *argument)
 	return !reader->is_busy && !has_given_up(reader);
 }
 
-/* One thread at a time: the window is one. */
+/* One thread at a time uses the window. */
 int reader_take(struct tierd_reader *reader, uint64_t *ret_deadline)
 {
 	struct tierd_node *node = reader->node;

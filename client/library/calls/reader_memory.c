@@ -1,4 +1,4 @@
-/* Memory of the caller's own that a reader's values are written to by tierd. */
+/* Memory of the caller's that tierd writes the values of a reader to. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int ask_for_file(struct tierd_reader *reader, const Tierd__Wire__Request 
 
 /* ---- Its memory ---- */
 
-/* Every page is written to: tierd wants no page of the file that is not there. */
+/* Writes to every page: tierd refuses a file with pages that are not allocated. */
 static int fill(int fd, uint64_t bytes, const void *values, struct mapping *mapping)
 {
 	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ||
@@ -54,7 +54,7 @@ static int fill(int fd, uint64_t bytes, const void *values, struct mapping *mapp
 
 	if (r < 0)
 		return r;
-	/* It is the caller's, in its children too. */
+	/* It is the caller's memory: its children inherit it. */
 	(void)madvise(mapping->address, bytes, MADV_DOFORK);
 	if (values)
 		memcpy(mapping->address, values, bytes);
@@ -63,7 +63,7 @@ static int fill(int fd, uint64_t bytes, const void *values, struct mapping *mapp
 	return 0;
 }
 
-/* Whoever looks at the old memory finds the new one, with the same values. */
+/* Replaces the old memory at its address by the new one, which has the same values. */
 static int put(struct mapping *mapping, void *place)
 {
 	if (mremap(mapping->address, mapping->bytes, mapping->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) ==

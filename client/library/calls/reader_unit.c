@@ -32,7 +32,7 @@ void reader_forget(struct tierd_reader *reader)
 	reader->units = NULL;
 }
 
-/* "" is none. False: out of memory. */
+/* An empty text becomes NULL. False: out of memory. */
 static bool copy_text(const char *wire, const char **ret_text)
 {
 	*ret_text = *wire ? strdup(wire) : NULL;
@@ -83,7 +83,7 @@ static int take_unit(const Tierd__Wire__ReaderUnit *wire, struct reader_unit *un
 	return r;
 }
 
-/* The unit where the next answer goes on. */
+/* The unit with which the next reply begins. */
 static uint32_t first_incomplete(const struct tierd_reader *reader)
 {
 	uint32_t unit = 0;
@@ -185,7 +185,7 @@ uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *sta
 	return tensor->format == TIERD_BYTES ? 1 : 2;
 }
 
-/* What follows never changes: it needs no lock. */
+/* The units never change: the calls below need no lock. */
 
 int tierd_reader_unit(struct tierd_reader *reader, uint32_t unit, const char **ret_name,
 		      uint32_t *ret_tensor_count)

@@ -15,7 +15,7 @@ static int fail_to_release(const struct tierd_job *job, uint32_t unit)
 			    job->units[unit]->name);
 }
 
-/* A job that is left meanwhile stays until the release is done; see left_begin(). */
+/* If the job is left in the middle of a release, left_begin() waits for the release. */
 static inline void begin(struct tierd_job *job)
 {
 	atomic_fetch_add_explicit(&job->releasing, 1, memory_order_seq_cst);

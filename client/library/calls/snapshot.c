@@ -7,7 +7,7 @@ static const struct ticket_kind snapshot_kind = { .name = "tierd_snapshot",
 						  .replies = 1,
 						  .body = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE };
 
-/* Waits for it, without a place for a ticket. */
+/* If ret_ticket is NULL, waits for the snapshot. */
 static int take_snapshot(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
 {
 	Tierd__Wire__SnapshotTake take = TIERD__WIRE__SNAPSHOT_TAKE__INIT;

@@ -29,7 +29,7 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 
 	if (r < 0)
 		return message_fail(r, "the rates have a wrong size; start from TIERD_RATES_INIT");
-	/* Nobody looks at it. */
+	/* The daemon does not use it. */
 	if (job->is_by_owner || rates.drop)
 		rates.learning_rate = 0;
 	if (isnan(rates.learning_rate))
@@ -93,12 +93,12 @@ static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *r
 	};
 	ticket->job->state.step = reply->step;
 	ticket->job->state.loss_scale = reply->next_loss_scale;
-	/* Every push before it was summed. */
+	/* All pushes before the step were summed. */
 	ticket_settle_silent(ticket->job, ticket->request);
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 }
 
-/* The scale of the coming step is known when this one is decided. */
+/* The loss scale of the next step is not known before this one is decided. */
 static void reduced(struct tierd_ticket *ticket, const Tierd__Wire__StepReduced *reply)
 {
 	ticket->step = (struct tierd_step_result){
@@ -125,12 +125,13 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 	} else if (ticket->events[TIERD_DONE].is_here) {
 		ticket_complete(ticket, TIERD_DURABLE, answer->status, answer->text);
 	} else if (answer->status < 0) {
-		/* Nobody needs to wait for what will not come. */
+		/* No gather must wait for a step that will not come. */
 		if (ticket->epoch == job->epoch) {
 			job->awaited--;
 			job->has_undecided = true;
 		}
-		/* It was for a push of which we had not heard: this reports it. */
+		/* The step was refused because of a push whose refusal was not reported yet: this error
+		 * reports it. */
 		if (ticket->refused_pushes != job->refused_pushes)
 			job->push_error = 0;
 		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
@@ -141,7 +142,7 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 	}
 }
 
-/* To be durable. Nobody waits for the answer. */
+/* Asks for the step to become durable soon; the reply is not waited for. */
 static void step_hurry(struct tierd_ticket *ticket)
 {
 	Tierd__Wire__StepHurry hurry = TIERD__WIRE__STEP_HURRY__INIT;
@@ -162,7 +163,7 @@ static const struct ticket_kind step_kind = {
 
 #define NAMED_HOLDERS 16
 
-/* Units that are held, of which the first are named, as far as there is room. */
+/* Units that are held; the first of them are named, as far as the text has room. */
 struct held {
 	char names[768];
 	uint32_t count, named;

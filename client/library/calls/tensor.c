@@ -6,13 +6,13 @@
 
 /* ---- Pieces ---- */
 
-/* What is moved, and how far it got. */
+/* A read or a write of elements, and how far it has come. */
 struct transfer {
 	struct tierd_job *job;
 	uint32_t unit, tensor;
-	const char *state; /* NULL: write */
+	const char *state; /* that is read; NULL: elements are written */
 	bool is_master;
-	const char *written_state; /* of the optimizer; NULL: none */
+	const char *written_state; /* that is written, of the optimizer; NULL: the parameter or its master */
 	uint64_t step;
 	bool has_full_elements; /* of four bytes, whatever the tensor's format */
 	uint64_t first, count;
@@ -107,8 +107,7 @@ static int transfer_all(struct transfer *transfer)
 	return 0;
 }
 
-/* Goes on where it was, should the connection be lost. */
-/* Goes on where it was, should the connection be lost. */
+/* Called again after a lost connection, it goes on where it was. */
 static int transfer_checked(struct transfer *transfer)
 {
 	struct tierd_job *job = transfer->job;

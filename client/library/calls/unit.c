@@ -20,7 +20,8 @@ static int fail_unprintable(const char *what, const char *name)
 			    what, shown);
 }
 
-/* What a job has that is there, an older version may have taken; the daemon knows that it has it. */
+/* An older version may have taken a name that is refused now: of a job that is resumed it is accepted, and
+ * the daemon compares it. */
 static int check_name(const struct tierd_job *job, const char *what, const char *name)
 {
 	int r = job->state.status == TIERD_RESUMED ? name_check_kept(name, TIERD_MAX_NAME)
@@ -151,8 +152,7 @@ static void encode_tensor(const struct tierd_tensor *tensor, Tierd__Wire__Tensor
 	ret_wire->gradient_format = tensor->gradient_format;
 }
 
-/* The unit's tensors as given, which a program of a later version may have made larger; and as they go over
- * the wire. */
+/* The unit's tensors, copied to this version's size, and encoded for the request. */
 struct definition {
 	struct tierd_tensor *tensors;
 	Tierd__Wire__Tensor *wire;
@@ -200,7 +200,7 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 				       elements, &unit->tensors[i]);
 		if (r < 0)
 			return message_fail(r, "unit \"%s\" has more than 2^44 elements", unit->name);
-		/* That all of a section are alike the daemon says. */
+		/* The daemon checks that all tensors of a section agree. */
 		if (!tensor->is_frozen)
 			unit_layout_is_wide(tensor->format, tensor->gradient_format, &is_wide);
 		if (is_wide)
@@ -215,7 +215,7 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 	return 0;
 }
 
-/* Elements of a trainable section that belong to no tensor. */
+/* Zeros elements of a trainable section that belong to no tensor. */
 static void clear_gap(const struct unit *unit, char *gradients, enum unit_section section, uint64_t first,
 		      uint64_t end)
 {
@@ -259,8 +259,8 @@ static int make_room(struct tierd_job *job)
 	return 0;
 }
 
-/* Here, in the order of the replies, and not where a thread waits: units are numbered as the daemon saw them.
- */
+/* Numbers the units in the order of the replies, which is that of the daemon. Threads that wait may wake up
+ * in another order. */
 static void define_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	struct tierd_job *job = ticket->job;

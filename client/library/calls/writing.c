@@ -1,4 +1,5 @@
-/* Values that ranks write between two steps: its ticket is that of a step, which is reduced when they may. */
+/* Values that ranks write between two steps. The ticket is that of a step: when it is reduced, the ranks may
+ * write. */
 #include <errno.h>
 
 #include "client/library/calls/calls.h"
@@ -30,7 +31,8 @@ static int leave(struct tierd_job *job, int r)
 	return job_finish(job, r);
 }
 
-/* Meanwhile the ticket is its waiter's: another thread may begin an epoch, which forgets what the job has. */
+/* The ticket is taken out of the job while a thread waits for it: another thread may begin an epoch, which
+ * abandons the job's tickets. */
 static int await(struct tierd_job *job, struct tierd_ticket **ticket_at, enum tierd_event event)
 {
 	struct tierd_ticket *ticket = TAKE_PTR(*ticket_at);
@@ -109,7 +111,7 @@ static int send_end(struct tierd_job *job, bool is_cancelled)
 	return 0;
 }
 
-/* Sent once: whoever has given up waiting for the answer may call again, and waits for the same one. */
+/* The request is sent once: a call after one that timed out waits for the same reply. */
 static int tell_end(struct tierd_job *job, bool is_cancelled)
 {
 	int r = job->writing_end ? 0 : send_end(job, is_cancelled);

@@ -19,7 +19,7 @@
 	"this "                                                                                              \
 	"session: its log says why. Then connect and open the job again"
 
-/* After so long who waits is asked whether he still does. */
+/* How often a program with is_interrupted is asked while a thread waits. */
 #define TURN_NS UINT64_C(100000000)
 
 uint32_t connection_generation;
@@ -85,7 +85,7 @@ struct tierd_node *connection_free(struct tierd_node *node)
 	fd_close(node->wake_fd);
 	fd_close(node->poll_fd);
 	fd_close(node->done_fd);
-	/* A child has copies of them that may be locked for ever. */
+	/* In a forked child these may be locked for ever. */
 	if (node->generation == connection_generation) {
 		pthread_cond_destroy(&node->changed);
 		pthread_mutex_destroy(&node->lock);
@@ -162,7 +162,7 @@ void connection_fail(struct tierd_node *node, int r, const char *format, ...)
 	node->error = r;
 	node->is_lost = r == -ECONNRESET && node->reconnect_ms > 0;
 	shutdown(stream_fd(node->stream), SHUT_RDWR);
-	/* Else it would be readable for ever, with nothing to be read. */
+	/* It would stay readable, with nothing to be read. */
 	if (node->is_lost && node->poll_fd >= 0)
 		(void)epoll_ctl(node->poll_fd, EPOLL_CTL_DEL, stream_fd(node->stream), NULL);
 	node->listener->lose(node);
@@ -246,7 +246,7 @@ static void handle_event(struct tierd_node *node, const uint8_t *payload, uint32
 		return;
 	const Tierd__Wire__Event *event = (const Tierd__Wire__Event *)message;
 
-	/* A kind of event that this version does not know may be left alone. */
+	/* Events that this version does not know are ignored. */
 	if (event->body_case == TIERD__WIRE__EVENT__BODY_EPOCH_ENDED)
 		node->listener->end_epoch(node, event->epoch_ended);
 }
@@ -266,7 +266,7 @@ static void handle(struct tierd_node *node, const struct frame_header *header, c
 		connection_fail(node, -EPROTO, "tierd sent a frame of type %d out of order", header->type);
 }
 
-/* Handles everything that is there. What a daemon said before it went is heard. */
+/* Handles everything that is there, also what the daemon sent before it closed the connection. */
 static void read_all(struct tierd_node *node)
 {
 	struct frame_header header;
@@ -345,7 +345,7 @@ static void wait_for_reader(struct tierd_node *node, uint64_t deadline)
 		pthread_cond_timedwait(&node->changed, &node->lock, &end);
 }
 
-/* Who opens a connection again does it for all threads, and is not asked. */
+/* The thread that opens the connection again does it for all threads: it cannot be interrupted here. */
 static bool may_be_interrupted(const struct tierd_node *node)
 {
 	return node->is_interrupted &&
@@ -364,7 +364,7 @@ bool connection_is_interrupted(const struct tierd_node *node)
 	return node->is_interrupted && node->is_interrupted(node->interrupt_argument);
 }
 
-/* Gives the lock up to ask. */
+/* Releases the lock to call the program. */
 static bool is_interrupted(struct tierd_node *node)
 {
 	bool is;
@@ -418,7 +418,7 @@ static bool is_sent(const void *argument)
 	return !stream_has_output(node->stream);
 }
 
-/* A daemon that does not read for the node's timeout will be noticed by whoever needs an answer. */
+/* If the daemon does not read for the node's timeout, a thread that waits for a reply will notice. */
 static int push_out(struct tierd_node *node)
 {
 	write_all(node);
@@ -433,7 +433,7 @@ static int push_out(struct tierd_node *node)
 
 uint32_t connection_number(struct tierd_node *node)
 {
-	/* 0 marks events. Four billion requests later, the old ones have been answered. */
+	/* 0 marks events. When numbers come again, the old requests have been answered. */
 	if (++node->last_request == 0)
 		node->last_request = 1;
 	return node->last_request;
@@ -449,7 +449,7 @@ int connection_send(struct tierd_node *node, uint32_t number, const Tierd__Wire_
 	while ((r = stream_queue(node->stream, node->version, FRAME_REQUEST, number, &request->base)) ==
 	       -ENOBUFS) {
 		r = push_out(node);
-		/* The request was made for the one that was lost. */
+		/* The request was made for the lost connection: its numbers mean nothing now. */
 		if (r == 0 && node->connections != connection)
 			return message_fail(-ECONNRESET, GONE);
 		if (r == -ETIMEDOUT)

@@ -20,11 +20,11 @@
 
 struct tierd_node;
 
-/* What comes goes there, with the lock held. */
+/* Where messages of the daemon go; called with the lock held. */
 struct connection_listener {
 	void (*answer)(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);
 	void (*end_epoch)(struct tierd_node *node, const Tierd__Wire__Event__EpochEnded *event);
-	/* The connection has ended: the node says why, and whether it may be opened again. */
+	/* The connection has ended; error and is_lost of the node are set. */
 	void (*lose)(struct tierd_node *node);
 };
 
@@ -37,16 +37,15 @@ struct tierd_node {
 	uint32_t connections;		 /* opened so far */
 	struct versions versions, pages; /* that this library speaks, and can map */
 	uint32_t version;		 /* of the protocol; 0: not greeted yet */
-	int error;			 /* why the connection has ended */
+	int error;			 /* with which the connection has ended; 0: it is open */
 	char error_text[512];
 
 	char socket_path[SOCKET_PATH_SIZE];
 	int reconnect_ms;     /* 0: a connection that is lost stays so */
-	bool is_lost;	      /* and may be opened again */
-	bool is_reconnecting; /* by this thread; others wait until it is done */
+	bool is_lost;	      /* the connection has ended, and may be opened again */
+	bool is_reconnecting; /* by the thread below; others wait for it */
 	pthread_t reconnecting;
-	bool (*is_interrupted)(
-		void *argument); /* as the user has given it; NULL until there is a connection */
+	bool (*is_interrupted)(void *argument); /* the user's; may be NULL */
 	void *interrupt_argument;
 	uint64_t incarnation; /* of the daemon */
 
@@ -61,7 +60,7 @@ struct tierd_node {
 	struct queue jobs, readers;
 
 	int poll_fd, done_fd; /* see tierd_ticket_descriptor(); -1 until it is called */
-	unsigned unseen;      /* tickets with an event that nobody has looked at */
+	unsigned unseen;      /* tickets with an event that no call has returned yet */
 };
 
 /* Counts forks: a child differs from the process that connected. */
@@ -78,13 +77,14 @@ void connection_exit(struct tierd_node *node);
 
 /* ---- With the lock held ---- */
 
-/* Begins a connection, in the place of one that has ended; takes the socket over, also when it fails. */
+/* Begins a connection in place of one that has ended. The socket is the node's afterwards, also on failure.
+ */
 int connection_open(struct tierd_node *node, int fd);
 
 /* Exchanges hellos. */
 int connection_greet(struct tierd_node *node, uint64_t deadline);
 
-/* One that was lost stays so. */
+/* A lost connection is not opened again: later calls fail with this error. */
 void connection_give_up(struct tierd_node *node, int r, const char *text);
 
 /* 0, or the error that ended the connection, as this thread's message. */
@@ -95,16 +95,16 @@ void connection_fail(struct tierd_node *node, int r, const char *format, ...)
 /* When a call with this timeout gives up; negative: the node's timeout. */
 uint64_t connection_deadline(const struct tierd_node *node, int timeout_ms);
 
-/* Reads until is_done() says so; releases the lock meanwhile. 0, -ETIMEDOUT (without a message: the caller
- * knows what it waited for), or the connection's error. Looks once even if the deadline has passed. Who is
- * interrupted has no time any more. */
+/* Waits until is_done() returns true; releases the lock meanwhile. Returns 0, -ETIMEDOUT (without a message:
+ * the caller knows what it waited for), or the connection's error. Reads once even if the deadline has
+ * passed. An interrupt counts as the deadline. */
 int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argument), const void *argument,
 		    uint64_t deadline);
 
-/* Whether the program wants its calls to end. Without the lock. */
+/* Whether the program wants its calls to end. Called without the lock. */
 bool connection_is_interrupted(const struct tierd_node *node);
 
-/* Takes in what has come, without waiting. */
+/* Handles the messages that are there, without waiting. */
 void connection_look(struct tierd_node *node);
 
 /* Copies without the lock: both places are the caller's. */
@@ -116,7 +116,7 @@ uint32_t connection_number(struct tierd_node *node);
  * way, even if a part of it is still to be sent. */
 int connection_send(struct tierd_node *node, uint32_t number, const Tierd__Wire__Request *request);
 
-/* The same for the middle of a reply, where nothing can wait: too much output ends the connection. */
+/* The same where nothing may wait, as in a handler: too much output ends the connection. */
 void connection_post(struct tierd_node *node, uint32_t number, const Tierd__Wire__Request *request);
 
 #endif

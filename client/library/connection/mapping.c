@@ -8,7 +8,7 @@
 
 #define HUGE_PAGE (2 * MIB)
 
-/* Address space whose huge pages begin where the file's do; what is too much is given back. */
+/* Reserves address space that is aligned for the huge pages of the file. */
 static int reserve(size_t bytes, char **ret_address)
 {
 	size_t reserved = bytes + HUGE_PAGE;
@@ -25,8 +25,8 @@ static int reserve(size_t bytes, char **ret_address)
 	return 0;
 }
 
-/* No part is empty, larger than its file, or begins before the end of the one before it; *end: of them all.
- */
+/* Checks that no part is empty, larger than its file, or overlaps the one before; *end: where the last one
+ * ends. */
 static int check(const struct mapping_part *part, uint64_t *end)
 {
 	struct stat status;

@@ -25,7 +25,8 @@ struct mapping_part {
 int mapping_new_parts(const struct mapping_part *parts, unsigned count, int protection,
 		      struct mapping *ret_mapping);
 
-/* Of one that may be absent: all these bytes are within it, and values of any format can be there. */
+/* Whether the mapping, which may be absent, has all these bytes, at an address that is aligned for every
+ * format. */
 bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes);
 
 void mapping_free(struct mapping *mapping);

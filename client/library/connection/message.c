@@ -7,8 +7,8 @@
 
 #include "client/tierd.h"
 
-/* Initial-exec would be faster, but a library that is opened at run time could not have it; failing is not
- * hot. */
+/* The TLS model initial-exec would be faster, but dlopen() may have no room for it, and failures need not be
+ * fast. */
 static _Thread_local char text[1024] = "nothing has failed in this thread";
 
 int message_fail(int r, const char *format, ...)

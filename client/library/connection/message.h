@@ -1,4 +1,4 @@
-/* The message is this thread's text about its last failed call. */
+/* The message: the text of tierd_message(), about the last failed call of this thread. */
 #ifndef TIERD_CLIENT_MESSAGE_H
 #define TIERD_CLIENT_MESSAGE_H
 

@@ -109,7 +109,7 @@ int stream_flush(struct stream *stream)
 	return 0;
 }
 
-/* Every descriptor is taken in before anything is refused, so that none leaks. */
+/* Takes all descriptors before anything is refused, so that none leaks. */
 static int take_fds(struct stream *stream, struct msghdr *message)
 {
 	bool is_refused = message->msg_flags & MSG_CTRUNC;

@@ -13,7 +13,7 @@
 
 struct stream;
 
-/* Takes the socket over, also when it fails. */
+/* The socket is the stream's afterwards; on failure it is closed. */
 int stream_new(int fd, struct stream **ret_stream);
 struct stream *stream_free(struct stream *stream);
 DEFINE_FREEP(struct stream *, stream_free)
@@ -24,12 +24,12 @@ int stream_fd(const struct stream *stream);
 int stream_queue(struct stream *stream, uint32_t version, enum frame_type type, uint32_t request,
 		 const ProtobufCMessage *message);
 
-/* Sends what the socket takes. -ECONNRESET, or what else it says. */
+/* Sends what the socket takes. -ECONNRESET, or another error of the socket. */
 int stream_flush(struct stream *stream);
 bool stream_has_output(const struct stream *stream);
 
-/* Reads what the socket has, once. -EAGAIN: nothing; -ECONNRESET: the other side is gone; -EPROTO: it sends
- * descriptors that nobody can want. */
+/* Reads from the socket once. -EAGAIN: there is nothing; -ECONNRESET: the other side has closed it; -EPROTO:
+ * it has sent too many descriptors. */
 int stream_fill(struct stream *stream);
 
 /* The next whole frame: 1, and 0 if there is none yet. The payload is valid until the next stream_fill().
@@ -39,7 +39,7 @@ int stream_next(struct stream *stream, struct frame_header *ret_header, const ui
 /* The oldest descriptor that came and was not taken, now the caller's; -1: there is none. */
 int stream_take_fd(struct stream *stream);
 
-/* Descriptors are left, although every byte was read: they belong to nothing. */
+/* Whether descriptors are left although every byte was read: they belong to no message. */
 bool stream_has_stray_fds(const struct stream *stream);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* No structure of any version is as large: the size was never set. */
+/* No structure of any version is as large; a larger size was never set. */
 #define STRUCTURE_TOO_LARGE 4096
 
 /* Copies what a program gave. Fields that a newer program knows, and this library does not, must be zero.

@@ -1,15 +1,15 @@
-/* What a call needs of its job: a connection, which is opened again if it was lost, and an epoch that lives.
- */
+/* Enters a job for a call: with a connection, which is opened again if it was lost, and in an epoch that has
+ * not ended. */
 #include <errno.h>
 
 #include "client/library/joining/reopen.h"
 #include "client/library/pages/left.h"
 #include "common/clock.h"
 
-/* The event follows the word in the directory at once; only a daemon that hangs needs as long as this. */
+/* The event follows the change of the directory at once; only a daemon that hangs takes as long as this. */
 #define EVENT_DELAY_NS UINT64_C(1000000000)
 
-/* The directory may say before the socket does that the epoch has ended. */
+/* Whether the directory says that the epoch has ended, and the event has not come yet. */
 static bool awaits_end(const struct tierd_job *job)
 {
 	return !job->is_stale && job_is_attached(job) && job->attachment->directory->epoch != job->epoch;
@@ -20,7 +20,7 @@ static bool knows_end(const void *argument)
 	return !awaits_end(argument);
 }
 
-/* JOB_AGAIN: what ended was the connection, and another thread has opened the next one. */
+/* JOB_AGAIN: the connection had ended, and another thread has opened the next one. */
 static int check_epoch(struct tierd_job *job)
 {
 	bool had_to_wait = awaits_end(job);
@@ -58,7 +58,7 @@ int job_check(struct tierd_job *job, enum job_need need)
 	return JOB_REPEAT(check_once(job, need));
 }
 
-/* A daemon that hangs up at this very request, again and again, is not asked for ever. */
+/* If the daemon closes the connection at this request again and again, the call fails in the end. */
 #define MAX_INTERRUPTIONS 32
 
 bool job_can_repeat(struct tierd_job *job, int r)
@@ -76,7 +76,7 @@ int job_enter(struct tierd_job *job, enum job_need need)
 
 	if (r < 0)
 		return r;
-	/* Better before than in the middle of the call. */
+	/* A lost connection is better noticed before the call than in the middle of it. */
 	if (job->node->reconnect_ms > 0)
 		connection_look(job->node);
 	do
@@ -89,7 +89,7 @@ int job_enter(struct tierd_job *job, enum job_need need)
 
 int job_finish(struct tierd_job *job, int r)
 {
-	/* Where it stands now is worth knowing. */
+	/* Opens the connection again, so that the message says at which step the job is. */
 	if (r == -ESTALE && job->node->is_lost) {
 		int checked = job_check(job, JOB_LIVE);
 

@@ -1,4 +1,4 @@
-/* Joining: how a rank comes into its job, and comes back into it.
+/* Joining: a rank becomes a member of its job, and becomes one again after its connection was lost.
  *
  * A call enters its job (job_enter) with what it needs of it: a connection, an epoch that lives, a job that
  * is ready. Where the connection was lost, the first call that needs it connects again and opens all jobs
@@ -28,12 +28,12 @@ enum job_need {
 /* Locks the node if the job is fit for the call. */
 int job_enter(struct tierd_job *job, enum job_need need);
 
-/* The same at the end of a call that asked the daemon. JOB_AGAIN: the connection was lost in the middle of
- * it, and the call can be made again from the start. If it cannot, that is said as by the next call. */
+/* Unlocks the node at the end of a call that returns r. JOB_AGAIN: the connection was lost in the middle of
+ * the call, which can be made again from the start. If it cannot, the error is that of the next call. */
 #define JOB_AGAIN 1
 int job_finish(struct tierd_job *job, int r);
 
-/* Whether the call that failed with r lost its connection, and may be made again; counted. */
+/* Whether the call that failed with r has lost its connection, and may be made again. Counts these. */
 bool job_can_repeat(struct tierd_job *job, int r);
 
 #define JOB_REPEAT(call)                                                                                     \
@@ -56,8 +56,8 @@ bool job_can_repeat(struct tierd_job *job, int r);
 
 /* ---- A node ---- */
 
-/* Connects to the node's socket, again and again for reconnect_ms while nobody listens there or who does has
- * no place. Takes no lock. */
+/* Connects to the node's socket. While no daemon listens there, or it has no room, tries again for
+ * reconnect_ms. Called without the lock. */
 int reconnect_first(struct tierd_node *node);
 
 /* Where the node reconnects, keeps a message to be sent again. -ENOMEM. */
@@ -66,8 +66,8 @@ int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *messa
 
 /* ---- With the lock held ---- */
 
-/* Opens a connection that was lost, and its jobs as far as they can be; releases the lock meanwhile, and
- * waits for another thread that does it already. 0: the connection stands. */
+/* Opens a lost connection again, and its jobs; or waits for another thread that does. Releases the lock
+ * meanwhile. 0: the connection is open. */
 int reconnect(struct tierd_node *node);
 
 /* Waits for another thread that opens the connection. */
@@ -76,16 +76,17 @@ void reconnect_settle(struct tierd_node *node);
 /* 0, or why the job is not fit. May release the lock for a moment. */
 int job_check(struct tierd_job *job, enum job_need need);
 
-/* The connection is lost; from now on the job is stale if something of this rank's was undecided. */
+/* The connection was lost: the job is stale from now on, if this rank has lost work with it. */
 void job_lose(struct tierd_job *job);
 
-/* From now on the job is stale. A rank that may return was sent away: the job was rolled back. */
+/* The epoch has ended: the job is stale from now on. If the rank may return, its membership has ended,
+ * because the job was rolled back. */
 void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event);
 
 /* Opens the job, or opens it again. */
 int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
 
-/* As tierd_job_ready, with the lock held. */
+/* tierd_job_ready and tierd_job_ready_begin, with the lock held. */
 int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
 int job_ready_begin_locked(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket);
 

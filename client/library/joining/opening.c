@@ -1,11 +1,11 @@
-/* A request that opens a job, and what its answer brings. */
+/* The request that opens a job, and its reply. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "client/library/joining/joining.h"
 
-/* Room for an element is what it takes; less than a page makes no sense. */
+/* Any window that holds an element would do; less than a page is a mistake of the daemon's. */
 #define WINDOW_BYTES_MINIMUM 4096
 
 static void post_leave(struct tierd_node *node, uint32_t number)
@@ -28,7 +28,7 @@ static void open_answer(struct tierd_ticket *ticket, const struct answer *answer
 		ticket_complete_fd(ticket, answer);
 		return;
 	}
-	/* Nobody waits any more: the membership must not stay behind. */
+	/* No thread waits for the reply: the daemon must not keep the membership. */
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 	post_leave(node, answer->reply->job_open->job);
 }

@@ -5,7 +5,7 @@
 #include "client/library/joining/reopen.h"
 #include "client/library/pages/buffers.h"
 
-/* Beyond the time that the daemon was given to collect the ranks: planning and initializing. */
+/* For planning and initializing, beyond the time in which the ranks have to come. */
 #define READY_MARGIN_MS 10000
 
 /* ---- Ready ---- */
@@ -27,7 +27,7 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	job->ready_units = job->unit_count;
 }
 
-/* Names the phase again, to a daemon that does not know it. */
+/* Names the phase again, because the daemon may be another one. */
 static void restore_phase(struct tierd_job *job)
 {
 	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
@@ -46,7 +46,8 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 	int r = 0;
 
 	job->is_getting_ready = false;
-	/* A job without values can be given some; else it would have to be closed first. */
+	/* The values of the job are lost: the rank may write others, which it could not while the job is
+	 * stale. */
 	if (answer->status == -ENODATA)
 		job->is_stale = false;
 	if (ticket_is_refused(ticket, answer))
@@ -107,8 +108,7 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 	return r;
 }
 
-/* The daemon itself says who is missing when the time is over; only where it does not, the library gives up.
- */
+/* At the timeout the daemon replies which ranks are missing. The library waits a little longer than that. */
 static uint64_t ready_deadline(const struct tierd_node *node, int timeout_ms)
 {
 	if (timeout_ms < 0)
@@ -125,7 +125,7 @@ static bool is_answered(const void *argument)
 	return !job->is_getting_ready;
 }
 
-/* The answer to an earlier call that has given up is this one's: 1; 0 if there is none. */
+/* 1: an earlier call has timed out, and its reply, which has come, counts for this call. 0: there is none. */
 static int claim(struct tierd_job *job, uint64_t deadline)
 {
 	int r = 0;

@@ -25,7 +25,7 @@
 #define FIRST_PAUSE_NS UINT64_C(2000000)
 #define LONGEST_PAUSE_NS UINT64_C(200000000)
 
-/* A daemon greets at once; one that does not hangs. */
+/* A daemon greets at once, unless it hangs. */
 #define GREETING_NS UINT64_C(10000000000)
 
 /* ---- The socket ---- */
@@ -49,8 +49,8 @@ static int open_socket(const char *path, int *ret_fd)
 	if (fd < 0)
 		return fail_to_connect(-errno, path);
 	strcpy(address.sun_path, path);
-	/* Without it a daemon that does not accept would hold us for ever; later calls never block in the
-	 * socket. */
+	/* A daemon that does not accept connections would block connect() for ever. Later calls never block
+	 * in the socket. */
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		if (errno != EINTR)
@@ -70,14 +70,15 @@ static struct attempts attempts_begin(const struct tierd_node *node)
 	return (struct attempts){ clock_now_ns() + (uint64_t)node->reconnect_ms * 1000000, FIRST_PAUSE_NS };
 }
 
-/* Something that may be over soon: nobody listens yet, he has no place, he ends. */
+/* Errors that may be over soon: no daemon listens, it has no place for a connection, or it ends. */
 static bool may_pass(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET || r == -ETIMEDOUT || r == -EBUSY ||
 	       r == -ESHUTDOWN || r == -EAGAIN;
 }
 
-/* Pauses before another attempt, without any lock; false: there is no time for one. */
+/* Sleeps before another attempt; called without the lock. False: the error will not pass, or the time is
+ * over. */
 static bool attempts_pause(struct attempts *attempts, int r)
 {
 	uint64_t now = clock_now_ns();
@@ -93,7 +94,7 @@ static bool attempts_pause(struct attempts *attempts, int r)
 	return true;
 }
 
-/* With the lock, which it gives up to connect. */
+/* Called with the lock, which it releases to connect. */
 static int open_connection(struct tierd_node *node)
 {
 	int fd = -1, r;
@@ -138,8 +139,8 @@ static struct tierd_job *find_busy(struct tierd_node *node)
 	return NULL;
 }
 
-/* Threads in the middle of a call find their tickets failed; none starts another request before it is here
- * again. */
+/* Waits for threads in the middle of a call: their tickets have failed, and they send no other request before
+ * they enter the job again. */
 static void wait_for_threads(struct tierd_node *node)
 {
 	while (node->has_reader || find_busy(node))
@@ -215,7 +216,7 @@ int reconnect(struct tierd_node *node)
 	r = reconnect_all(node);
 	node->is_reconnecting = false;
 	pthread_cond_broadcast(&node->changed);
-	/* Not given up, but interrupted. */
+	/* It was interrupted, and the next call goes on. */
 	if (r < 0 && node->is_lost)
 		return r;
 	return r < 0 ? connection_check(node) : 0;

@@ -10,9 +10,9 @@
 #include "common/clock.h"
 #include "proto/vocabulary.h"
 
-/* A daemon opens jobs and defines units at once; one that does not hangs. */
+/* A daemon opens jobs and defines units at once, unless it hangs. */
 #define ANSWER_NS UINT64_C(10000000000)
-/* Between two looks whether a job is there again. */
+/* Between two attempts to open a job that is not there yet. */
 #define NAP_NS UINT64_C(10000000)
 
 int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *message,
@@ -31,7 +31,7 @@ int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *messa
 
 /* ---- The loss ---- */
 
-/* What of this rank goes with the connection; NULL: nothing. */
+/* What this rank loses with the connection; NULL: nothing. */
 static const char *find_lost_work(const struct tierd_job *job)
 {
 	if (job->ready_units == 0)
@@ -106,7 +106,8 @@ static int open_and_define(struct tierd_job *job, uint32_t mode, bool is_reconne
 
 /* ---- Where it stands ---- */
 
-/* Without values of its own a new job gets what the one before had: its initializers make the same again. */
+/* If the rank has written no values, a new job is like the one before: the initializers give the same values.
+ */
 static bool stands_where_we_do(const struct tierd_job *job)
 {
 	if (job->state.status == JOB_RESUMED)
@@ -132,7 +133,7 @@ static void judge(struct tierd_job *job, bool is_restarted)
 {
 	bool stands = stands_where_we_do(job);
 
-	/* One whose epoch had ended before stays stale for its own reason. */
+	/* A job whose epoch had ended before keeps its own stale_text. */
 	if (job->lost_work || !(stands || job->is_stale)) {
 		job->is_stale = true;
 		describe_loss(job, is_restarted);
@@ -140,8 +141,8 @@ static void judge(struct tierd_job *job, bool is_restarted)
 	job->must_rejoin = !job->is_stale && job->ready_units > 0;
 }
 
-/* Lost again, if only right after the last answer; or the daemon has no place for anybody, or the job comes
- * back just now. */
+/* Errors after which opening is tried again: the connection was lost again, the daemon has no room or drains,
+ * or the job is being restored. */
 static bool is_of_the_moment(const struct tierd_node *node, int r)
 {
 	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM || r == -EAGAIN;
@@ -150,8 +151,8 @@ static bool is_of_the_moment(const struct tierd_node *node, int r)
 int job_reopen(struct tierd_job *job)
 {
 	uint64_t incarnation = job->incarnation;
-	/* The membership that the lost connection had gives way. Whoever created the job, it is there or
-	 * lost. */
+	/* is_reconnect: this membership replaces that of the lost connection. MODE_EITHER: the job is there,
+	 * or it was lost and is created anew. */
 	int r = open_and_define(job, MODE_EITHER, true);
 
 	if (is_of_the_moment(job->node, r))
@@ -170,14 +171,14 @@ int job_reopen(struct tierd_job *job)
 
 /* ---- Sent away ---- */
 
-/* This rank has no part in the job any more, and may open it again. */
+/* This rank is no member of the job any more, and may open it again. */
 static void send_away(struct tierd_job *job)
 {
-	/* Else nobody has kept what it was opened with. */
+	/* Without reconnecting, the request that opened it was not kept. */
 	if (job->node->reconnect_ms == 0)
 		return;
 	job->is_sent_away = true;
-	/* What is mapped stays where it is; the next ready brings other pages. */
+	/* The mappings stay until the next ready brings others. */
 	if (job->attachment)
 		job->attachment->connection = ATTACHMENT_NO_CONNECTION;
 }
@@ -186,7 +187,7 @@ void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded
 {
 	if (event->may_return)
 		send_away(job);
-	/* One of which this rank was not a part, or that a new ready has overtaken. */
+	/* An epoch without this rank, or before the current one. */
 	if (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0)
 		return;
 	job->is_stale = true;
@@ -197,8 +198,8 @@ void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded
 	ticket_settle_silent(job, job->node->last_request);
 }
 
-/* Another thread may be in the middle of a call that has not heard of it yet. It has a state, wherever that
- * stands: a job that is not there any more is not made anew. */
+/* Takes the window, because another thread may be in the middle of a call. MODE_RESUME: the job has a state;
+ * one that is gone must not be created anew. */
 static int return_once(struct tierd_job *job)
 {
 	int r = window_take(job, connection_deadline(job->node, -1));
@@ -229,14 +230,14 @@ int job_return(struct tierd_job *job)
 	uint64_t deadline = clock_now_ns() + (uint64_t)job->node->reconnect_ms * 1000000;
 	int r = 0;
 
-	/* No other call of the kind comes in between. */
+	/* Keeps other calls of tierd_job_ready out. */
 	job->is_getting_ready = true;
 	while (r == 0 && job->is_sent_away) {
 		r = return_once(job);
 		if ((r == -EAGAIN || r == -ESHUTDOWN) && clock_now_ns() < deadline)
 			r = nap(job->node);
 	}
-	/* With a connection that is lost, that is over. */
+	/* If the connection was lost, job_lose() has cleared it. */
 	if (r != -ECONNRESET)
 		job->is_getting_ready = false;
 	return r;

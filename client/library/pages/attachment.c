@@ -20,7 +20,7 @@ static_assert(FDS == ATTACHMENT_FDS && FD_CACHE < TICKET_MAX_FDS, "an answer hol
 
 /* ---- Pages ---- */
 
-/* What is promised to the job, and behind it its cache, if it has one. */
+/* Maps the promised part of the arena, and behind it the cache, if the job has one. */
 static int map_arena(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, const int *fds)
 {
 	const struct mapping_part parts[] = {
@@ -47,7 +47,7 @@ static int map_gradients(struct attachment *attachment, const Tierd__Wire__JobRe
 	    __builtin_mul_overflow(buffers->count - 1, buffers->bytes, &bytes) ||
 	    __builtin_add_overflow(bytes, buffers->last_bytes, &bytes))
 		return -EPROTO;
-	/* Which of the two would be larger? */
+	/* A rank has fixed buffers or a room, not both. */
 	if (buffers->room > 0 && bytes > 0)
 		return -EPROTO;
 	bytes += buffers->room;
@@ -58,7 +58,7 @@ static int map_all(struct attachment *attachment, const Tierd__Wire__JobReadyRep
 {
 	int r = -EPROTO;
 
-	/* And the one for what is larger. */
+	/* Besides those that the job asked for there is one for larger units. */
 	if (reply->gradient_buffers <= WIRE_MAX_GRADIENT_BUFFERS + 1)
 		r = mapping_new(fds[FD_DIRECTORY], reply->directory_bytes, PROT_READ,
 				&attachment->directory_mapping);
@@ -97,7 +97,7 @@ static int check_pages(const struct tierd_job *job, const struct attachment *att
 	if (reply->directory_bytes < sizeof(*directory) || reply->lease_bytes < sizeof(*leases) ||
 	    directory->magic != PAGES_MAGIC || leases->magic != PAGES_MAGIC)
 		return -EPROTO;
-	/* A daemon that negotiates would have said so before. */
+	/* A daemon that negotiates the version of pages has refused the connection before. */
 	if (!versions_have(job->node->pages, directory->version) || leases->version != directory->version)
 		return refuse_version(job, directory);
 	if (reply->unit_count != job->unit_count || directory->unit_count != reply->unit_count ||
@@ -130,14 +130,14 @@ static int prepare(struct attachment *attachment, const struct tierd_job *job,
 			return -EPROTO;
 	if (fstatfs(arena_fd, &status) < 0)
 		return -errno;
-	/* Of reserved huge pages, parts cannot be protected. */
+	/* mprotect() cannot protect a part of a reserved huge page. */
 	attachment->arena_page_bytes = status.f_type == HUGETLBFS_MAGIC ? (uint64_t)status.f_bsize : 4096;
 	return 0;
 }
 
 /* ---- Units ---- */
 
-/* Where the unit's sections begin, and behind that those of the next one. */
+/* Reads where the unit's sections begin; returns the place of the next unit's in the directory. */
 static const uint64_t *read_spans(const struct unit *unit, const uint64_t *sections,
 				  uint64_t ret_spans[UNIT_SECTIONS])
 {
@@ -146,7 +146,7 @@ static const uint64_t *read_spans(const struct unit *unit, const uint64_t *secti
 	return sections;
 }
 
-/* Its spans are known. */
+/* Called when the unit's spans are known. */
 static void place_unit(struct unit *unit, struct hot_unit *ret_hot)
 {
 	unit->end = 0;
@@ -183,7 +183,7 @@ static int place_units(struct tierd_job *job, struct directory_header *directory
 	return 0;
 }
 
-/* Views that are held point into what was placed first. */
+/* The places must be those of the first ready, because views that are held point there. */
 static int check_places(const struct tierd_job *job, struct directory_header *directory)
 {
 	const uint64_t *sections = directory_sections(directory);
@@ -199,7 +199,7 @@ static int check_places(const struct tierd_job *job, struct directory_header *di
 
 /* ---- Life ---- */
 
-/* The number stays, so that a thread which is about to ring never meets another file under it. */
+/* The descriptor keeps its number: a thread that is about to ring must not write to another file. */
 static int take_doorbell(struct tierd_job *job, int fd)
 {
 	if (job->doorbell_fd >= 0)
@@ -249,7 +249,7 @@ struct attachment *attachment_free(struct attachment *attachment, bool is_child)
 	while (attachment) {
 		struct attachment *older = attachment->older;
 
-		/* A child may have put something else there. */
+		/* A child may have mapped something else there. */
 		if (!is_child) {
 			mapping_free(&attachment->directory_mapping);
 			mapping_free(&attachment->arena_mapping);

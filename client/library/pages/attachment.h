@@ -1,11 +1,11 @@
 /* An attachment is what a job has mapped over one connection: the directory, the arena, this rank's lease
  * page and its gradients.
  *
- * When the connection is lost and opened again, the job gets another one, and the older stay until the job is
- * left: a thread on the hot path may be anywhere, and what was gathered stays readable until it is released.
- * Of an older one live_epoch is ATTACHMENT_NO_EPOCH for ever. A lease is taken from the newest; who has taken
- * it looks at live_epoch once more, so either he sees that the attachment is an old one, or
- * attachment_collect(), which looks at the leases later, sees his. */
+ * When the connection is lost and opened again, the job gets another one, and the older ones stay until the
+ * job is left: a thread on the hot path may still use them, and gathered units stay readable until they are
+ * released. In an older one live_epoch stays ATTACHMENT_NO_EPOCH. A lease is taken in the newest. The thread
+ * that has taken one reads live_epoch again: either it sees that the attachment is an old one, or
+ * attachment_collect(), which reads the leases later, sees its lease. */
 #ifndef TIERD_CLIENT_ATTACHMENT_H
 #define TIERD_CLIENT_ATTACHMENT_H
 
@@ -43,14 +43,15 @@ struct attachment {
 	struct attachment *older;
 
 	/* With the node's lock. */
-	uint32_t connection; /* as the node counts them, from 1; none: the job was left over it */
+	uint32_t connection; /* its number in the node, from 1; ATTACHMENT_NO_CONNECTION: the membership has
+				ended */
 	struct mapping directory_mapping, arena_mapping, lease_mapping, gradient_mapping;
 	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
 	struct gradient_buffer *buffers;
 	uint32_t buffer_count;
 	struct gradient_buffers gradient_buffers;
-	struct gradient_room room; /* where the next ones lie, if they have one */
-	uint64_t gradients_end;	   /* what lies behind was never handed out, and a new memfd is zero */
+	struct gradient_room room; /* where the next buffers lie, if the rank has a room */
+	uint64_t gradients_end;	   /* bytes behind were never handed out, and are zero */
 	uint64_t arena_page_bytes;
 };
 
@@ -58,14 +59,14 @@ struct attachment {
  * protocol says; -EPROTONOSUPPORT: of another version, and the connection has ended. */
 int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds);
 
-/* With the older ones. In a forked child the mappings are not there. */
+/* Frees it and the older ones. In a forked child they have no mappings. */
 struct attachment *attachment_free(struct attachment *attachment, bool is_child);
 
 /* How many leases this rank has on the unit, in this attachment and the older ones. */
 uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit);
 
-/* Gives the memory of older attachments back if no lease is left in any: which of two leases on a unit is
- * released first nobody says, so none counts as that of the older view before both are gone. */
+/* Unmaps older attachments once no lease is left in any attachment: of two leases on a unit it is not known
+ * which one is released first. */
 void attachment_collect(struct tierd_job *job);
 
 #endif

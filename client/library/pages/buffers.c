@@ -1,7 +1,7 @@
 #include "client/library/pages/buffers.h"
 
-/* The states lie in the lease page: this rank takes and pushes, the daemon frees. The unit of a held buffer
- * is known only here. */
+/* The states lie in the lease page: this rank sets HELD and PUSHED, and the daemon FREE. Only the library
+ * knows which unit a buffer is held for. */
 uint32_t buffer_state(const struct tierd_job *job, uint32_t buffer)
 {
 	return atomic_load_explicit(&job->attachment->buffer_states[buffer], memory_order_acquire);

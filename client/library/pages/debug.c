@@ -13,7 +13,7 @@ struct debug {
 	uint64_t page_bytes;
 	uint32_t *page_leases;
 	uint32_t *unit_leases;
-	uint64_t *unit_offsets; /* while it is leased */
+	uint64_t *unit_offsets; /* valid while the unit is leased */
 };
 
 bool debug_is_wanted(void)

@@ -1,8 +1,7 @@
 #include "client/library/pages/gradient_room.h"
 
-/* Norms and biases are held for long: theirs come one by one, while the layers are pushed between them. What
- * is small lies at the front, so that it does not cut the rest in two, where a large unit would have had
- * room. */
+/* Small units, such as norms and biases, are held for long: their gradients come one by one while layers are
+ * pushed. They lie at the front, so that they do not split the space that a large unit needs. */
 #define SMALL_PART 16
 #define FRONT_PART 8
 
@@ -16,7 +15,7 @@ static uint64_t front_bytes(const struct gradient_room *room)
 	return room->bytes / FRONT_PART;
 }
 
-/* Where the one ends that is in the way. */
+/* Whether a held span overlaps this one, and where it ends. */
 static bool find_held(const struct gradient_span *held, unsigned count, struct gradient_span span,
 		      uint64_t *ret_end)
 {

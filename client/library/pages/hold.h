@@ -1,4 +1,4 @@
-/* Holds: leases on units that are resident, taken and given back without a system call or a lock. */
+/* Takes and gives back leases on resident units, without a system call and without a lock. */
 #ifndef TIERD_CLIENT_HOLD_H
 #define TIERD_CLIENT_HOLD_H
 
@@ -20,15 +20,14 @@ static inline const struct attachment *hold_newest(const struct tierd_job *job)
 	return atomic_load_explicit(&job->attachment, memory_order_acquire);
 }
 
-/* A unit of a job that is ready, and of this process. */
+/* Whether the job is ready, was opened by this process, and has this unit. */
 static inline bool hold_is_known(const struct tierd_job *job, uint32_t unit)
 {
 	return LIKELY(job->generation == connection_generation) &&
 	       LIKELY(unit < atomic_load_explicit(&job->ready_units, memory_order_seq_cst));
 }
 
-/* Whether the unit is known, and the job stands where the daemon does: else a message says what is the
- * matter. */
+/* Whether the unit is known and the job's epoch is the daemon's. If not, the slow path finds out why. */
 static inline bool hold_is_possible(const struct tierd_job *job, uint32_t unit,
 				    const struct attachment **ret_attachment)
 {
@@ -47,17 +46,19 @@ static inline bool hold_give_to(const struct attachment *attachment, uint32_t un
 					  : debug_give(attachment->debug, unit);
 }
 
-/* The oldest first: a view of a daemon that is gone needs no lease any more, one of this daemon does. */
+/* Gives back the oldest lease on the unit: views of a daemon that has ended need no lease, those of this
+ * daemon do. */
 bool hold_give_to_oldest(const struct attachment *attachment, uint32_t unit);
 
-/* Whoever waits for a release has not been told yet. False: this rank has no lease on the unit. */
+/* Gives a lease back without ringing the doorbell; hold_tell() does that. False: this rank has no lease on
+ * the unit. */
 static inline bool hold_give_quietly(struct tierd_job *job, uint32_t unit,
 				     const struct attachment **ret_attachment)
 {
 	const struct attachment *attachment;
 	bool is_given;
 
-	/* Another thread may have given the lease that we saw, for one that is in a newer attachment. */
+	/* Another thread may have given back the lease that we saw in place of one in a newer attachment. */
 	do {
 		attachment = hold_newest(job);
 		is_given = LIKELY(!attachment->older) ? hold_give_to(attachment, unit)
@@ -82,12 +83,14 @@ static inline bool hold_give(struct tierd_job *job, uint32_t unit)
 	return is_given;
 }
 
-/* Gives a lease back that nobody has seen; or that of another thread, which has given this one for it. */
+/* Gives back a lease that was just taken. If another thread has given back this one in place of its own,
+ * gives back that thread's. */
 void hold_take_back(struct tierd_job *job, const struct attachment *attachment, uint32_t unit);
 
 /* ---- Taking ---- */
 
-/* Takes a lease if the unit is there: 1; 0 if not. In a debugging run, an error if its pages do not open. */
+/* Takes a lease: 1, or 0 if the unit is not resident at the awaited version. With TIERD_DEBUG=leases a
+ * negative errno, if its pages cannot be made readable. */
 static inline int hold_take(struct tierd_job *job, const struct attachment *attachment, uint32_t unit,
 			    uint64_t *ret_offset, uint64_t *ret_version)
 {
@@ -100,8 +103,7 @@ static inline int hold_take(struct tierd_job *job, const struct attachment *atta
 			hold_give(job, unit);
 		return 0;
 	}
-	/* Another thread may have closed a step, or found the connection lost, before anybody could see this
-	 * lease. */
+	/* Another thread may have closed a step, or lost the connection, before this lease was visible. */
 	if (UNLIKELY((atomic_load_explicit(&job->awaited, memory_order_seq_cst) & mask) != awaited) ||
 	    UNLIKELY(atomic_load_explicit(&attachment->live_epoch, memory_order_seq_cst) ==
 		     ATTACHMENT_NO_EPOCH)) {

@@ -65,7 +65,7 @@ struct tierd_job *job_free(struct tierd_job *job)
 {
 	if (!job)
 		return NULL;
-	/* A child has no mapping there, but may have put something else. */
+	/* A child has no mapping there, but may have mapped something else. */
 	bool is_child = job->generation != connection_generation;
 
 	attachment_free(job->attachment, is_child);

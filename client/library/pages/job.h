@@ -1,17 +1,18 @@
-/* Pages: what a rank has of a job, and what happens to that without a request.
+/* Pages: what a rank has of a job, and what it does with that without a request.
  *
- * A job is a handle of the user's: its units, what it shares with the daemon, where it stands. It is made
- * before it is opened (job_new), gets an attachment with each ready over a new connection, and goes with its
- * last lease: left.h has what remains when a user has left a job while views of it are in use.
+ * A job is a handle of the user's: its units, what it shares with the daemon, where it stands. job_new()
+ * makes it before it is opened. It gets an attachment with the first ready over each connection. It is freed
+ * when the job was left and no lease on it is held; left.h is about the time between the two.
  *
  * An attachment is what is mapped over one connection: the directory, the arena, this rank's lease page, its
  * gradients. hold.h takes and gives leases there without a lock and without a system call; buffers.h has the
- * states of gradient buffers; debug.h closes what is not leased in a debugging run. The exchange window
- * (window.h) is for one piece of a tensor or a blob at a time.
+ * states of gradient buffers; debug.h makes memory that is not leased inaccessible (TIERD_DEBUG=leases).
+ * Tensors and blobs are copied through the exchange window (window.h), piece by piece.
  *
- * A ticket is a request on its way: ticket.h pairs replies with them, and tells the handler of their kind.
+ * A ticket is a request that was sent: ticket.h finds the ticket of a reply, and calls the handler of its
+ * kind.
  *
- * Here nothing is opened, and nothing is asked again: joining/ and calls/ do that. */
+ * This module sends no request by itself: joining/ and calls/ do. */
 #ifndef TIERD_CLIENT_JOB_H
 #define TIERD_CLIENT_JOB_H
 
@@ -24,7 +25,7 @@
 
 struct ticket_kind;
 
-/* A message as it was sent, to be sent again. */
+/* A packed request, kept to be sent again. */
 struct remembered {
 	uint8_t *bytes; /* owned; NULL: none */
 	size_t length;
@@ -41,13 +42,13 @@ struct unit {
 	uint64_t *gradient_offsets;    /* in a view of gradients */
 	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, by the directory page */
 	uint64_t end;		       /* of the last section, from the unit's offset */
-	uint32_t unheard;	       /* gathers whose answers were lost with a connection */
+	uint32_t unheard;	       /* gathers whose replies were lost with a connection */
 };
 
-/* What a gather needs of a unit, side by side. */
+/* What the hot path of a gather needs of a unit, side by side. */
 struct hot_unit {
 	const uint64_t *offsets;
-	uint64_t awaited_mask; /* 0: frozen, every version will do */
+	uint64_t awaited_mask; /* 0: the unit is frozen, and every version is the same */
 	uint64_t elements;
 	_Atomic uint64_t gathers;
 };
@@ -74,10 +75,10 @@ struct tierd_job {
 	uint32_t epoch;
 	bool is_stale;
 	char stale_text[512];
-	bool has_undecided;	 /* handed in for a step that this rank has not closed */
+	bool has_undecided;	 /* this rank has pushed or set something for a step that it has not closed */
 	bool has_written;	 /* values of tensors */
 	uint32_t refused_pushes; /* without tickets, in this epoch */
-	int push_error;		 /* of the last of them: the next push or step reports it */
+	int push_error;		 /* of the last refused push; the next push or step reports it */
 	char push_error_text[512];
 
 	struct unit **units;
@@ -87,31 +88,32 @@ struct tierd_job {
 	bool is_window_busy;
 	/* Of a connection that was lost; see reopen.h. */
 	struct remembered opening;
-	uint64_t incarnation;		/* of the daemon that opened it */
-	const char *lost_work;		/* that this rank is still to be told of; NULL: none */
-	char phase[TIERD_MAX_NAME + 1]; /* that the rank has named; "": none */
-	bool must_reopen;		/* before anything else is asked */
-	bool must_rejoin;		/* the other ranks, before the next call goes on */
-	bool is_sent_away;		/* from a job that it may open again */
+	uint64_t incarnation;		/* of the daemon that has opened the job */
+	const char *lost_work;		/* that was not reported to this rank yet; NULL: none */
+	char phase[TIERD_MAX_NAME + 1]; /* named by tierd_phase(); "": none */
+	bool must_reopen;		/* the job, before the next request */
+	bool must_rejoin;		/* the next call waits for the other ranks */
+	bool is_sent_away; /* the daemon has ended the membership; the rank may open the job again */
 	bool is_rejoining;
-	int refusal;		/* it cannot be opened again, stale_text says why */
-	unsigned interruptions; /* in a row */
+	int refusal;		/* with which opening it again was refused; stale_text says why */
+	unsigned interruptions; /* lost connections in a row, of one call */
 
-	struct tierd_ticket *writing;	  /* begun and not ended; owned; NULL: none */
-	bool may_write;			  /* all ranks have begun it */
-	struct tierd_ticket *writing_end; /* sent and not answered; owned; NULL: none */
-	bool has_ended_writing;		  /* the daemon knows */
-	bool is_cancelling;		  /* by its end, that was sent */
-	bool is_writing_busy;		  /* a thread is in a call that begins or ends it */
+	struct tierd_ticket *writing;	  /* of tierd_write_begin(), until the end; owned; NULL: none */
+	bool may_write;			  /* all ranks have begun the writing */
+	struct tierd_ticket *writing_end; /* of its end, until the reply; owned; NULL: none */
+	bool has_ended_writing;		  /* the daemon has accepted its end */
+	bool is_cancelling;		  /* the end that was sent cancels it */
+	bool is_writing_busy;		  /* a thread begins or ends it */
 
 	bool is_getting_ready;
-	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */
+	bool has_unclaimed_ready; /* an abandoned tierd_job_ready() has succeeded */
 	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
 
-	/* Without the lock, but never beside what the hot path reads: gathers of many units at once. */
+	/* Without the lock: gathers of many units. Far from what the hot path reads, so that they share no
+	 * cache line. */
 	_Atomic uint64_t gathers_of_many, elements_of_many;
 
-	/* Releases under way; see left.h. */
+	/* Releases in progress, and the state of a job that was left; see left.h. */
 	_Atomic uint32_t releasing;
 	_Atomic bool has_left;
 	bool is_kept;
@@ -124,13 +126,13 @@ void job_exit(struct tierd_job *job);
 
 /* ---- With the lock held ---- */
 
-/* From now on gathers take the slow way, and learn there what happened. */
+/* Makes gathers take the slow path, which reports what has happened. */
 void job_poison(struct tierd_job *job);
 
-/* What is mapped belongs to this connection. */
+/* Whether the newest attachment is of this connection. */
 bool job_is_attached(const struct tierd_job *job);
 
-/* 0, or -EINVAL. */
+/* 0, or -EINVAL: the job has no such unit. */
 int job_check_unit(const struct tierd_job *job, uint32_t unit);
 const char *job_unit_name(const struct tierd_job *job, uint32_t unit);
 
@@ -139,17 +141,17 @@ static inline bool unit_is_trainable(const struct unit *unit)
 	return unit_layout_trainable(&unit->layout) > 0;
 }
 
-/* The version that requests for the unit name. */
+/* The version of the unit that a request asks for. */
 static inline uint64_t job_awaited(const struct tierd_job *job, uint32_t unit)
 {
 	return unit_is_trainable(job->units[unit]) ? job->awaited : 0;
 }
 
-/* Groups as they go over the wire: too many for a thread's stack. */
+/* Encoded groups, on the heap: they may be too many for a thread's stack. */
 struct wire_groups {
 	Tierd__Wire__Group *values, **pointers;
 };
-/* Not opened yet. */
+/* The handle of a job that is not opened yet. */
 int job_new(struct tierd_node *node, const struct tierd_job_options *options,
 	    const struct wire_groups *groups, struct tierd_job **ret_job);
 
@@ -158,7 +160,7 @@ DEFINE_FREEP(struct tierd_job *, job_free)
 
 struct unit *unit_free(struct unit *unit);
 DEFINE_FREEP(struct unit *, unit_free)
-/* What it has begun comes to nothing, or is forgotten. */
+/* Abandons the tickets of a writing. */
 void writing_forget(struct tierd_job *job);
 
 #endif

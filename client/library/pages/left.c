@@ -7,7 +7,7 @@
 
 #include "client/library/pages/hold.h"
 
-/* Of the leases of jobs that were left; such a job has no node. */
+/* Guards the leases of jobs that were left, which have no node. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue jobs = { &jobs, &jobs };
 
@@ -31,7 +31,7 @@ static bool has_any(const struct tierd_job *job, const struct attachment *attach
 static void copy_unit(const struct attachment *attachment, const struct unit *unit, uint64_t offset,
 		      char *copy)
 {
-	/* Nobody reads what was released since we looked, wherever it has gone. */
+	/* If the unit was released meanwhile, its word may be anything; then no thread reads the copy. */
 	if (offset > attachment->arena_mapping.bytes || unit->end > attachment->arena_mapping.bytes - offset)
 		return;
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
@@ -42,8 +42,8 @@ static void copy_unit(const struct attachment *attachment, const struct unit *un
 	}
 }
 
-/* Readers meet the old pages or the new ones: the kernel puts them there under its lock of the address space.
- */
+/* A thread that reads sees the old pages or the new ones: the kernel replaces them under the lock of the
+ * address space. */
 static int replace_arena(const struct tierd_job *job, const struct attachment *attachment)
 {
 	size_t bytes = attachment->arena_mapping.bytes;
@@ -90,8 +90,8 @@ void left_keep(struct tierd_job *job)
 
 /* ---- The leases ---- */
 
-/* They are counted on in a page of our own, and the daemon sees none. Without memory it sees them until this
- * process ends, as if it still read there. */
+/* Replaces the lease page by a private copy, and zeros the daemon's: it sees no lease any more. Without
+ * memory for the copy it sees them until this process ends. */
 static void keep_counters(const struct tierd_job *job, const struct attachment *attachment)
 {
 	size_t bytes = attachment->lease_mapping.bytes;
@@ -111,7 +111,7 @@ static void keep_counters(const struct tierd_job *job, const struct attachment *
 	munmap(copy, bytes);
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static uint64_t count_leases(const struct tierd_job *job)
 {
 	uint64_t leases = 0;
@@ -128,7 +128,8 @@ bool left_begin(struct tierd_job *job)
 	pthread_mutex_lock(&lock);
 	job->has_left = true;
 	atomic_store_explicit(&job->ready_units, 0, memory_order_seq_cst);
-	/* Who began before that is done after a few instructions; who begins after it comes to our lock. */
+	/* A release that began before that ends after a few instructions; one that begins later takes the
+	 * lock. */
 	while (atomic_load_explicit(&job->releasing, memory_order_seq_cst) > 0)
 		sched_yield();
 	job->node = NULL;

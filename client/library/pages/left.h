@@ -1,18 +1,20 @@
-/* Left: a job whose handle is to go while leases on it are held. The values under them become a private copy,
- * the daemon gets its memory back at once, and the last release frees the handle. */
+/* A left job is one that the user has closed while leases on it are held. The leased values become a private
+ * copy, the daemon gets its memory back at once, and the last release frees the handle. */
 #ifndef TIERD_CLIENT_LEFT_H
 #define TIERD_CLIENT_LEFT_H
 
 #include "client/library/pages/job.h"
 
-/* Before the daemon is told: puts the copy under the leases. Other threads may read and release meanwhile.
- * Without memory for it the arena is closed: a fault is better than a wrong value. */
+/* Replaces the arena by the private copy; called before the daemon is told. Other threads may read and
+ * release meanwhile. If there is no memory for the copy, the arena is made inaccessible: a fault is better
+ * than a wrong value. */
 void left_keep(struct tierd_job *job);
 
-/* After that, and without the node: false: no lease is held, and the handle is to be freed. */
+/* Called after that: from then on the job has no node. False: no lease is held, and the caller frees the
+ * handle. */
 bool left_begin(struct tierd_job *job);
 
-/* As tierd_release_many and tierd_release_all of a job that was left. The handle may be gone afterwards. */
+/* tierd_release_many and tierd_release_all of a job that was left. They may free the handle. */
 int left_release(struct tierd_job *job, const uint32_t *units, size_t count);
 int left_release_all(struct tierd_job *job);
 

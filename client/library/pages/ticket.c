@@ -32,7 +32,7 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 
 /* ---- What has been seen ---- */
 
-/* Whoever looks at one event of a ticket may still poll for the other. */
+/* A program that has seen one event of a ticket may still poll for another. */
 static void mark_seen(struct tierd_ticket *ticket, enum tierd_event event)
 {
 	struct tierd_node *node = ticket->node;
@@ -100,13 +100,14 @@ static void note_event(struct tierd_ticket *ticket, enum tierd_event event, int 
 		return;
 	ticket->events[event].is_here = true;
 	ticket->events[event].status = status;
-	/* Without memory for the text the status must do. */
+	/* Without memory for the text there is only the status. */
 	ticket->events[event].text = status < 0 && text ? strdup(text) : NULL;
 	if (!ticket->is_orphan)
 		mark_unseen(ticket, event);
 }
 
-/* What was not done will not be durable; whatever a step has come to, nothing can be reduced any more. */
+/* A step that has failed will not become durable; and one that is done, or has failed, will not be reduced.
+ */
 static void note_others(struct tierd_ticket *ticket, int status, const char *text)
 {
 	if (status < 0 && ticket->kind->replies == 2)
@@ -216,12 +217,12 @@ int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t d
 	int r = 0;
 
 	if (ticket->node) {
-		/* What else came would keep the descriptor readable. */
+		/* Handles other messages that have come: they would keep the descriptor readable. */
 		if (ticket->node->poll_fd >= 0 && event_is_here(&awaited))
 			connection_look(ticket->node);
 		r = connection_wait(ticket->node, event_is_here, &awaited, deadline);
 		if (event_is_here(&awaited)) {
-			/* What is durable has been done, and what is done was reduced before. */
+			/* A durable step was done before, and a step that is done was reduced before. */
 			if (event != TIERD_REDUCED)
 				mark_seen(ticket, TIERD_DONE);
 			mark_seen(ticket, TIERD_REDUCED);
@@ -324,7 +325,7 @@ void ticket_fail_all(struct tierd_node *node, int status, const char *text)
 	QUEUE_FOREACH (link, &node->tickets) {
 		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
 
-		/* One that is being sent or answered just now is still its caller's. */
+		/* A caller may be in the middle of sending or answering it. */
 		queue_remove(&ticket->pending);
 		if (ticket->is_orphan)
 			ticket_free(ticket);
@@ -361,7 +362,7 @@ void ticket_leave_job(struct tierd_node *node, const struct tierd_job *job)
 	QUEUE_FOREACH (link, &node->tickets) {
 		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
 
-		/* Those that wait for a reply stay registered: it may bring descriptors. */
+		/* Tickets that wait for a reply stay registered, because it may bring descriptors. */
 		if (ticket->job != job)
 			continue;
 		ticket->job = NULL;
@@ -386,8 +387,8 @@ void ticket_leave_node(struct tierd_node *node)
 
 /* ---- Public calls ---- */
 
-/* A ticket that outlived its node needs no lock. In a forked child the node may be gone without its tickets
- * knowing. */
+/* A ticket that outlived its node has no lock. In a forked child the node may have been freed, although its
+ * tickets name it. */
 static int ticket_enter(const struct tierd_ticket *ticket)
 {
 	if (ticket->generation != connection_generation)
@@ -505,7 +506,7 @@ struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket)
 	if (!ticket)
 		return NULL;
 	node = ticket->node;
-	/* In a forked child the lock may be held by nobody; the copy is small. */
+	/* In a forked child the lock may be locked for ever: the ticket is leaked there. */
 	if (ticket_enter(ticket) < 0)
 		return NULL;
 	ticket_abandon(ticket);

@@ -1,4 +1,5 @@
-/* A ticket is a request on its way: blocking calls use one too. All functions need the node's lock. */
+/* A ticket is a request that was sent and not answered yet. Blocking calls have one, too. All functions need
+ * the node's lock. */
 #ifndef TIERD_CLIENT_TICKET_H
 #define TIERD_CLIENT_TICKET_H
 
@@ -10,7 +11,8 @@
 struct attachment;
 struct tierd_ticket;
 
-/* What came: a status with its text, a body, and descriptors. The handler takes those it keeps. */
+/* A reply: a status with its text, a body, and descriptors. Those that the handler does not take are closed.
+ */
 struct answer {
 	int status;
 	const char *text;
@@ -23,19 +25,19 @@ struct ticket_kind {
 	const char *name; /* for messages */
 	unsigned replies; /* 1; a step has 2 */
 	int body;	  /* of a good reply, TIERD__WIRE__REPLY__BODY_…; 0: it makes no difference */
-	/* Handles a reply and completes the ticket, sends it again (ticket_send_again), or ends the
-	 * connection (ticket_violation). The ticket may be freed then. The job may be gone (NULL) only where
-	 * is_jobless. NULL: a ticket of which only the status counts. */
+	/* Handles a reply: completes the ticket, sends it again (ticket_send_again), or ends the connection
+	 * (ticket_violation). Afterwards the ticket may be freed. The job may be NULL only where is_jobless.
+	 * answer NULL: the status alone completes the ticket. */
 	void (*answer)(struct tierd_ticket *ticket, const struct answer *answer);
-	/* The user gives up a ticket: takes back what it has, or asks tierd not to go on. May be NULL. */
+	/* The user has freed the ticket: gives back what it holds, or asks tierd to stop. May be NULL. */
 	void (*abandon)(struct tierd_ticket *ticket);
 	void (*dispose)(struct tierd_ticket *ticket); /* frees what the ticket owns; may be NULL */
-	/* The connection is lost, and with it the answer: notes what that leaves. May be NULL. */
+	/* The connection was lost before the reply came: notes what may be left behind. May be NULL. */
 	void (*lose)(struct tierd_ticket *ticket);
-	/* Somebody comes to wait for the last reply. May be NULL. */
+	/* A thread begins to wait for the last reply. May be NULL. */
 	void (*hurry)(struct tierd_ticket *ticket);
 	bool is_jobless;
-	bool begins_epoch; /* and does not fail because the one before has ended */
+	bool begins_epoch; /* does not fail when the epoch before it ends */
 };
 
 struct tierd_ticket {
@@ -51,10 +53,10 @@ struct tierd_ticket {
 	unsigned fd_count;	     /* descriptors that a good reply brings; with a cache one more */
 	bool is_reducing;	     /* of a step: with the optimizer none, it has a third event */
 	bool is_hurried;	     /* of a step: tierd knows that somebody waits for it to be durable */
-	bool is_silent;		     /* of a push: an answer comes only if it is refused */
-	bool is_orphan;		     /* the user has given it up; it frees itself after the last reply */
+	bool is_silent;		     /* of a push: tierd replies only if it refuses */
+	bool is_orphan;		     /* the user has freed it; it frees itself after the last reply */
 	int fd;			     /* that a reply has brought; -1: none */
-	struct tierd_reader *reader; /* whose request it is; NULL: no reader's; gone, if is_orphan */
+	struct tierd_reader *reader; /* whose request it is; NULL: none. Dangling, if is_orphan */
 	struct {
 		bool is_here, is_unseen;
 		int status;
@@ -65,7 +67,7 @@ struct tierd_ticket {
 			uint32_t unit;
 			uint64_t offset, version;
 			bool is_blocking, is_leased;
-			bool is_of_many;		     /* whoever asks for them notes them all */
+			bool is_of_many;		     /* the caller traces all of them itself */
 			const struct attachment *attachment; /* that the lease is in */
 		} gather;
 		struct {
@@ -99,7 +101,7 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 /* Sends the request. The ticket is freed if that fails. */
 int ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
 
-/* From a handler: the same ticket, another request. */
+/* From a handler: sends another request with the same ticket. */
 void ticket_send_again(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
 
 /* Notes an event; frees the ticket if it is an orphan and nothing is to come. */
@@ -108,7 +110,7 @@ void ticket_complete(struct tierd_ticket *ticket, enum tierd_event event, int st
 /* Ends the connection: the reply makes no sense. */
 void ticket_violation(struct tierd_ticket *ticket, const char *what);
 
-/* For handlers: an error completes the ticket, and there is nothing else in the reply. */
+/* For handlers: whether the reply is an error, with which it completes the ticket then. */
 bool ticket_is_refused(struct tierd_ticket *ticket, const struct answer *answer);
 
 /* Completes the ticket, which keeps the reply's first descriptor. */
@@ -121,39 +123,39 @@ int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t d
 /* Gives the ticket up: it is freed now or after its last reply. */
 void ticket_abandon(struct tierd_ticket *ticket);
 
-/* A ticket of this kind was given up, and its answer is still to come. */
+/* Whether a ticket of this kind was abandoned and is not answered yet. */
 bool ticket_is_given_up(const struct tierd_job *job, const struct ticket_kind *kind);
 
 /* Sends a request with a plain reply and waits for it. */
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request);
 int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
-/* The same with a ticket that is not sent yet, of any kind: its handler has what came. It is given up then.
- */
+/* The same with a ticket of any kind that is not sent yet. It is abandoned afterwards: its handler has used
+ * the reply. */
 int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline);
-/* The same, but the ticket is the caller's to give up if it returns 0: it has what came. */
+/* The same, but where it returns 0 the ticket has what the reply brought, and the caller abandons it. */
 int ticket_ask(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline);
 
-/* Locks the node of a ticket, and returns 0, where it is of this kind and has its result; ticket_exit()
- * follows then, with the node that the ticket has: a ticket that outlived its node has no lock. Without the
- * lock. */
+/* Checks that the ticket is of this kind and has its result, and locks its node. If it returns 0,
+ * ticket_exit() follows with the ticket's node, which is NULL where the ticket outlived it. Called without
+ * the lock. */
 int ticket_enter_result(const struct tierd_ticket *ticket, const struct ticket_kind *kind);
 void ticket_exit(struct tierd_node *node);
 
-/* The reply to a request of this number, if somebody still wants it. */
+/* Handles the reply to the request of this number, if there is a ticket for it. */
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);
 
 void ticket_fail_all(struct tierd_node *node, int status, const char *text);
 
-/* The silent requests of the job, up to this number, are done: nobody will answer them. */
+/* Completes the job's silent requests up to this number: no reply will come. */
 void ticket_settle_silent(const struct tierd_job *job, uint32_t request);
 
-/* The answers to requests of the job that are on their way do not come. */
+/* Tells the handlers of the job's tickets that their replies will not come. */
 void ticket_lose_job(const struct tierd_job *job);
 
-/* The job's handle is about to go: its tickets fail with -ECANCELED. */
+/* Before the job's handle is freed: its tickets fail with -ECANCELED. */
 void ticket_leave_job(struct tierd_node *node, const struct tierd_job *job);
 
-/* The node is about to go: users' tickets stay, as they are. */
+/* Before the node is freed: tickets that users hold stay, as they are. */
 void ticket_leave_node(struct tierd_node *node);
 
 #endif

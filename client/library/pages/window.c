@@ -29,7 +29,7 @@ void window_give(struct tierd_job *job)
 	pthread_cond_broadcast(&job->node->changed);
 }
 
-/* If nobody waits any more, the window was the daemon's until now. */
+/* If the ticket was abandoned, the daemon has used the window until now. */
 static void window_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	if (ticket->is_orphan)
@@ -39,7 +39,7 @@ static void window_answer(struct tierd_ticket *ticket, const struct answer *answ
 	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 }
 
-/* The answer that would have given it back does not come. */
+/* No reply will come that would give the window back. */
 static void window_dispose(struct tierd_ticket *ticket)
 {
 	if (ticket->is_orphan && ticket->job && !ticket->events[TIERD_DONE].is_here)
@@ -63,7 +63,7 @@ int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint
 		return r;
 	}
 	r = ticket_await(ticket, TIERD_DONE, deadline);
-	/* Without a reply the daemon still uses it. */
+	/* Without a reply the daemon still uses the window. */
 	if (r < 0 && ticket->events[TIERD_DONE].is_here)
 		window_give(job);
 	if (r == 0 && ret_blob)

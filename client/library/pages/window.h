@@ -1,5 +1,5 @@
-/* The exchange window of a job: memory of this rank's that it shares with tierd, for one piece of a tensor or
- * of a blob at a time. All functions need the node's lock, and may release it for a moment. */
+/* The exchange window of a job: memory that this rank shares with tierd, through which tensors and blobs are
+ * copied piece by piece. All functions need the node's lock, and may release it for a moment. */
 #ifndef TIERD_CLIENT_WINDOW_H
 #define TIERD_CLIENT_WINDOW_H
 
@@ -8,8 +8,8 @@
 int window_take(struct tierd_job *job, uint64_t deadline);
 void window_give(struct tierd_job *job);
 
-/* With the window taken; it is kept if the call succeeds, and given back when tierd is done with it if not.
- * ret_blob: NULL, or what is known of a blob, where the reply says it. */
+/* Called with the window taken. If the call succeeds, the caller still has it; if it fails, the window is
+ * given back once tierd no longer uses it. ret_blob: the reply to a request about a blob; may be NULL. */
 int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline,
 		Tierd__Wire__BlobReply *ret_blob);
 
