@@ -44,18 +44,16 @@ static int make_room(uint32_t count, struct wire_groups *ret_groups)
 
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups)
 {
-	const char *next = (const char *)groups;
 	int r = make_room(count, ret_groups);
 
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; i < count; i++, next += groups->size) {
+	for (uint32_t i = 0; i < count; i++) {
 		struct tierd_group group = TIERD_GROUP_INIT;
 
-		r = structure_take(&group, sizeof(group), sizeof(group), next);
-		if (r < 0 || group.size != groups->size)
-			return message_fail(-EINVAL, "group %u has a wrong size; start from TIERD_GROUP_INIT",
-					    i);
+		r = STRUCTURE_TAKE_NTH(&group, groups, i, "group", TIERD_GROUP_INIT);
+		if (r < 0)
+			return r;
 		tierd__wire__group__init(&ret_groups->values[i]);
 		ret_groups->values[i].learning_rate = group.learning_rate;
 		ret_groups->values[i].beta1 = group.beta1;

@@ -75,11 +75,9 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 
 	if (r < 0)
 		return r;
-	r = structure_take(&own, sizeof(own), sizeof(own), options);
-	if (r < 0)
-		return message_fail(r,
-				    "the job options have a wrong size; start from TIERD_JOB_OPTIONS_INIT");
-	r = job_options_check(&own);
+	r = STRUCTURE_TAKE(&own, options, "the job options have", TIERD_JOB_OPTIONS_INIT);
+	if (r == 0)
+		r = job_options_check(&own);
 	if (r < 0)
 		return r;
 	if (own.group_count == 0) {

@@ -81,10 +81,9 @@ int tierd_connect_with(const struct tierd_connect_options *options, struct tierd
 
 	if (r < 0)
 		return r;
-	r = structure_take(&own, sizeof(own), sizeof(own), options);
+	r = STRUCTURE_TAKE(&own, options, "the options of the connection have", TIERD_CONNECT_OPTIONS_INIT);
 	if (r < 0)
-		return message_fail(r, "the options of the connection have a wrong size; start from "
-				       "TIERD_CONNECT_OPTIONS_INIT");
+		return r;
 	r = connection_new(&listener, &node);
 	if (r < 0)
 		return message_fail(r, "connecting to tierd: %s", strerror(-r));

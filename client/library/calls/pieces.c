@@ -12,22 +12,13 @@
 /* Where the values of a piece begin in the window. */
 #define ALIGN_BYTES 64
 
-static int take(const struct pieces *pieces, size_t index, struct tierd_read *ret_read)
-{
-	*ret_read = (struct tierd_read)TIERD_READ_INIT;
-	return structure_take(ret_read, sizeof(*ret_read), sizeof(*ret_read),
-			      pieces->reads + index * pieces->stride);
-}
-
 static int check(const struct pieces *pieces, size_t index)
 {
 	struct tierd_read read;
-	size_t size;
+	int r = STRUCTURE_TAKE_NTH(&read, pieces->reads, index, "read", TIERD_READ_INIT);
 
-	/* All sizes must be equal: the first one is the distance between two reads. */
-	memcpy(&size, pieces->reads + index * pieces->stride, sizeof(size));
-	if (size != pieces->stride || take(pieces, index, &read) < 0)
-		return message_fail(-EINVAL, "read %zu has a wrong size; start from TIERD_READ_INIT", index);
+	if (r < 0)
+		return r;
 	if (!read.state)
 		return message_fail(-EINVAL,
 				    "read %zu names no state; it is \"parameter\", \"master\" or a slot of "
@@ -97,7 +88,8 @@ int pieces_fill(struct pieces *pieces, const struct mapping *window, const struc
 		struct tierd_read read;
 		int r;
 
-		(void)take(pieces, pieces->next, &read);
+		/* It was checked. */
+		memcpy(&read, pieces->reads + pieces->next * pieces->stride, sizeof(read));
 		r = find(owner, &read, &bytes);
 		if (r < 0)
 			return r;

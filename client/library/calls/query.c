@@ -51,8 +51,5 @@ int tierd_mappings(struct tierd_job *job, struct tierd_mappings *ret_mappings)
 	own.gradient_bytes = job->attachment->gradient_mapping.bytes;
 	own.page_bytes = job->attachment->arena_page_bytes;
 	job_exit(job);
-	if (structure_give(ret_mappings, sizeof(own), &own, sizeof(own)) < 0)
-		return message_fail(-EINVAL,
-				    "the mappings have a wrong size; start from TIERD_MAPPINGS_INIT");
-	return 0;
+	return STRUCTURE_GIVE(ret_mappings, &own, "the mappings have", TIERD_MAPPINGS_INIT);
 }

@@ -141,10 +141,9 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 
 	if (r < 0)
 		return r;
-	r = structure_take(&own, sizeof(own), sizeof(own), options);
+	r = STRUCTURE_TAKE(&own, options, "the reader's options have", TIERD_READER_OPTIONS_INIT);
 	if (r < 0)
-		return message_fail(
-			r, "the reader's options have a wrong size; start from TIERD_READER_OPTIONS_INIT");
+		return r;
 	if (!own.name || strlen(own.name) > TIERD_MAX_JOB_NAME || own.owner > UINT32_MAX)
 		return message_fail(-EINVAL, "a reader names a job, in at most %d bytes, and its owner",
 				    TIERD_MAX_JOB_NAME);
@@ -214,10 +213,7 @@ int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *r
 	own.step = reader->step;
 	own.unit_count = reader->unit_count;
 	connection_exit(reader->node);
-	if (structure_give(ret_state, sizeof(own), &own, sizeof(own)) < 0)
-		return message_fail(-EINVAL,
-				    "the state has a wrong size; start from TIERD_READER_STATE_INIT");
-	return 0;
+	return STRUCTURE_GIVE(ret_state, &own, "the state has", TIERD_READER_STATE_INIT);
 }
 
 /* ---- Refresh ---- */
@@ -268,14 +264,11 @@ static int encode_pieces(const struct tierd_piece *pieces, size_t count, Tierd__
 			 Tierd__Wire__ReaderPiece **pointers)
 {
 	for (size_t i = 0; i < count; i++) {
-		const char *given = (const char *)pieces + i * pieces->size;
 		struct tierd_piece piece = TIERD_PIECE_INIT;
-		int r = structure_take(&piece, sizeof(piece), sizeof(piece), given);
+		int r = STRUCTURE_TAKE_NTH(&piece, pieces, i, "piece", TIERD_PIECE_INIT);
 
-		if (r < 0 || piece.size != pieces->size)
-			return message_fail(-EINVAL,
-					    "piece %zu has a wrong size; start from TIERD_PIECE_INIT", i);
-		r = encode_piece(&piece, &wire[i]);
+		if (r == 0)
+			r = encode_piece(&piece, &wire[i]);
 		if (r < 0)
 			return r;
 		pointers[i] = &wire[i];

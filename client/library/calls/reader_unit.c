@@ -208,12 +208,9 @@ int tierd_reader_tensor(struct tierd_reader *reader, uint32_t unit, uint32_t ten
 
 	if (r == 0)
 		r = check_tensor(reader, unit, tensor);
-	if (r < 0)
-		return r;
-	if (structure_give(ret_tensor, sizeof(*ret_tensor), &reader->units[unit].tensors[tensor],
-			   sizeof(*ret_tensor)) < 0)
-		return message_fail(-EINVAL, "the tensor has a wrong size; start from TIERD_TENSOR_INIT");
-	return 0;
+	return r < 0 ? r
+		     : STRUCTURE_GIVE(ret_tensor, &reader->units[unit].tensors[tensor], "the tensor has",
+				      TIERD_TENSOR_INIT);
 }
 
 static bool is_named(const struct tierd_tensor *tensor, const char *name)

@@ -86,8 +86,5 @@ int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statist
 
 	if (r == 0)
 		r = JOB_CALL(job, JOB_LIVE, statistics_locked(job, &own));
-	if (r == 0 && structure_give(ret_statistics, sizeof(own), &own, sizeof(own)) < 0)
-		r = message_fail(-EINVAL,
-				 "the statistics have a wrong size; start from TIERD_STATISTICS_INIT");
-	return r;
+	return r < 0 ? r : STRUCTURE_GIVE(ret_statistics, &own, "the statistics have", TIERD_STATISTICS_INIT);
 }

@@ -25,10 +25,10 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 			struct wire_rates *ret_rates)
 {
 	struct tierd_rates rates = TIERD_RATES_INIT;
-	int r = structure_take(&rates, sizeof(rates), sizeof(rates), given);
+	int r = STRUCTURE_TAKE(&rates, given, "the rates have", TIERD_RATES_INIT);
 
 	if (r < 0)
-		return message_fail(r, "the rates have a wrong size; start from TIERD_RATES_INIT");
+		return r;
 	/* The daemon does not use it. */
 	if (job->is_by_owner || rates.drop)
 		rates.learning_rate = 0;

@@ -174,13 +174,10 @@ static int definition_init(const struct tierd_tensor *tensors, size_t count, str
 	if (!definition->tensors || !definition->wire || !definition->pointers)
 		return message_fail_memory();
 	for (size_t i = 0; i < count; i++) {
-		const char *given = (const char *)tensors + i * tensors->size;
-		int r = structure_take(&definition->tensors[i], sizeof(struct tierd_tensor),
-				       sizeof(struct tierd_tensor), given);
+		int r = STRUCTURE_TAKE_NTH(&definition->tensors[i], tensors, i, "tensor", TIERD_TENSOR_INIT);
 
-		if (r < 0 || definition->tensors[i].size != tensors->size)
-			return message_fail(-EINVAL,
-					    "tensor %zu has a wrong size; start from TIERD_TENSOR_INIT", i);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
