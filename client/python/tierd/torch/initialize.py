@@ -199,7 +199,7 @@ def initialize(
 
 def _open(node: _core.Node, opening: Opening, *, has_room: bool) -> _core.Job:
     try:
-        return node.open_job(opening.options, opening.rule.groups_to_open(opening.groups.to_open()))
+        return node.open_job(opening.options, opening.groups_to_open())
     except Error as error:
         said = error.strerror or ""
         if has_room or "gradient_bytes is" not in said:

@@ -39,6 +39,10 @@ class Opening:
     is_early: bool  # rates are told before the first gradient
     options: dict[str, Any]  # struct tierd_job_options
 
+    def groups_to_open(self) -> list[dict[str, Any]]:
+        """The groups of the job, as it is opened with them."""
+        return self.rule.groups_to_open(self.groups.to_open())
+
     def tensors(self, unit: Plan) -> list[dict[str, Any]]:
         """The definitions of a unit's tensors. tierd.Error: a type that is not supported."""
         return [

@@ -145,8 +145,8 @@ def _job_flags(opening: Opening) -> dict[str, Any]:
     """What initialize() opens the job with, of what changes what it takes."""
     options = opening.options
     kind = opening.rule.kind
-    groups = opening.groups.to_open()
-    has_momentum = any(group.get("momentum") for group in groups)
+    groups = opening.groups_to_open()
+    has_momentum = any(group["momentum"] for group in groups)
     flags = {
         "optimizer": "momentum" if kind == _core.SGD and has_momentum else _OPTIMIZERS[kind],
         "blobs": options["blob_bytes"],
