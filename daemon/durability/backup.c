@@ -8,6 +8,7 @@
 #include "daemon/durability/own.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 
 /* Packs that are written at a time: as many as keep a device busy while one of them ends. */
 #define SAVES 4
@@ -142,7 +143,7 @@ static void start(struct save *save, uint32_t pack, enum tier_priority priority)
 {
 	struct backup *backup = save->backup;
 
-	backup->job->residency.residences[pack].awaits_backup = false;
+	update_leave_backup(backup->job, pack);
 	residency_begin_write(backup->job, pack);
 	backup->running++;
 	save->pack = pack;
@@ -169,10 +170,7 @@ void backup_begin(struct job *job)
 	backup->status = 0;
 	backup->next = 0;
 	backup->wanted = PACK_NONE;
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		job->residency.residences[pack].awaits_backup = job->residency.residences[pack].is_unsaved;
-		job->residency.residences[pack].is_unsaved = false;
-	}
+	update_begin_backup(job);
 	job_settle(job);
 }
 
@@ -181,10 +179,9 @@ static uint32_t find_next(struct backup *backup)
 {
 	const struct job *job = backup->job;
 
-	if (backup->wanted != PACK_NONE && job->residency.residences[backup->wanted].awaits_backup)
+	if (backup->wanted != PACK_NONE && update_awaits_backup(job, backup->wanted))
 		return backup->wanted;
-	while (backup->next < job->catalog.pack_count &&
-	       !job->residency.residences[backup->next].awaits_backup)
+	while (backup->next < job->catalog.pack_count && !update_awaits_backup(job, backup->next))
 		backup->next++;
 	return backup->next < job->catalog.pack_count ? backup->next : PACK_NONE;
 }
@@ -197,7 +194,7 @@ static bool is_cancelled(const struct backup *backup)
 static void forget_the_rest(struct backup *backup)
 {
 	for (uint32_t pack = 0; pack < backup->job->catalog.pack_count; pack++)
-		backup->job->residency.residences[pack].awaits_backup = false;
+		update_leave_backup(backup->job, pack);
 	if (backup->status == 0)
 		backup->status = -ECANCELED;
 }
@@ -244,7 +241,7 @@ bool backup_lets(struct job *job, uint32_t pack)
 
 	if (!backup || !backup->is_running)
 		return true;
-	if (!job->residency.residences[pack].awaits_backup) {
+	if (!update_awaits_backup(job, pack)) {
 		/* It may be on its way: then the caller sees its writes. */
 		raise_pack(backup, pack);
 		return true;

@@ -112,7 +112,7 @@ bool gradient_is_in_use(const struct job *job, uint32_t unit)
 {
 	uint32_t pack = job->catalog.units[unit].pack;
 
-	return job->current.state >= WRITING_DECIDED || residency_sweep(job, pack) != SWEEP_NOTHING ||
+	return job->current.state >= WRITING_DECIDED || residency_is_claimed(job, pack) ||
 	       job->gradients->listener->has_taken_sums(job, pack);
 }
 

@@ -25,7 +25,7 @@ uint32_t spilled_pack(const struct spilled *spilled)
 
 bool spilled_is_in_sweep(const struct spilled *spilled)
 {
-	return residency_sweep(spilled->spill->job, spilled_pack(spilled)) != SWEEP_NOTHING;
+	return residency_is_claimed(spilled->spill->job, spilled_pack(spilled));
 }
 
 static struct queue *wishes_of(const struct spilled *spilled)

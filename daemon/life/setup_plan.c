@@ -214,7 +214,7 @@ static uint64_t job_metadata_bytes(const struct job *job)
 {
 	const struct catalog *catalog = &job->catalog;
 
-	return blobs_bytes(job) + catalog->pack_count * (sizeof(struct pack) + sizeof(struct residence) +
+	return blobs_bytes(job) + catalog->pack_count * (sizeof(struct pack) + residency_pack_bytes() +
 							 sizeof(struct pack_place) + update_pack_bytes());
 }
 

@@ -56,8 +56,7 @@ struct job_shape {
 	bool is_pushed_once, has_nvme_parameters;
 };
 
-struct residence;
-struct residency;
+struct job_residency;
 struct job_values;
 struct job_gradients;
 struct job_telemetry;
@@ -147,12 +146,6 @@ struct job_resources {
 	uint64_t draft_path_bytes; /* the same: its draft */
 };
 
-/* Its packs in host memory. */
-struct job_residency {
-	struct residence *residences; /* by pack */
-	struct residency *own;
-};
-
 /* Its steps. */
 struct job_update {
 	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
@@ -223,7 +216,7 @@ struct job {
 	struct job_location location;
 	struct job_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct job_resources resources;
-	struct job_residency residency;
+	struct job_residency *residency;
 	struct job_gradients *gradients; /* daemon/gradients/own.h */
 	struct job_update update;
 	struct job_durability *durability; /* daemon/durability/own.h */

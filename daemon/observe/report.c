@@ -442,8 +442,6 @@ static const char *state_name(const struct job *job, uint32_t pack)
 static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEntry *wire, uint64_t *shards)
 {
 	const struct unit *unit = &job->catalog.units[index];
-	const struct residence *residence =
-		job->residency.residences ? &job->residency.residences[unit->pack] : NULL;
 
 	tierd__wire__unit_entry__init(wire);
 	wire->unit = index;
@@ -458,7 +456,7 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 	wire->shard_elements = shards;
 	wire->state = (char *)"forming";
 	wire->tiers = (char *)"";
-	if (!residence)
+	if (!residency_is_planned(job))
 		return;
 	wire->state = (char *)state_name(job, unit->pack);
 	wire->tiers = (char *)(!job->location.has_stored_parameters   ? "host"

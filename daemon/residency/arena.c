@@ -4,7 +4,7 @@
 
 void arena_take_over(struct job *job, struct made *made)
 {
-	struct residency *own = job->residency.own;
+	struct job_residency *own = job->residency;
 
 	own->arena = made->arena;
 	own->cache = made->cache;
@@ -14,7 +14,7 @@ void arena_take_over(struct job *job, struct made *made)
 
 void arena_give_up(struct job *job, struct made *made)
 {
-	struct residency *own = job->residency.own;
+	struct job_residency *own = job->residency;
 
 	made->arena = own->arena;
 	made->cache = own->cache;
@@ -42,7 +42,7 @@ static void fill_sections(const struct catalog *catalog, uint64_t *sections)
 
 static void fill_directory(struct job *job)
 {
-	struct directory_header *header = job->residency.own->directory;
+	struct directory_header *header = job->residency->directory;
 
 	header->magic = PAGES_MAGIC;
 	header->version = PAGES_VERSION;
@@ -58,13 +58,13 @@ static void fill_directory(struct job *job)
  * values. Where sweeps write them, they may come back from NVMe one by one, each with its slot. */
 static void take_all_slots(struct job *job, bool is_return)
 {
-	struct residency *own = job->residency.own;
+	struct job_residency *own = job->residency;
 	bool is_one_by_one = is_return && !job->location.has_nvme_parameters && !job->location.has_backup;
 
 	own->returned_packs = is_one_by_one ? 0 : job->catalog.pack_count;
 	for (uint32_t pack = 0; !job->location.has_nvme_parameters && pack < own->returned_packs; pack++) {
-		job->residency.residences[pack].slot = slots_take(&own->slots, pack);
-		job->residency.residences[pack].state = DIRECTORY_UPDATING;
+		residence_of(job, pack)->slot = slots_take(&own->slots, pack);
+		residence_step(job, pack, RESIDENCE_FILL);
 	}
 }
 
@@ -77,13 +77,13 @@ void arena_open(struct job *job, bool is_return)
 
 void arena_show_epoch(struct job *job)
 {
-	if (job->residency.own->directory)
-		atomic_store(&job->residency.own->directory->epoch, job->epoch);
+	if (job->residency->directory)
+		atomic_store(&job->residency->directory->epoch, job->epoch);
 }
 
 struct arena_shared arena_share(const struct job *job)
 {
-	const struct residency *own = job->residency.own;
+	const struct job_residency *own = job->residency;
 
 	return (struct arena_shared){ &own->directory_memory, &own->arena, &own->cache };
 }

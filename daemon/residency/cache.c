@@ -16,7 +16,7 @@
 
 static bool is_usable(const struct job *job)
 {
-	return job->residency.own->directory && job->phase >= JOB_FILLING && job->phase <= JOB_TRAINED &&
+	return job->residency->directory && job->phase >= JOB_FILLING && job->phase <= JOB_TRAINED &&
 	       !job->life.is_dropped;
 }
 
@@ -34,8 +34,8 @@ static uint32_t find_tract(struct job *job)
 {
 	uint32_t found = SLOT_NONE, least = UINT32_MAX;
 
-	for (uint32_t i = job->residency.own->slots.tract_count; i-- > 0 && least > 0;) {
-		const struct slot_tract *tract = &job->residency.own->slots.tracts[i];
+	for (uint32_t i = job->residency->slots.tract_count; i-- > 0 && least > 0;) {
+		const struct slot_tract *tract = &job->residency->slots.tracts[i];
 		uint32_t held = tract->state == TRACT_HERE ? tract_held_slots(job, tract) : UINT32_MAX;
 
 		if (held < least) {
@@ -56,7 +56,7 @@ static uint64_t tracts_here(const struct job *job)
 
 static uint64_t warm_here(const struct job *job)
 {
-	return job->residency.own->cache_tenant->bytes_here(job);
+	return job->residency->cache_tenant->bytes_here(job);
 }
 
 static bool gives_before(const struct job *job, const struct job *other, stock_of *stock)
@@ -95,7 +95,7 @@ static uint64_t sum_of_givers(const struct claim *claim, stock_of *stock)
 static uint64_t bytes_leaving(const struct job *job)
 {
 	return tract_bytes(job, TRACT_DRAINING) + tract_bytes(job, TRACT_GOING) +
-	       job->residency.own->cache_tenant->bytes_leaving(job);
+	       job->residency->cache_tenant->bytes_leaving(job);
 }
 
 uint64_t cache_bytes_on_the_way(const struct claim *claim)
@@ -115,12 +115,12 @@ static bool give_up_some(const struct claim *claim)
 	struct job *giver = find_giver(claim, warm_here);
 
 	if (giver) {
-		giver->residency.own->cache_tenant->close(giver);
+		giver->residency->cache_tenant->close(giver);
 	} else {
 		giver = find_giver(claim, tracts_here);
 		if (!giver)
 			return false;
-		slots_close_tract(&giver->residency.own->slots, find_tract(giver));
+		slots_close_tract(&giver->residency->slots, find_tract(giver));
 	}
 	job_settle(giver);
 	return true;
@@ -134,9 +134,9 @@ void cache_reclaim(const struct claim *claim, uint64_t bytes)
 
 static void keep_all(struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency.own->slots.tract_count; i++)
-		if (job->residency.own->slots.tracts[i].state == TRACT_DRAINING) {
-			slots_open_tract(&job->residency.own->slots, i);
+	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
+		if (job->residency->slots.tracts[i].state == TRACT_DRAINING) {
+			slots_open_tract(&job->residency->slots, i);
 			job_settle(job);
 		}
 }
@@ -147,41 +147,41 @@ void cache_keep_all(struct node *node)
 		struct job *job = queue_entry(link, struct job, link);
 
 		keep_all(job);
-		job->residency.own->cache_tenant->keep_all(job);
+		job->residency->cache_tenant->keep_all(job);
 	}
 }
 
 void cache_begin_move(struct job *job)
 {
-	job->residency.own->cache_moves++;
+	job->residency->cache_moves++;
 }
 
 void cache_end_move(struct job *job)
 {
-	job->residency.own->cache_moves--;
+	job->residency->cache_moves--;
 }
 
 bool cache_is_quiet(const struct job *job)
 {
-	return job->residency.own->cache_moves == 0;
+	return job->residency->cache_moves == 0;
 }
 
 /* ---- Growing ---- */
 
 static bool may_grow(const struct job *job)
 {
-	return is_usable(job) && !job_is_idle(job) && job->residency.own->cache_moves == 0 &&
-	       job->residency.own->slots.here < job->residency.own->slots.count;
+	return is_usable(job) && !job_is_idle(job) && job->residency->cache_moves == 0 &&
+	       job->residency->slots.here < job->residency->slots.count;
 }
 
 static uint64_t tracts_of(const struct job *job)
 {
-	return job->resources.cache_bytes - job->residency.own->cache_tenant->bytes(job);
+	return job->resources.cache_bytes - job->residency->cache_tenant->bytes(job);
 }
 
 static bool goes_before(const struct job *other, const struct job *job)
 {
-	return other->residency.own->rescues > 0 || (may_grow(other) && tracts_of(other) < tracts_of(job));
+	return other->residency->rescues > 0 || (may_grow(other) && tracts_of(other) < tracts_of(job));
 }
 
 /* Nobody has less, or waits for what there is. */
@@ -200,8 +200,8 @@ static bool is_next(const struct job *job)
 
 static uint32_t find_away(const struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency.own->slots.tract_count; i++)
-		if (job->residency.own->slots.tracts[i].state == TRACT_AWAY)
+	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
+		if (job->residency->slots.tracts[i].state == TRACT_AWAY)
 			return i;
 	return SLOT_NONE;
 }
@@ -210,11 +210,11 @@ static bool fetch(struct job *job)
 {
 	uint32_t tract = find_away(job);
 
-	if (tract == SLOT_NONE || !budget_take_cache(job, job->residency.own->slots.tracts[tract].bytes))
+	if (tract == SLOT_NONE || !budget_take_cache(job, job->residency->slots.tracts[tract].bytes))
 		return false;
 	if (tract_fetch(job, tract))
 		return true;
-	budget_give_cache(job, job->residency.own->slots.tracts[tract].bytes);
+	budget_give_cache(job, job->residency->slots.tracts[tract].bytes);
 	return false;
 }
 
@@ -245,11 +245,11 @@ static void balance(struct job *job)
 
 	if (tract == SLOT_NONE || cache_bytes_on_the_way(&claim) > 0)
 		return;
-	uint64_t bytes = job->residency.own->slots.tracts[tract].bytes, lacking = room_lacking(&claim, bytes);
+	uint64_t bytes = job->residency->slots.tracts[tract].bytes, lacking = room_lacking(&claim, bytes);
 	uint64_t warm = sum_of_givers(&claim, warm_here);
 	const struct trade trade = { .giver = giver,
 				     .left = giver ? tracts_here(giver) : 0,
-				     .least = giver ? giver->residency.own->slots.tracts[0].bytes : 0,
+				     .least = giver ? giver->residency->slots.tracts[0].bytes : 0,
 				     .own = tracts_of(job),
 				     .wanted = bytes };
 
@@ -263,9 +263,9 @@ static void balance(struct job *job)
 
 static bool may_warm(struct job *job)
 {
-	return is_usable(job) && !job_is_idle(job) && job->residency.own->cache_moves == 0 &&
-	       job->residency.own->slots.here == job->residency.own->slots.count &&
-	       job->residency.own->cache_tenant->bytes_next(job) > 0;
+	return is_usable(job) && !job_is_idle(job) && job->residency->cache_moves == 0 &&
+	       job->residency->slots.here == job->residency->slots.count &&
+	       job->residency->cache_tenant->bytes_next(job) > 0;
 }
 
 /* It would take more, if the node had it. */
@@ -276,7 +276,7 @@ static bool may_take_warm(struct job *job)
 
 	if (!may_warm(job))
 		return false;
-	bytes = job->residency.own->cache_tenant->bytes_next(job);
+	bytes = job->residency->cache_tenant->bytes_next(job);
 	return bytes <= budget_own_room(job) &&
 	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
 }
@@ -290,7 +290,7 @@ static bool awaits_tract(const struct job *job)
 
 	if (tract == SLOT_NONE)
 		return false;
-	bytes = job->residency.own->slots.tracts[tract].bytes;
+	bytes = job->residency->slots.tracts[tract].bytes;
 	return bytes <= budget_own_room(job) &&
 	       room_lacking(&claim, bytes) <=
 		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_here);
@@ -304,9 +304,9 @@ static bool is_next_to_warm(struct job *job)
 		struct job *other = queue_entry(link, struct job, link);
 
 		if (other != job &&
-		    (other->residency.own->rescues > 0 || awaits_tract(other) ||
-		     (may_take_warm(other) && other->residency.own->cache_tenant->bytes(other) <
-						      job->residency.own->cache_tenant->bytes(job))))
+		    (other->residency->rescues > 0 || awaits_tract(other) ||
+		     (may_take_warm(other) && other->residency->cache_tenant->bytes(other) <
+						      job->residency->cache_tenant->bytes(job))))
 			return false;
 	}
 	return true;
@@ -316,13 +316,11 @@ static void balance_warm(struct job *job)
 {
 	struct claim claim = room_claim(job);
 	const struct job *giver = find_giver(&claim, warm_here);
-	uint64_t bytes = job->residency.own->cache_tenant->bytes_next(job),
-		 lacking = room_lacking(&claim, bytes);
+	uint64_t bytes = job->residency->cache_tenant->bytes_next(job), lacking = room_lacking(&claim, bytes);
 	const struct trade trade = { .giver = giver,
 				     .left = giver ? warm_here(giver) : 0,
-				     .least = giver ? giver->residency.own->cache_tenant->bytes_last(giver)
-						    : 0,
-				     .own = job->residency.own->cache_tenant->bytes(job),
+				     .least = giver ? giver->residency->cache_tenant->bytes_last(giver) : 0,
+				     .own = job->residency->cache_tenant->bytes(job),
 				     .wanted = bytes };
 
 	if (bytes <= budget_own_room(job) && cache_bytes_on_the_way(&claim) == 0 && is_fair(&trade, lacking))
@@ -333,16 +331,16 @@ static void shrink_warm(struct job *job)
 {
 	/* Nobody knows whether it is ever trained again. */
 	while (job_is_idle(job) && warm_here(job) > 0)
-		job->residency.own->cache_tenant->close(job);
-	job->residency.own->cache_tenant->go_on(job);
+		job->residency->cache_tenant->close(job);
+	job->residency->cache_tenant->go_on(job);
 }
 
 static void grow_warm(struct job *job)
 {
 	if (!may_warm(job) || !is_next_to_warm(job))
 		return;
-	if (budget_take_cache(job, job->residency.own->cache_tenant->bytes_next(job)))
-		job->residency.own->cache_tenant->fetch(job);
+	if (budget_take_cache(job, job->residency->cache_tenant->bytes_next(job)))
+		job->residency->cache_tenant->fetch(job);
 	else
 		balance_warm(job);
 }
@@ -354,10 +352,10 @@ static bool empty_tracts(struct job *job)
 {
 	bool is_draining = false;
 
-	for (uint32_t i = 0; i < job->residency.own->slots.tract_count; i++)
-		if (job->residency.own->slots.tracts[i].state == TRACT_DRAINING) {
+	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
+		if (job->residency->slots.tracts[i].state == TRACT_DRAINING) {
 			tract_empty(job, i);
-			is_draining |= job->residency.own->slots.tracts[i].state == TRACT_DRAINING;
+			is_draining |= job->residency->slots.tracts[i].state == TRACT_DRAINING;
 		}
 	return !is_draining;
 }
@@ -380,10 +378,10 @@ static bool is_helped(struct job *job)
 {
 	struct claim claim = room_claim(job);
 	uint32_t tract = find_away(job);
-	uint64_t bytes = tract != SLOT_NONE ? job->residency.own->slots.tracts[tract].bytes : 0;
+	uint64_t bytes = tract != SLOT_NONE ? job->residency->slots.tracts[tract].bytes : 0;
 
-	if (bytes == 0 || bytes > budget_own_room(job) || ++job->residency.own->rescues > RESCUES_MOST)
-		job->residency.own->rescues = 0;
+	if (bytes == 0 || bytes > budget_own_room(job) || ++job->residency->rescues > RESCUES_MOST)
+		job->residency->rescues = 0;
 	else if (holders_make_room(&claim, bytes))
 		return true;
 	return false;

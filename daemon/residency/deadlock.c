@@ -22,7 +22,7 @@ static void mark_stuck(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = false;
-	QUEUE_FOREACH (wish, &job->residency.own->slot_wishes) {
+	QUEUE_FOREACH (wish, &job->residency->slot_wishes) {
 		struct residence *residence = queue_entry(wish, struct residence, link);
 
 		QUEUE_FOREACH (link, &residence->waiters) {
@@ -52,9 +52,9 @@ static bool can_never_fit(struct job *job, uint32_t pack)
 	const struct slot_class *class = residency_class(job, pack);
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
-		if (job->residency.own->slots.owners[slot] == SLOT_NONE ||
-		    (slots_has_pack(&job->residency.own->slots, slot) &&
-		     !stuck_holder(job, job->residency.own->slots.owners[slot])))
+		if (job->residency->slots.owners[slot] == SLOT_NONE ||
+		    (slots_has_pack(&job->residency->slots, slot) &&
+		     !stuck_holder(job, job->residency->slots.owners[slot])))
 			return false;
 	return true;
 }
@@ -64,7 +64,7 @@ bool residency_awaits_release(struct job *job, const struct member *member)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = true;
-	QUEUE_FOREACH (wish, &job->residency.own->slot_wishes) {
+	QUEUE_FOREACH (wish, &job->residency->slot_wishes) {
 		struct residence *residence = queue_entry(wish, struct residence, link);
 
 		QUEUE_FOREACH (link, &residence->waiters)
@@ -93,7 +93,7 @@ static void unmark_lucky(struct job *job)
 
 	while (has_changed) {
 		has_changed = false;
-		QUEUE_FOREACH (link, &job->residency.own->slot_wishes) {
+		QUEUE_FOREACH (link, &job->residency->slot_wishes) {
 			struct residence *residence = queue_entry(link, struct residence, link);
 
 			if (!can_never_fit(job, residence_pack(residence)))
@@ -109,31 +109,30 @@ static void name_holders(struct job *job, uint32_t pack, char *text, size_t size
 
 	text[0] = '\0';
 	for (uint32_t slot = class->first; slot < class->first + class->count && used + 64 < size; slot++) {
-		struct member *holder = slots_has_pack(&job->residency.own->slots, slot)
-						? stuck_holder(job, job->residency.own->slots.owners[slot])
+		struct member *holder = slots_has_pack(&job->residency->slots, slot)
+						? stuck_holder(job, job->residency->slots.owners[slot])
 						: NULL;
 
 		/* It may have let go since we looked: leases are the clients' to change. */
 		if (!holder)
 			continue;
 		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" by rank %u", used ? ", " : "",
-					 pack_name(job, job->residency.own->slots.owners[slot]),
-					 holder->rank);
+					 pack_name(job, job->residency->slots.owners[slot]), holder->rank);
 	}
 }
 
 const char *residency_holders(const struct job *job)
 {
-	return job->residency.own->holders;
+	return job->residency->holders;
 }
 
 void residency_check_deadlock(struct job *job)
 {
-	if (queue_is_empty(&job->residency.own->slot_wishes))
+	if (queue_is_empty(&job->residency->slot_wishes))
 		return;
 	mark_stuck(job);
 	unmark_lucky(job);
-	QUEUE_FOREACH (link, &job->residency.own->slot_wishes) {
+	QUEUE_FOREACH (link, &job->residency->slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		struct waiter *waiter = stuck_waiter(residence);
 
@@ -141,11 +140,11 @@ void residency_check_deadlock(struct job *job)
 			continue;
 		if (cache_rescue(job))
 			return;
-		name_holders(job, residence_pack(residence), job->residency.own->holders,
-			     sizeof(job->residency.own->holders));
+		name_holders(job, residence_pack(residence), job->residency->holders,
+			     sizeof(job->residency->holders));
 		queue_remove(&waiter->link);
 		if (queue_is_empty(&residence->waiters))
-			residency_unwish(residence);
+			residence_step(job, residence_pack(residence), RESIDENCE_LEAVE_QUEUE);
 		waiter->done(waiter, -EDEADLK);
 		return;
 	}

@@ -68,12 +68,14 @@ struct member *residency_update_holder(struct job *job, uint32_t pack)
 	return pack_holder(job, pack, true);
 }
 
-bool residency_begin_update(struct job *job, uint32_t pack)
+bool close_to_updates(struct job *job, uint32_t pack)
 {
-	if (!pack_close(job, pack, DIRECTORY_UPDATING, true))
-		return false;
-	job->residency.residences[pack].state = DIRECTORY_UPDATING;
-	return true;
+	return pack_close(job, pack, DIRECTORY_UPDATING, true);
+}
+
+bool close_to_all(struct job *job, uint32_t pack)
+{
+	return pack_close(job, pack, DIRECTORY_DRAINING, false);
 }
 
 /* ---- Eviction ---- */
@@ -82,15 +84,14 @@ bool residency_begin_update(struct job *job, uint32_t pack)
  * use to him, but their slot may be to a rank that has yet to close that step. */
 static bool is_evictable(const struct residence *residence)
 {
-	return residence->state == DIRECTORY_RESIDENT && residence->pins == 0 && residence->writes == 0 &&
-	       residence->sweep == SWEEP_NOTHING;
+	return residence->state == RESIDENCE_RESIDENT && residence->pins == 0 && residence->writes == 0;
 }
 
 static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
 {
-	if (job->residency.own->next_use[pack] != job->residency.own->next_use[other])
-		return job->residency.own->next_use[pack] > job->residency.own->next_use[other];
-	return job->residency.residences[pack].used < job->residency.residences[other].used;
+	if (job->residency->next_use[pack] != job->residency->next_use[other])
+		return job->residency->next_use[pack] > job->residency->next_use[other];
+	return job->residency->residences[pack].used < job->residency->residences[other].used;
 }
 
 /* The evictable pack of the same class with the farthest next use; skips those up to distance. */
@@ -100,12 +101,12 @@ static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 	uint32_t victim = SLOT_NONE;
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
-		uint32_t owner = job->residency.own->slots.owners[slot];
+		uint32_t owner = job->residency->slots.owners[slot];
 
-		if (!slots_has_pack(&job->residency.own->slots, slot) ||
-		    !is_evictable(&job->residency.residences[owner]))
+		if (!slots_has_pack(&job->residency->slots, slot) ||
+		    !is_evictable(&job->residency->residences[owner]))
 			continue;
-		if (job->residency.own->next_use[owner] <= distance ||
+		if (job->residency->next_use[owner] <= distance ||
 		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
 			continue;
 		if (pack_holder(job, owner, false))
@@ -115,13 +116,21 @@ static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 	return victim;
 }
 
-void residency_vacate(struct job *job, uint32_t pack)
+void give_slot(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = residence_of(job, pack);
 
-	residency_set_state(job, pack, DIRECTORY_ABSENT);
-	slots_give(&job->residency.own->slots, residence->slot);
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		directory_set(residency_entry(job, u), DIRECTORY_ABSENT);
+	slots_give(&job->residency->slots, residence->slot);
 	residence->slot = SLOT_NONE;
+}
+
+void evict(struct job *job, uint32_t pack)
+{
+	trace_evicted(job, pack);
+	give_slot(job, pack);
 }
 
 /* Each gather that comes in between costs one; who has a lease whenever we look must not keep the loop. The
@@ -130,7 +139,7 @@ void residency_vacate(struct job *job, uint32_t pack)
 
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 {
-	uint32_t slot = slots_take(&job->residency.own->slots, pack);
+	uint32_t slot = slots_take(&job->residency->slots, pack);
 
 	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
 		if (tries == EVICTION_TRIES)
@@ -139,13 +148,10 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 
 		if (victim == SLOT_NONE || residency_flush(job, victim))
 			return false;
-		if (!pack_close(job, victim, DIRECTORY_DRAINING, false))
-			continue;
-		trace_evicted(job, victim);
-		residency_vacate(job, victim);
-		slot = slots_take(&job->residency.own->slots, pack);
+		if (residence_step(job, victim, RESIDENCE_EVICT))
+			slot = slots_take(&job->residency->slots, pack);
 	}
-	job->residency.residences[pack].slot = slot;
+	job->residency->residences[pack].slot = slot;
 	return true;
 }
 
@@ -156,15 +162,11 @@ bool residency_is_leased(struct job *job, uint32_t pack)
 
 bool residency_is_held(struct job *job, uint32_t pack)
 {
-	return !is_evictable(&job->residency.residences[pack]) || residency_is_leased(job, pack);
+	return !is_evictable(residence_of(job, pack)) || residency_is_leased(job, pack);
 }
 
 bool residency_evict(struct job *job, uint32_t pack)
 {
-	if (!is_evictable(&job->residency.residences[pack]) || residency_flush(job, pack) ||
-	    !pack_close(job, pack, DIRECTORY_DRAINING, false))
-		return false;
-	trace_evicted(job, pack);
-	residency_vacate(job, pack);
-	return true;
+	return is_evictable(residence_of(job, pack)) && !residency_flush(job, pack) &&
+	       residence_step(job, pack, RESIDENCE_EVICT);
 }

@@ -14,13 +14,13 @@ static void grant(struct pending *pending)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	const struct residence *residence =
-		&job->residency.residences[job->catalog.units[pending->unit].pack];
+		&job->residency->residences[job->catalog.units[pending->unit].pack];
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__GatherReply gather = TIERD__WIRE__GATHER_REPLY__INIT;
 
 	atomic_fetch_add_explicit(&lease_counters(member->leases, member->buffer_count)[pending->unit], 1,
 				  memory_order_seq_cst);
-	gather.offset = job->residency.own->slots.offsets[residence->slot];
+	gather.offset = job->residency->slots.offsets[residence->slot];
 	gather.version = residence->version;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_GATHER;
 	reply.gather = &gather;
@@ -50,7 +50,7 @@ static void on_resident(struct waiter *waiter, int status)
 			pending, -EDEADLK,
 			"unit \"%s\" can never be gathered beside what is leased (%s), by ranks that wait "
 			"themselves; release a unit first, or raise host_budget",
-			job->catalog.units[pending->unit].name, job->residency.own->holders);
+			job->catalog.units[pending->unit].name, job->residency->holders);
 	else if (status == -EAGAIN)
 		pending_error(pending, -EAGAIN, "the awaited step failed");
 	else

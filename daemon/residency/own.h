@@ -3,8 +3,36 @@
 #define TIERD_DAEMON_RESIDENCY_OWN_H
 
 #include "daemon/residency/residency.h"
+#include "daemon/residency/state.h"
 
-struct residency {
+/* Moves a section between its slot and the store. */
+struct pack_transfer {
+	struct store_transfer transfer;
+	struct residence *residence;
+	bool is_loading;
+};
+
+/* How a pack is present in host memory. */
+struct residence {
+	enum residence_state state;
+	bool is_dirty; /* frozen values were written; the NVMe copy is older */
+	bool is_blank; /* all of it is frozen, and there is no NVMe copy yet */
+	uint32_t slot;
+	unsigned pins;		     /* readers in the daemon */
+	unsigned writes;	     /* transfers from the slot */
+	enum tier_priority priority; /* of the load */
+	uint64_t version;
+	uint64_t used; /* the job's clock at its last use */
+	struct queue waiters;
+	struct queue link; /* of slot_wishes */
+	struct pack_transfer parts[UNIT_SECTIONS];
+	unsigned transfers_left;
+	int status;
+	struct job *job;
+};
+
+struct job_residency {
+	struct residence *residences; /* by pack */
 	struct memory directory_memory, arena;
 	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
 	struct directory_header *directory;
@@ -26,9 +54,35 @@ struct residency {
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 /* It could not leave host memory now. */
 bool residency_is_held(struct job *job, uint32_t pack);
-void residency_unwish(struct residence *residence);
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit);
-void residency_set_state(struct job *job, uint32_t pack, enum directory_state state);
+
+static inline struct residence *residence_of(const struct job *job, uint32_t pack)
+{
+	return &job->residency->residences[pack];
+}
+
+static inline uint32_t residence_pack(const struct residence *residence)
+{
+	return (uint32_t)(residence - residence->job->residency->residences);
+}
+
+/* ---- What state.c has in its table ---- */
+
+/* Guards. Closes its units to clients, or those that are trained: false, and none is, if somebody has a
+ * lease. */
+bool close_to_all(struct job *job, uint32_t pack);
+bool close_to_updates(struct job *job, uint32_t pack);
+
+/* Actions. */
+void enter_queue(struct job *job, uint32_t pack);
+void leave_queue(struct job *job, uint32_t pack);
+void start_load(struct job *job, uint32_t pack);
+void leave_queue_and_load(struct job *job, uint32_t pack);
+void publish(struct job *job, uint32_t pack);
+void give_slot(struct job *job, uint32_t pack);
+void evict(struct job *job, uint32_t pack);
+void show_updating(struct job *job, uint32_t pack);
+void forget(struct job *job, uint32_t pack);
 /* What the last load has failed at; NULL: nothing that has a place. */
 const struct store_transfer *residency_fault(const struct job *job, uint32_t pack);
 

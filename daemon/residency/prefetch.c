@@ -13,7 +13,7 @@
 
 static void note_use(struct job *job, uint32_t unit, uint32_t distance)
 {
-	uint32_t *next_use = &job->residency.own->next_use[job->catalog.units[unit].pack];
+	uint32_t *next_use = &job->residency->next_use[job->catalog.units[unit].pack];
 
 	if (distance < *next_use)
 		*next_use = distance;
@@ -22,24 +22,23 @@ static void note_use(struct job *job, uint32_t unit, uint32_t distance)
 /* As far as the arena can hold what comes: beyond that one pack is as far as another, and the oldest goes. */
 static uint32_t horizon(const struct job *job, const struct order *order)
 {
-	uint32_t far = 4 * job->residency.own->slots.here + 64;
+	uint32_t far = 4 * job->residency->slots.here + 64;
 
 	return order->learned_count < far ? order->learned_count : far;
 }
 
 void prefetch_expect_anew(struct job *job)
 {
-	job->residency.own->has_next_uses = false;
+	job->residency->has_next_uses = false;
 }
 
 /* Distances count from 1: 0 is for those who wait already. */
 void prefetch_find_next_uses(struct job *job)
 {
-	if (job->residency.own->has_next_uses)
+	if (job->residency->has_next_uses)
 		return;
-	job->residency.own->has_next_uses = true;
-	memset(job->residency.own->next_use, 0xff,
-	       job->catalog.pack_count * sizeof(*job->residency.own->next_use));
+	job->residency->has_next_uses = true;
+	memset(job->residency->next_use, 0xff, job->catalog.pack_count * sizeof(*job->residency->next_use));
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
 
@@ -52,10 +51,7 @@ void prefetch_find_next_uses(struct job *job)
 
 static bool is_wanted(const struct job *job, uint32_t pack)
 {
-	const struct residence *residence = &job->residency.residences[pack];
-
-	return residence->state == DIRECTORY_ABSENT && !residence->wants_slot &&
-	       residence->sweep == SWEEP_NOTHING;
+	return residence_of(job, pack)->state == RESIDENCE_ABSENT;
 }
 
 /* Asks the ranks to ring at their next gather, as long as something is left to load. */
@@ -84,22 +80,20 @@ static bool read_traces(struct job *job)
 
 static void open_classes(struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency.own->slots.class_count; i++)
-		job->residency.own->slots.classes[i].is_full = false;
+	for (uint32_t i = 0; i < job->residency->slots.class_count; i++)
+		job->residency->slots.classes[i].is_full = false;
 }
 
 static bool is_too_much(const struct job *job, uint64_t bytes)
 {
-	return job->residency.own->loading_bytes > 0 &&
-	       job->residency.own->loading_bytes + bytes > MAX_LOADING_BYTES;
+	return job->residency->loading_bytes > 0 && job->residency->loading_bytes + bytes > MAX_LOADING_BYTES;
 }
 
 /* False: as much is being loaded as should be. */
 static bool load(struct job *job, uint32_t unit)
 {
 	uint32_t pack = job->catalog.units[unit].pack;
-	struct slot_class *class =
-		&job->residency.own->slots.classes[job->residency.own->slots.class_of_pack[pack]];
+	struct slot_class *class = &job->residency->slots.classes[job->residency->slots.class_of_pack[pack]];
 
 	/* What comes later finds no slot where this one found none. */
 	if (class->is_full || !is_wanted(job, pack))
@@ -159,7 +153,7 @@ static bool has_absent(const struct job *job)
 void prefetch_run(struct job *job)
 {
 	if (!job->is_live || !job->location.has_nvme_parameters ||
-	    job->residency.own->slots.here == job->catalog.pack_count)
+	    job->residency->slots.here == job->catalog.pack_count)
 		return;
 	read_traces(job);
 	load_next(job);
@@ -173,9 +167,9 @@ void prefetch_run(struct job *job)
 void prefetch_bring_back(struct job *job)
 {
 	while (job->phase == JOB_TRAINED && !job->life.is_dropped &&
-	       job->residency.own->returned_packs < job->catalog.pack_count &&
-	       !is_too_much(job, job->catalog.packs[job->residency.own->returned_packs].slot_bytes))
-		residency_prefetch(job, job->residency.own->returned_packs++);
+	       job->residency->returned_packs < job->catalog.pack_count &&
+	       !is_too_much(job, job->catalog.packs[job->residency->returned_packs].slot_bytes))
+		residency_prefetch(job, job->residency->returned_packs++);
 }
 
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch)
@@ -197,11 +191,11 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 	prefetch_find_next_uses(job);
 	open_classes(job);
 	for (size_t i = 0; i < prefetch->n_units && job->location.has_nvme_parameters; i++) {
-		job->residency.own->next_use[job->catalog.units[prefetch->units[i]].pack] = (uint32_t)i + 1;
+		job->residency->next_use[job->catalog.units[prefetch->units[i]].pack] = (uint32_t)i + 1;
 		if (!load(job, prefetch->units[i]))
 			break;
 	}
-	job->residency.own->has_next_uses = false;
+	job->residency->has_next_uses = false;
 	pending_reply(pending, NULL);
 }
 
@@ -245,16 +239,16 @@ void prefetch_pass_order(struct job *job, bool is_whole, uint32_t *order)
 			uint32_t pack = job->catalog.units[unit].pack;
 
 			/* Marked as taken by a distance that no pack has. */
-			if (job->residency.own->next_use[pack] == 0)
+			if (job->residency->next_use[pack] == 0)
 				continue;
-			job->residency.own->next_use[pack] = 0;
+			job->residency->next_use[pack] = 0;
 			order[count++] = pack;
 		}
 		if (count > 0)
 			break;
 	}
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residency.own->next_use[pack] != 0)
+		if (job->residency->next_use[pack] != 0)
 			order[count++] = pack;
-	job->residency.own->has_next_uses = false;
+	job->residency->has_next_uses = false;
 }

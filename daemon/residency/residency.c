@@ -1,4 +1,4 @@
-/* Packs in host memory: ABSENT → LOADING → RESIDENT ⇄ UPDATING, and back to ABSENT by eviction.
+/* Packs in host memory, whose states are in state.c.
  *
  * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none wishes for one; wishes
  * are served when a transfer ends, a client rings at a release, or, should one release without that, a timer
@@ -18,29 +18,29 @@
 
 int residency_new(struct job *job)
 {
-	struct residency *own = calloc(1, sizeof(*own));
+	struct job_residency *own = calloc(1, sizeof(*own));
 
 	if (!own)
 		return -ENOMEM;
-	*own = (struct residency){ .directory_memory = MEMORY_INIT,
-				   .arena = MEMORY_INIT,
-				   .cache = MEMORY_INIT };
+	*own = (struct job_residency){ .directory_memory = MEMORY_INIT,
+				       .arena = MEMORY_INIT,
+				       .cache = MEMORY_INIT };
 	queue_init(&own->slot_wishes);
-	job->residency.own = own;
+	job->residency = own;
 	return 0;
 }
 
 void residency_free(struct job *job)
 {
-	free(job->residency.own);
-	job->residency.own = NULL;
+	free(job->residency);
+	job->residency = NULL;
 }
 
 void residency_listen(struct job *job, const struct residency_listener *listener,
 		      const struct cache_tenant *tenant)
 {
-	job->residency.own->listener = listener;
-	job->residency.own->cache_tenant = tenant;
+	job->residency->listener = listener;
+	job->residency->cache_tenant = tenant;
 }
 
 int residency_plan(struct job *job)
@@ -48,8 +48,8 @@ int residency_plan(struct job *job)
 	struct residence *residences = calloc(job->catalog.pack_count, sizeof(*residences));
 	uint32_t *next_use = calloc(job->catalog.pack_count, sizeof(*next_use));
 
-	job->residency.residences = residences;
-	job->residency.own->next_use = next_use;
+	job->residency->residences = residences;
+	job->residency->next_use = next_use;
 	if (!residences || !next_use)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
@@ -62,69 +62,87 @@ int residency_plan(struct job *job)
 
 void residency_clear(struct job *job)
 {
-	free(TAKE_PTR(job->residency.residences));
-	free(TAKE_PTR(job->residency.own->next_use));
+	free(TAKE_PTR(job->residency->residences));
+	free(TAKE_PTR(job->residency->next_use));
 }
 
 void residency_mark_blank(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		job->residency.residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
+		job->residency->residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
 }
 
 struct slots *residency_slots(const struct job *job)
 {
-	return &job->residency.own->slots;
+	return &job->residency->slots;
 }
 
 /* ---- What there is ---- */
 
+bool residency_is_planned(const struct job *job)
+{
+	return job->residency->residences != NULL;
+}
+
 enum directory_state residency_state(const struct job *job, uint32_t pack)
 {
-	return job->residency.residences[pack].state;
+	static const enum directory_state shown[RESIDENCE_STATES] = {
+		[RESIDENCE_ABSENT] = DIRECTORY_ABSENT,
+		[RESIDENCE_QUEUED] = DIRECTORY_ABSENT,
+		[RESIDENCE_LOADING] = DIRECTORY_LOADING,
+		[RESIDENCE_RESIDENT] = DIRECTORY_RESIDENT,
+		[RESIDENCE_UNPUBLISHED] = DIRECTORY_UPDATING,
+		[RESIDENCE_DUE_ABSENT] = DIRECTORY_ABSENT,
+		[RESIDENCE_DUE_LOADING] = DIRECTORY_LOADING,
+		[RESIDENCE_DUE_RESIDENT] = DIRECTORY_RESIDENT,
+		[RESIDENCE_DUE_UNPUBLISHED] = DIRECTORY_UPDATING,
+		[RESIDENCE_UPDATING] = DIRECTORY_UPDATING,
+		[RESIDENCE_STREAMING] = DIRECTORY_ABSENT,
+	};
+
+	return shown[residence_of(job, pack)->state];
+}
+
+uint64_t residency_pack_bytes(void)
+{
+	return sizeof(struct residence);
 }
 
 uint64_t residency_version(const struct job *job, uint32_t pack)
 {
-	return job->residency.residences[pack].version;
+	return job->residency->residences[pack].version;
 }
 
 bool residency_has_slot(const struct job *job, uint32_t pack)
 {
-	return job->residency.residences[pack].slot != SLOT_NONE;
+	return job->residency->residences[pack].slot != SLOT_NONE;
 }
 
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 {
-	return &directory_entries(job->residency.own->directory)[unit];
-}
-
-uint32_t residence_pack(const struct residence *residence)
-{
-	return (uint32_t)(residence - residence->job->residency.residences);
+	return &directory_entries(job->residency->directory)[unit];
 }
 
 char *residency_address(const struct job *job, uint32_t pack)
 {
-	uint64_t offset = job->residency.own->slots.offsets[job->residency.residences[pack].slot];
-	uint64_t cache = slots_cache_offset(&job->residency.own->slots);
+	uint64_t offset = job->residency->slots.offsets[job->residency->residences[pack].slot];
+	uint64_t cache = slots_cache_offset(&job->residency->slots);
 
-	return offset < cache ? job->residency.own->arena.base + offset
-			      : job->residency.own->cache.base + (offset - cache);
+	return offset < cache ? job->residency->arena.base + offset
+			      : job->residency->cache.base + (offset - cache);
 }
 
-void residency_set_state(struct job *job, uint32_t pack, enum directory_state state)
+static void show(struct job *job, uint32_t pack, enum directory_state state)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	job->residency.residences[pack].state = state;
 	for (uint32_t i = 0; i < units->unit_count; i++)
 		directory_set(residency_entry(job, units->first_unit + i), state);
 }
 
 const struct slot_class *residency_class(const struct job *job, uint32_t pack)
 {
-	return &job->residency.own->slots.classes[job->residency.own->slots.class_of_pack[pack]];
+	return &job->residency->slots.classes[job->residency->slots.class_of_pack[pack]];
 }
 
 /* ---- Waiters ---- */
@@ -155,7 +173,7 @@ static void wake(struct residence *residence, int status)
 void residency_fail_awaited(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		QUEUE_FOREACH (link, &job->residency.residences[pack].waiters) {
+		QUEUE_FOREACH (link, &residence_of(job, pack)->waiters) {
 			struct waiter *waiter = queue_entry(link, struct waiter, link);
 
 			if (waiter->version <= job->decided)
@@ -168,22 +186,26 @@ void residency_fail_awaited(struct job *job)
 static void publish_units(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	const struct residence *residence = &job->residency.residences[pack];
+	const struct residence *residence = residence_of(job, pack);
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		directory_publish(residency_entry(job, u), job->residency.own->slots.offsets[residence->slot],
+		directory_publish(residency_entry(job, u), job->residency->slots.offsets[residence->slot],
 				  residence->version);
+}
+
+void publish(struct job *job, uint32_t pack)
+{
+	struct residence *residence = residence_of(job, pack);
+
+	residence->used = ++job->residency->clock;
+	publish_units(job, pack);
+	wake(residence, 0);
 }
 
 void residency_publish(struct job *job, uint32_t pack, uint64_t version)
 {
-	struct residence *residence = &job->residency.residences[pack];
-
-	residence->state = DIRECTORY_RESIDENT;
-	residence->version = version;
-	residence->used = ++job->residency.own->clock;
-	publish_units(job, pack);
-	wake(residence, 0);
+	residence_of(job, pack)->version = version;
+	residence_step(job, pack, RESIDENCE_PUBLISH);
 }
 
 static void request_load(struct job *job, uint32_t pack, enum tier_priority priority);
@@ -191,14 +213,14 @@ static void request_load(struct job *job, uint32_t pack, enum tier_priority prio
 void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct residence *residence = &job->residency.residences[pack];
+	struct residence *residence = residence_of(job, pack);
 
 	residence->version = version;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		atomic_store_explicit(&residency_entry(job, u)->version, version, memory_order_release);
-	if (residence->state == DIRECTORY_RESIDENT)
+	if (residency_state(job, pack) == DIRECTORY_RESIDENT)
 		wake(residence, 0);
-	else if (residence->state == DIRECTORY_ABSENT && !queue_is_empty(&residence->waiters))
+	else if (residence->state == RESIDENCE_ABSENT && !queue_is_empty(&residence->waiters))
 		request_load(job, pack, TIER_DEMAND);
 }
 
@@ -206,17 +228,17 @@ void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
 
 static enum statistics_cause cause_of(const struct residence *residence, const struct waiter *waiter)
 {
-	if (waiter->version > residence->version || residence->state == DIRECTORY_UPDATING ||
-	    residence->sweep != SWEEP_NOTHING)
+	/* Unpublished, claimed or updated. */
+	if (waiter->version > residence->version || residence->state >= RESIDENCE_UNPUBLISHED)
 		return STATISTICS_STEP;
-	return residence->wants_slot ? STATISTICS_SLOT : STATISTICS_NVME_READ;
+	return residence->state == RESIDENCE_QUEUED ? STATISTICS_SLOT : STATISTICS_NVME_READ;
 }
 
 void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter)
 {
 	if (waiter->is_gather && waiter->blocked && !queue_is_empty(&waiter->link))
 		stall_begin(container_of(waiter, struct pending, waiter),
-			    cause_of(&job->residency.residences[pack], waiter));
+			    cause_of(residence_of(job, pack), waiter));
 }
 
 static void move_stalls(struct residence *residence)
@@ -235,12 +257,12 @@ static void finish_load(struct job *job, struct residence *residence)
 {
 	uint32_t pack = residence_pack(residence);
 
-	job->residency.own->loading_bytes -= job->catalog.packs[pack].slot_bytes;
+	job->residency->loading_bytes -= job->catalog.packs[pack].slot_bytes;
 	if (residence->status < 0) {
-		residency_vacate(job, pack);
+		residence_step(job, pack, RESIDENCE_LOAD_FAILED);
 		wake(residence, residence->status);
 	} else {
-		residency_publish(job, pack, residence->version);
+		residence_step(job, pack, RESIDENCE_PUBLISH);
 	}
 	job_settle(job);
 }
@@ -264,7 +286,7 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 
 const struct store_transfer *residency_fault(const struct job *job, uint32_t pack)
 {
-	const struct residence *residence = &job->residency.residences[pack];
+	const struct residence *residence = residence_of(job, pack);
 
 	for (int section = 0; residence->status < 0 && section < UNIT_SECTIONS; section++)
 		if (job->catalog.packs[pack].elements[section] > 0 &&
@@ -303,7 +325,7 @@ void job_break_write(struct job *job, uint32_t pack, const struct store_transfer
 static void prepare(struct job *job, uint32_t pack, int section, enum tier_direction direction,
 		    void (*done)(struct store_transfer *, int))
 {
-	struct residence *residence = &job->residency.residences[pack];
+	struct residence *residence = residence_of(job, pack);
 	uint64_t length = job->catalog.packs[pack].elements[section] *
 			  section_element_bytes((enum unit_section)section);
 
@@ -321,17 +343,16 @@ static void prepare(struct job *job, uint32_t pack, int section, enum tier_direc
 }
 
 /* The pack has a slot. A refused submission counts as a failed transfer. */
-static void start_load(struct job *job, uint32_t pack, enum tier_priority priority)
+void start_load(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct residence *residence = &job->residency.residences[pack];
+	struct residence *residence = residence_of(job, pack);
 
-	residency_set_state(job, pack, DIRECTORY_LOADING);
+	show(job, pack, DIRECTORY_LOADING);
 	move_stalls(residence);
-	residence->priority = priority;
 	residence->status = 0;
 	residence->transfers_left = 1;
-	job->residency.own->loading_bytes += units->slot_bytes;
+	job->residency->loading_bytes += units->slot_bytes;
 	if (residence->is_blank)
 		catalog_clear_padding(&job->catalog, pack, residency_address(job, pack));
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
@@ -346,51 +367,62 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 		}
 		residence->parts[section].is_loading = true;
 		residence->transfers_left++;
-		account_transfer(job, priority == TIER_DEMAND ? STATISTICS_DEMAND : STATISTICS_PREFETCH,
+		account_transfer(job,
+				 residence->priority == TIER_DEMAND ? STATISTICS_DEMAND : STATISTICS_PREFETCH,
 				 &residence->parts[section].transfer);
 	}
 	if (--residence->transfers_left == 0)
 		finish_load(job, residence);
 }
 
-static void wish_for_slot(struct job *job, uint32_t pack)
+static void load(struct job *job, uint32_t pack, enum tier_priority priority)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	residence_of(job, pack)->priority = priority;
+	residence_step(job, pack, RESIDENCE_LOAD);
+}
 
-	if (residence->wants_slot)
-		return;
-	residence->wants_slot = true;
+void enter_queue(struct job *job, uint32_t pack)
+{
+	struct residence *residence = residence_of(job, pack);
+
 	move_stalls(residence);
-	queue_push(&job->residency.own->slot_wishes, &residence->link);
+	queue_push(&job->residency->slot_wishes, &residence->link);
 	job_watch_slots(job);
 	/* A release between looking and asking has not rung. */
 	job_settle(job);
 }
 
+void leave_queue(struct job *job, uint32_t pack)
+{
+	queue_remove(&residence_of(job, pack)->link);
+}
+
+void leave_queue_and_load(struct job *job, uint32_t pack)
+{
+	leave_queue(job, pack);
+	start_load(job, pack);
+}
+
+/* What a sweep has claimed it brings up to date first; it looks for those who wait. */
 static void request_load(struct job *job, uint32_t pack, enum tier_priority priority)
 {
-	struct residence *residence = &job->residency.residences[pack];
-
-	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot)
-		return;
-	/* The running sweep brings it up to date first; it looks for those who wait. */
-	if (residence->sweep != SWEEP_NOTHING)
+	if (residence_of(job, pack)->state != RESIDENCE_ABSENT)
 		return;
 	prefetch_find_next_uses(job);
 	if (residency_take_slot(job, pack, 0))
-		start_load(job, pack, priority);
+		load(job, pack, priority);
 	else
-		wish_for_slot(job, pack);
+		residence_step(job, pack, RESIDENCE_QUEUE);
 }
 
 /* What was being loaded ahead, or updated, is waited for now. */
 static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority priority)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	struct residence *residence = residence_of(job, pack);
 
-	if (residence->sweep == SWEEP_RUNNING)
-		job->residency.own->listener->raised(job, pack);
-	if (residence->state != DIRECTORY_LOADING || residence->priority <= priority)
+	if (residency_is_updated(job, pack))
+		job->residency->listener->raised(job, pack);
+	if (residency_state(job, pack) != DIRECTORY_LOADING || residence->priority <= priority)
 		return;
 	residence->priority = priority;
 	for (int section = 0; section < UNIT_SECTIONS; section++)
@@ -399,19 +431,14 @@ static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority p
 				    priority);
 }
 
-void residency_set_sweep(struct job *job, uint32_t pack, enum sweep_state sweep)
+bool residency_has_waiters(const struct job *job, uint32_t pack)
 {
-	job->residency.residences[pack].sweep = sweep;
-}
-
-enum sweep_state residency_sweep(const struct job *job, uint32_t pack)
-{
-	return job->residency.residences[pack].sweep;
+	return !queue_is_empty(&residence_of(job, pack)->waiters);
 }
 
 bool residency_is_awaited(const struct job *job, uint32_t pack)
 {
-	QUEUE_FOREACH (link, &job->residency.residences[pack].waiters)
+	QUEUE_FOREACH (link, &residence_of(job, pack)->waiters)
 		if (queue_entry(link, struct waiter, link)->version <= job->decided)
 			return true;
 	return false;
@@ -419,14 +446,14 @@ bool residency_is_awaited(const struct job *job, uint32_t pack)
 
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority)
 {
-	struct residence *residence = &job->residency.residences[pack];
+	struct residence *residence = residence_of(job, pack);
 
-	if (residence->state == DIRECTORY_RESIDENT && residence->version >= waiter->version) {
-		residence->used = ++job->residency.own->clock;
+	if (residency_state(job, pack) == DIRECTORY_RESIDENT && residence->version >= waiter->version) {
+		residence->used = ++job->residency->clock;
 		return true;
 	}
 	if (queue_is_empty(&residence->waiters))
-		job->residency.own->listener->awaited(job, pack);
+		job->residency->listener->awaited(job, pack);
 	queue_push(&residence->waiters, &waiter->link);
 	residency_note_stall(job, pack, waiter);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
@@ -437,14 +464,6 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 	return false;
 }
 
-void residency_unwish(struct residence *residence)
-{
-	if (!residence->wants_slot)
-		return;
-	residence->wants_slot = false;
-	queue_remove(&residence->link);
-}
-
 void residency_forget(struct waiter *waiter)
 {
 	queue_remove(&waiter->link);
@@ -452,25 +471,22 @@ void residency_forget(struct waiter *waiter)
 
 bool residency_prefetch(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
-
-	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot ||
-	    residence->sweep != SWEEP_NOTHING)
+	if (residence_of(job, pack)->state != RESIDENCE_ABSENT)
 		return true;
-	if (!residency_take_slot(job, pack, job->residency.own->next_use[pack]))
+	if (!residency_take_slot(job, pack, job->residency->next_use[pack]))
 		return false;
-	start_load(job, pack, TIER_PREFETCH);
+	load(job, pack, TIER_PREFETCH);
 	return true;
 }
 
 bool residency_awaits_slot(const struct job *job)
 {
-	return !queue_is_empty(&job->residency.own->slot_wishes);
+	return !queue_is_empty(&job->residency->slot_wishes);
 }
 
 bool residency_is_loading(const struct job *job)
 {
-	return job->residency.own->loading_bytes > 0;
+	return job->residency->loading_bytes > 0;
 }
 
 void residency_ring(struct job *job)
@@ -483,75 +499,122 @@ void residency_ring(struct job *job)
 	prefetch_run(job);
 }
 
-void residency_update_in_slot(struct job *job, uint32_t pack)
-{
-	bool is_awaited = !queue_is_empty(&job->residency.residences[pack].waiters);
-
-	prefetch_find_next_uses(job);
-	if (residency_take_slot(job, pack, is_awaited ? 0 : job->residency.own->next_use[pack]))
-		residency_set_state(job, pack, DIRECTORY_UPDATING);
-}
-
 void residency_serve(struct job *job)
 {
-	if (queue_is_empty(&job->residency.own->slot_wishes))
+	if (queue_is_empty(&job->residency->slot_wishes))
 		return;
 	prefetch_find_next_uses(job);
 	/* Nothing called from here serves wishes or takes them back, a load that fails at once included. */
-	QUEUE_FOREACH (link, &job->residency.own->slot_wishes) {
+	QUEUE_FOREACH (link, &job->residency->slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		uint32_t pack = residence_pack(residence);
 
-		if (queue_is_empty(&residence->waiters) || residence->state != DIRECTORY_ABSENT ||
-		    residence->sweep != SWEEP_NOTHING) {
-			residency_unwish(residence);
-			continue;
-		}
-		if (!residency_take_slot(job, pack, 0))
-			continue;
-		residency_unwish(residence);
-		start_load(job, pack, TIER_DEMAND);
+		if (queue_is_empty(&residence->waiters))
+			residence_step(job, pack, RESIDENCE_LEAVE_QUEUE);
+		else if (residency_take_slot(job, pack, 0))
+			load(job, pack, TIER_DEMAND);
 	}
+}
+
+/* ---- Updates ---- */
+
+void show_updating(struct job *job, uint32_t pack)
+{
+	show(job, pack, DIRECTORY_UPDATING);
+}
+
+void residency_claim(struct job *job, uint32_t pack)
+{
+	residence_step(job, pack, RESIDENCE_CLAIM);
+}
+
+bool residency_is_claimed(const struct job *job, uint32_t pack)
+{
+	return residence_of(job, pack)->state >= RESIDENCE_DUE_ABSENT;
+}
+
+bool residency_is_updated(const struct job *job, uint32_t pack)
+{
+	return residence_of(job, pack)->state >= RESIDENCE_UPDATING;
+}
+
+bool residency_is_due(const struct job *job, uint32_t pack)
+{
+	return residency_is_claimed(job, pack) && !residency_is_updated(job, pack);
+}
+
+bool residency_can_update(const struct job *job, uint32_t pack)
+{
+	return residency_state(job, pack) != DIRECTORY_LOADING && !residency_is_in_use(job, pack);
+}
+
+static bool take_slot_for_update(struct job *job, uint32_t pack)
+{
+	prefetch_find_next_uses(job);
+	return residency_take_slot(job, pack,
+				   residency_has_waiters(job, pack) ? 0 : job->residency->next_use[pack]);
+}
+
+bool residency_begin_update(struct job *job, uint32_t pack, bool may_load)
+{
+	bool has_loaded = may_load && !residency_has_slot(job, pack) && take_slot_for_update(job, pack);
+
+	return residence_step(job, pack, has_loaded ? RESIDENCE_BEGIN_LOADED : RESIDENCE_BEGIN);
+}
+
+void residency_end_update(struct job *job, uint32_t pack)
+{
+	residence_step(job, pack, RESIDENCE_END);
+}
+
+void residency_give_up(struct job *job, uint32_t pack)
+{
+	residence_step(job, pack, RESIDENCE_GIVE_UP);
 }
 
 /* ---- Pins and dirty packs ---- */
 
 void residency_pin(struct job *job, uint32_t pack)
 {
-	job->residency.residences[pack].pins++;
+	job->residency->residences[pack].pins++;
 }
 
 void residency_unpin(struct job *job, uint32_t pack)
 {
-	job->residency.residences[pack].pins--;
+	job->residency->residences[pack].pins--;
 	job_settle(job);
 }
 
 void residency_begin_write(struct job *job, uint32_t pack)
 {
-	job->residency.residences[pack].writes++;
+	job->residency->residences[pack].writes++;
 }
 
 void residency_end_write(struct job *job, uint32_t pack)
 {
-	job->residency.residences[pack].writes--;
+	job->residency->residences[pack].writes--;
+}
+
+bool residency_is_pinned(const struct job *job, uint32_t pack)
+{
+	return residence_of(job, pack)->pins > 0;
 }
 
 bool residency_is_in_use(const struct job *job, uint32_t pack)
 {
-	const struct residence *residence = &job->residency.residences[pack];
+	const struct residence *residence = residence_of(job, pack);
 
 	return residence->pins > 0 || residence->writes > 0;
 }
 
 void residency_mark_dirty(struct job *job, uint32_t pack)
 {
-	job->residency.residences[pack].is_dirty = true;
+	job->residency->residences[pack].is_dirty = true;
 }
 
 bool residency_is_dirty(const struct job *job, uint32_t pack)
 {
-	return job->residency.residences[pack].is_dirty;
+	return job->residency->residences[pack].is_dirty;
 }
 
 static void on_section_flushed(struct store_transfer *transfer, int status)
@@ -570,7 +633,7 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 bool residency_flush(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct residence *residence = &job->residency.residences[pack];
+	struct residence *residence = residence_of(job, pack);
 
 	if (!residence->is_dirty)
 		return false;
@@ -595,21 +658,24 @@ bool residency_flush(struct job *job, uint32_t pack)
 	return true;
 }
 
+void forget(struct job *job, uint32_t pack)
+{
+	struct residence *residence = residence_of(job, pack);
+
+	residence->slot = SLOT_NONE;
+	queue_remove(&residence->link);
+}
+
 void residency_forget_all(struct job *job)
 {
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		job->residency.residences[pack].state = DIRECTORY_ABSENT;
-		job->residency.residences[pack].slot = SLOT_NONE;
-	}
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		residence_step(job, pack, RESIDENCE_FORGET);
 }
 
 bool residency_is_quiet(const struct job *job)
 {
-	for (uint32_t pack = 0; job->residency.residences && pack < job->catalog.pack_count; pack++) {
-		const struct residence *residence = &job->residency.residences[pack];
-
-		if (residence->state == DIRECTORY_LOADING || residency_is_in_use(job, pack))
+	for (uint32_t pack = 0; job->residency->residences && pack < job->catalog.pack_count; pack++)
+		if (!residency_can_update(job, pack))
 			return false;
-	}
 	return true;
 }

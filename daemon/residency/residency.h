@@ -10,42 +10,7 @@
 #include "daemon/residency/phase.h"
 #include "daemon/residency/tract.h"
 
-enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
-
-struct residence;
-
-/* Moves a section between its slot and the store. */
-struct pack_transfer {
-	struct store_transfer transfer;
-	struct residence *residence;
-	bool is_loading;
-};
-
-/* How a pack is present in host memory. */
-struct residence {
-	enum directory_state state; /* never DRAINING: that takes no time here */
-	enum sweep_state sweep;	    /* what the running sweep has to do with it */
-	bool is_dirty;		    /* frozen values were written; the NVMe copy is older */
-	bool is_blank;		    /* all of it is frozen, and there is no NVMe copy yet */
-	bool is_unsaved;	    /* a sweep has updated it since the last backup began */
-	bool is_written;	    /* by the writing that is open, or is applied */
-	bool awaits_backup;	    /* the one that is under way has not begun to write it */
-	bool wants_slot;
-	uint32_t slot;
-	unsigned pins;		     /* readers in the daemon */
-	unsigned writes;	     /* transfers from the slot */
-	enum tier_priority priority; /* of the load */
-	uint64_t version;
-	uint64_t used; /* job->clock at its last use */
-	struct queue waiters;
-	struct queue link; /* of job->slot_wishes */
-	struct pack_transfer parts[UNIT_SECTIONS];
-	unsigned transfers_left;
-	int status;
-	struct job *job;
-};
-
-/* The same, because a transfer of the pack to its NVMe store has failed. */
+/* job_break(), because a transfer of the pack to its NVMe store has failed. */
 void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status);
 
 /* ---- residency.c, eviction.c, deadlock.c: packs in host memory ---- */
@@ -63,8 +28,10 @@ void residency_free(struct job *job);
 /* Both borrowed, for as long as there is the job. */
 void residency_listen(struct job *job, const struct residency_listener *listener,
 		      const struct cache_tenant *tenant);
-/* Of the packs that the catalog has, at the job's step, none of which is in host memory. */
+/* Of the packs that the catalog has, at the job's step, none of which is in host memory; for each of them so
+ * many bytes. */
 int residency_plan(struct job *job);
+uint64_t residency_pack_bytes(void);
 void residency_clear(struct job *job);
 /* Until something of it has been written, there is nothing to load of a pack. What is trained is not written
  * by clients but by the first sweep, which takes zeros for what has no value. */
@@ -78,14 +45,16 @@ void residency_ring(struct job *job);
 /* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
  */
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority);
-/* Whether somebody waits for it, at a version that has been decided. */
+/* Whether somebody waits for it, at whatever version; at one that has been decided. */
+bool residency_has_waiters(const struct job *job, uint32_t pack);
 bool residency_is_awaited(const struct job *job, uint32_t pack);
 void residency_forget(struct waiter *waiter);
 /* The rank of a gather that waits has come to do nothing else. */
 void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter);
 /* Starts a load without anybody waiting; false if there is no slot for it. */
 bool residency_prefetch(struct job *job, uint32_t pack);
-/* Of one that is planned. */
+/* Packs are planned. As clients see one, unless only parts of it are updated. */
+bool residency_is_planned(const struct job *job);
 enum directory_state residency_state(const struct job *job, uint32_t pack);
 uint64_t residency_version(const struct job *job, uint32_t pack);
 bool residency_has_slot(const struct job *job, uint32_t pack);
@@ -97,15 +66,30 @@ void residency_pin(struct job *job, uint32_t pack);
 void residency_unpin(struct job *job, uint32_t pack);
 void residency_begin_write(struct job *job, uint32_t pack);
 void residency_end_write(struct job *job, uint32_t pack);
+bool residency_is_pinned(const struct job *job, uint32_t pack);
+/* Either. */
 bool residency_is_in_use(const struct job *job, uint32_t pack);
-/* RESIDENT → UPDATING; false while somebody has a lease on one of its trainable units. */
-bool residency_begin_update(struct job *job, uint32_t pack);
-/* Who has one, or NULL. */
+
+/* ---- Updates ---- */
+
+/* A sweep is to update the pack: until that has come through it is neither loaded nor evicted. */
+void residency_claim(struct job *job, uint32_t pack);
+/* It waits for that, or is being updated; either. */
+bool residency_is_due(const struct job *job, uint32_t pack);
+bool residency_is_updated(const struct job *job, uint32_t pack);
+bool residency_is_claimed(const struct job *job, uint32_t pack);
+/* No transfer moves it, and no reader uses it. */
+bool residency_can_update(const struct job *job, uint32_t pack);
+/* False while somebody has a lease on one of its trainable units. may_load: it gets a slot if there is one,
+ * and stays there after the update, as the next pass wants it. */
+bool residency_begin_update(struct job *job, uint32_t pack, bool may_load);
+/* Who has such a lease, or NULL. */
 struct member *residency_update_holder(struct job *job, uint32_t pack);
-/* ABSENT → UPDATING, if there is a slot for it: where there is room it stays in host memory after the update,
- * as the next pass wants it. */
-void residency_update_in_slot(struct job *job, uint32_t pack);
-/* Publishes the pack at the version; wakes the waiters. */
+/* It has its new bytes, and has yet to be published, or, if it has no slot, to get its version. */
+void residency_end_update(struct job *job, uint32_t pack);
+/* They are in the store alone: its slot is free. */
+void residency_give_up(struct job *job, uint32_t pack);
+/* Publishes the pack, which has a slot, at the version; wakes the waiters. */
 void residency_publish(struct job *job, uint32_t pack, uint64_t version);
 /* The values have not changed, or are not in host memory: only the version. */
 void residency_set_version(struct job *job, uint32_t pack, uint64_t version);
@@ -132,14 +116,7 @@ void residency_fail_awaited(struct job *job);
 void residency_check_deadlock(struct job *job);
 #define RESIDENCY_HOLDERS_TEXT 384
 const char *residency_holders(const struct job *job);
-/* What the running sweep has to do with the pack: till it has come through, the pack is neither evicted nor
- * loaded. */
-void residency_set_sweep(struct job *job, uint32_t pack, enum sweep_state sweep);
-enum sweep_state residency_sweep(const struct job *job, uint32_t pack);
-uint32_t residence_pack(const struct residence *residence);
 const struct slot_class *residency_class(const struct job *job, uint32_t pack);
-/* Its slot is free, whoever is there. */
-void residency_vacate(struct job *job, uint32_t pack);
 /* No load, write-back or reader. */
 bool residency_is_quiet(const struct job *job);
 /* The first of its units' names, and what is wrong with a store, for messages. */

@@ -11,9 +11,9 @@ uint64_t tract_bytes(const struct job *job, enum tract_state state)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < job->residency.own->slots.tract_count; i++)
-		if (job->residency.own->slots.tracts[i].state == state)
-			bytes += job->residency.own->slots.tracts[i].bytes;
+	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
+		if (job->residency->slots.tracts[i].state == state)
+			bytes += job->residency->slots.tracts[i].bytes;
 	return bytes;
 }
 
@@ -28,16 +28,15 @@ int tract_make_cache(const struct job *job, struct memory *cache, int *pinning)
 {
 	int r;
 
-	if (job->residency.own->slots.cache == 0)
+	if (job->residency->slots.cache == 0)
 		return 0;
-	r = memory_new_shared("tierd-cache", job->residency.own->slots.cache, cache);
+	r = memory_new_shared("tierd-cache", job->residency->slots.cache, cache);
 	if (r < 0)
 		return r;
 	memory_make_huge(cache, false);
-	for (uint32_t i = 0; i < job->residency.own->slots.tract_count; i++)
-		if (job->residency.own->slots.tracts[i].state == TRACT_COMING) {
-			int pinned =
-				fetch_pages(job->node->engine, cache, &job->residency.own->slots.tracts[i]);
+	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
+		if (job->residency->slots.tracts[i].state == TRACT_COMING) {
+			int pinned = fetch_pages(job->node->engine, cache, &job->residency->slots.tracts[i]);
 
 			*pinning = pinned < 0 ? pinned : *pinning;
 		}
@@ -46,9 +45,9 @@ int tract_make_cache(const struct job *job, struct memory *cache, int *pinning)
 
 void tract_open_all(struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency.own->slots.tract_count; i++)
-		if (job->residency.own->slots.tracts[i].state == TRACT_COMING)
-			slots_open_tract(&job->residency.own->slots, i);
+	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
+		if (job->residency->slots.tracts[i].state == TRACT_COMING)
+			slots_open_tract(&job->residency->slots, i);
 }
 
 /* ---- Moving ---- */
@@ -65,8 +64,8 @@ static void run_fetch(struct work *work)
 	struct move *move = container_of(work, struct move, work);
 	struct job *job = move->job;
 
-	move->status = fetch_pages(job->node->engine, &job->residency.own->cache,
-				   &job->residency.own->slots.tracts[move->tract]);
+	move->status = fetch_pages(job->node->engine, &job->residency->cache,
+				   &job->residency->slots.tracts[move->tract]);
 }
 
 /* Pages that are pinned would stay, whatever becomes of the file. */
@@ -74,10 +73,10 @@ static void run_discard(struct work *work)
 {
 	struct move *move = container_of(work, struct move, work);
 	struct job *job = move->job;
-	const struct slot_tract *tract = &job->residency.own->slots.tracts[move->tract];
+	const struct slot_tract *tract = &job->residency->slots.tracts[move->tract];
 
-	engine_buffer_remove(job->node->engine, job->residency.own->cache.base + tract->offset, tract->bytes);
-	move->status = memory_discard(&job->residency.own->cache, tract->offset, tract->bytes);
+	engine_buffer_remove(job->node->engine, job->residency->cache.base + tract->offset, tract->bytes);
+	move->status = memory_discard(&job->residency->cache, tract->offset, tract->bytes);
 }
 
 static void on_fetched(struct work *work)
@@ -86,9 +85,9 @@ static void on_fetched(struct work *work)
 	struct job *job = move->job;
 
 	node_note_pinning(job->node, move->status);
-	slots_open_tract(&job->residency.own->slots, move->tract);
-	job->residency.own->cache_moves--;
-	job->residency.own->rescues = 0;
+	slots_open_tract(&job->residency->slots, move->tract);
+	job->residency->cache_moves--;
+	job->residency->rescues = 0;
 	job_settle(job);
 	free(move);
 }
@@ -98,14 +97,14 @@ static void on_discarded(struct work *work)
 	struct move *move = container_of(work, struct move, work);
 	struct job *job = move->job;
 
-	job->residency.own->cache_moves--;
+	job->residency->cache_moves--;
 	if (move->status < 0) {
 		log_error("job %s: the kernel does not take memory of its cache back: %s; the job keeps it",
 			  job->name, strerror(-move->status));
-		slots_open_tract(&job->residency.own->slots, move->tract);
+		slots_open_tract(&job->residency->slots, move->tract);
 	} else {
-		job->residency.own->slots.tracts[move->tract].state = TRACT_AWAY;
-		budget_give_cache(job, job->residency.own->slots.tracts[move->tract].bytes);
+		job->residency->slots.tracts[move->tract].state = TRACT_AWAY;
+		budget_give_cache(job, job->residency->slots.tracts[move->tract].bytes);
 	}
 	/* The job too: if it was dropped, it waited for this. */
 	job_settle(job);
@@ -126,8 +125,8 @@ static bool start_move(struct job *job, uint32_t tract, enum tract_state state)
 		.job = job,
 		.tract = tract,
 	};
-	job->residency.own->slots.tracts[tract].state = state;
-	job->residency.own->cache_moves++;
+	job->residency->slots.tracts[tract].state = state;
+	job->residency->cache_moves++;
 	workers_submit(job->node->slow_workers, &move->work);
 	return true;
 }
@@ -141,15 +140,15 @@ bool tract_fetch(struct job *job, uint32_t tract)
 
 void tract_empty(struct job *job, uint32_t index)
 {
-	const struct slot_tract *tract = &job->residency.own->slots.tracts[index];
+	const struct slot_tract *tract = &job->residency->slots.tracts[index];
 
 	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
-		uint32_t slot = job->residency.own->slots.in_tracts[i];
+		uint32_t slot = job->residency->slots.in_tracts[i];
 
-		if (slots_has_pack(&job->residency.own->slots, slot))
-			residency_evict(job, job->residency.own->slots.owners[slot]);
+		if (slots_has_pack(&job->residency->slots, slot))
+			residency_evict(job, job->residency->slots.owners[slot]);
 	}
-	if (slots_is_empty(&job->residency.own->slots, index))
+	if (slots_is_empty(&job->residency->slots, index))
 		start_move(job, index, TRACT_GOING);
 }
 
@@ -158,10 +157,10 @@ uint32_t tract_held_slots(struct job *job, const struct slot_tract *tract)
 	uint32_t held = 0;
 
 	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
-		uint32_t slot = job->residency.own->slots.in_tracts[i];
+		uint32_t slot = job->residency->slots.in_tracts[i];
 
-		held += slots_has_pack(&job->residency.own->slots, slot) &&
-			residency_is_held(job, job->residency.own->slots.owners[slot]);
+		held += slots_has_pack(&job->residency->slots, slot) &&
+			residency_is_held(job, job->residency->slots.owners[slot]);
 	}
 	return held;
 }

@@ -37,7 +37,8 @@ static void retire(struct chunk *chunk)
 	struct staging_buffer *buffer = TAKE_PTR(chunk->buffer);
 
 	update->unwritten--;
-	job->residency.residences[chunk->pack].writes -= !sweep->is_early;
+	if (!sweep->is_early)
+		residency_end_write(job, chunk->pack);
 	sweep->running--;
 	queue_push(&sweep->free_chunks, &chunk->link);
 	if (chunk->warm)
@@ -82,8 +83,7 @@ static void on_transferred(struct store_transfer *transfer, int status);
 /* Whoever gathers the pack waits for its writes, too. */
 static bool is_published_when_written(const struct chunk *chunk)
 {
-	return chunk->sweep->is_early ||
-	       chunk->sweep->job->residency.residences[chunk->pack].slot == SLOT_NONE;
+	return chunk->sweep->is_early || !residency_has_slot(chunk->sweep->job, chunk->pack);
 }
 
 enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack)
@@ -248,7 +248,6 @@ static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
-	const struct residence *residence = &job->residency.residences[chunk->pack];
 	uint64_t bytes = section_element_bytes(chunk->section);
 	void *address = chunk->buffer ? chunk->buffer->data : NULL, *slot = NULL;
 	bool is_stored = sweep_writes_parameters(job), is_absent = sweep->was_absent;
@@ -258,11 +257,11 @@ static void set_parameter(struct chunk *chunk)
 		.length = chunk->count * bytes,
 	};
 
-	if (residence->slot != SLOT_NONE)
+	if (residency_has_slot(job, chunk->pack))
 		slot = residency_address(job, chunk->pack) +
 		       job->catalog.packs[chunk->pack].slot_offset[chunk->section] + chunk->first * bytes;
 	chunk->resident = NULL;
-	if (sweep->is_early && residence->state == DIRECTORY_RESIDENT)
+	if (sweep->is_early && residency_state(job, chunk->pack) == DIRECTORY_RESIDENT)
 		chunk->resident = slot;
 	if (sweep->is_early)
 		is_absent = !chunk->resident;
@@ -357,7 +356,8 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	sweep->running++;
 	update->uncomputed++;
 	update->unwritten++;
-	job->residency.residences[sweep->pack].writes += !sweep->is_early;
+	if (!sweep->is_early)
+		residency_begin_write(job, sweep->pack);
 	if (chunk->resident)
 		residency_pin(job, chunk->pack);
 	chunk->transfers_left = 1;

@@ -86,7 +86,7 @@ void sweep_enter(struct sweep *sweep, uint32_t pack)
 static bool has_nothing_to_do(const struct sweep *sweep)
 {
 	return sweep->is_adopting && !sweep->is_saving &&
-	       (sweep->job->residency.residences[sweep->pack].slot == SLOT_NONE || !early_keeps(sweep->job));
+	       (!residency_has_slot(sweep->job, sweep->pack) || !early_keeps(sweep->job));
 }
 
 /* Moves to the section's next chunk, or the next section. False: the pack has no more. */
@@ -113,8 +113,7 @@ static bool needs_staging(const struct sweep *sweep, bool is_warm)
 	if (sweep->is_adopting)
 		return sweep->is_saving;
 	return (job->location.has_nvme_optimizer && !is_warm) || sweep->is_early ||
-	       (job->location.has_stored_parameters &&
-		job->residency.residences[sweep->pack].slot == SLOT_NONE);
+	       (job->location.has_stored_parameters && !residency_has_slot(job, sweep->pack));
 }
 
 /* What is adopted has been updated, and the first sweep writes no zeros, of which a store has enough. */
@@ -122,8 +121,8 @@ static void take_warm(struct sweep *sweep, struct chunk *chunk)
 {
 	struct job *job = sweep->job;
 	/* What is early is in the store when it is published; parameters without a slot would be nowhere. */
-	bool may_defer = !sweep->is_early && (job->location.has_nvme_parameters ||
-					      job->residency.residences[sweep->pack].slot != SLOT_NONE);
+	bool may_defer = !sweep->is_early &&
+			 (job->location.has_nvme_parameters || residency_has_slot(job, sweep->pack));
 
 	chunk->warm = NULL;
 	chunk->is_filled = false;

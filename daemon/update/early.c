@@ -353,7 +353,8 @@ static void undo(struct job *job, uint32_t pack)
 		return;
 	if (state < EARLY_WRITING)
 		spill_unpin(job, pack);
-	job->residency.residences[pack].writes -= state == EARLY_ADOPTED;
+	if (state == EARLY_ADOPTED)
+		residency_end_write(job, pack);
 	for_each_stream(job, pack, store_abandon);
 	warm_forget_pack(job, pack);
 	pack_update(job, pack)->early = EARLY_NOTHING;
@@ -488,8 +489,7 @@ static bool can_be_adopted(const struct job *job, uint32_t pack)
 	enum early_state early = pack_update(job, pack)->early;
 
 	return early == EARLY_READY ||
-	       (early == EARLY_WRITING && job->residency.residences[pack].slot != SLOT_NONE &&
-		early_keeps(job));
+	       (early == EARLY_WRITING && residency_has_slot(job, pack) && early_keeps(job));
 }
 
 bool early_lets(struct job *job, uint32_t pack)
@@ -529,7 +529,7 @@ bool early_publish(struct job *job, uint32_t pack)
 	assert(update->early == EARLY_WRITING);
 	update->early = EARLY_ADOPTED;
 	/* The slot cannot be given up before its bytes can be read again. */
-	job->residency.residences[pack].writes++;
+	residency_begin_write(job, pack);
 	return true;
 }
 
@@ -538,5 +538,5 @@ void early_end_adoption(struct job *job, uint32_t pack)
 	if (pack_update(job, pack)->early != EARLY_ADOPTED || job->update.early->is_void)
 		return;
 	publish(job, pack);
-	job->residency.residences[pack].writes--;
+	residency_end_write(job, pack);
 }

@@ -19,6 +19,9 @@ struct pack_update {
 	/* Chunks that are on their way, of the running sweep, and, unwritten, of what it adopts. */
 	unsigned uncomputed, unwritten;
 	uint64_t begun_step; /* the last one whose sweep has begun to update it */
+	bool is_written;     /* by the writing that is open, or is applied */
+	bool is_unsaved;     /* a sweep has updated it since the last backup began */
+	bool awaits_backup;  /* the one that is under way has not begun to write it */
 };
 
 static inline struct pack_update *pack_update(const struct job *job, uint32_t pack)

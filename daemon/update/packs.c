@@ -56,3 +56,33 @@ uint64_t update_begun_step(const struct job *job, uint32_t pack)
 {
 	return pack_update(job, pack)->begun_step;
 }
+
+void update_note_written(struct job *job, uint32_t pack, bool is_written)
+{
+	pack_update(job, pack)->is_written = is_written;
+}
+
+bool update_is_written(const struct job *job, uint32_t pack)
+{
+	return pack_update(job, pack)->is_written;
+}
+
+void update_begin_backup(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
+		struct pack_update *update = pack_update(job, pack);
+
+		update->awaits_backup = update->is_unsaved;
+		update->is_unsaved = false;
+	}
+}
+
+bool update_awaits_backup(const struct job *job, uint32_t pack)
+{
+	return pack_update(job, pack)->awaits_backup;
+}
+
+void update_leave_backup(struct job *job, uint32_t pack)
+{
+	pack_update(job, pack)->awaits_backup = false;
+}

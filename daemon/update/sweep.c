@@ -106,13 +106,11 @@ static void finish_sweep(struct job *job)
 /* The pack's bytes are all new. */
 static void finish_pack(struct job *job, uint32_t pack)
 {
-	struct residence *residence = &job->residency.residences[pack];
-
-	residency_set_sweep(job, pack, SWEEP_NOTHING);
-	if (early_publish(job, pack) && residence->slot != SLOT_NONE && !early_keeps(job))
-		residency_vacate(job, pack);
+	residency_end_update(job, pack);
+	if (early_publish(job, pack) && residency_has_slot(job, pack) && !early_keeps(job))
+		residency_give_up(job, pack);
 	end_save(job->update.sweep, pack);
-	if (residence->slot != SLOT_NONE)
+	if (residency_has_slot(job, pack))
 		residency_publish(job, pack, job->decided);
 	else
 		residency_set_version(job, pack, job->decided);
@@ -149,10 +147,10 @@ void sweep_check_pack(struct sweep *sweep, uint32_t pack)
 	struct job *job = sweep->job;
 	const struct pack_update *update = pack_update(job, pack);
 
-	if (residency_sweep(job, pack) != SWEEP_RUNNING || !update->is_issued || update->uncomputed > 0 ||
+	if (!residency_is_updated(job, pack) || !update->is_issued || update->uncomputed > 0 ||
 	    sweep->has_failed)
 		return;
-	if (job->residency.residences[pack].slot == SLOT_NONE && update->unwritten > 0)
+	if (!residency_has_slot(job, pack) && update->unwritten > 0)
 		return;
 	count_updates(job, pack);
 	finish_pack(job, pack);
@@ -185,8 +183,7 @@ static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
 	struct job *job = argument;
 	uint32_t pack = job->update.sweep->leased_pack;
 
-	if (clock_now_ns() - job->update.decided_ns >= LEASE_PATIENCE_NS &&
-	    residency_sweep(job, pack) == SWEEP_WAITING)
+	if (clock_now_ns() - job->update.decided_ns >= LEASE_PATIENCE_NS && residency_is_due(job, pack))
 		for (struct member *holder = residency_update_holder(job, pack); holder;
 		     holder = residency_update_holder(job, pack))
 			throw_out(job, pack, holder);
@@ -211,13 +208,6 @@ bool sweep_has_frozen(const struct pack *pack)
 	return false;
 }
 
-/* Where there is room the pack stays in host memory after it: the next pass wants it. */
-static void try_slot(struct job *job, uint32_t pack)
-{
-	if (!sweep_has_frozen(&job->catalog.packs[pack]))
-		residency_update_in_slot(job, pack);
-}
-
 /* Of a pack that was updated early all is done but what is seen: its slot, and what its store shows. */
 static void begin_adoption(struct sweep *sweep)
 {
@@ -229,29 +219,28 @@ static void begin_adoption(struct sweep *sweep)
 static bool begin_pack(struct sweep *sweep, uint32_t pack)
 {
 	struct job *job = sweep->job;
-	struct residence *residence = &job->residency.residences[pack];
 
-	if (residence->pins > 0)
+	if (residency_is_pinned(job, pack))
 		job->update.sweep_listener->came_to(job, pack);
 	/* Its sums may be read ahead while it waits; an early update has consumed them. */
 	bool is_early = pack_update(job, pack)->early != EARLY_NOTHING,
 	     has_sums = is_early || spill_want(job, pack);
 
 	if (!early_lets(job, pack) || !job->update.commit_listener->lets_update(job, pack) || !has_sums ||
-	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
+	    !residency_can_update(job, pack))
 		return false;
-	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
+	bool was_absent = !residency_has_slot(job, pack),
+	     may_load = (!is_early || early_keeps(job)) && !sweep_has_frozen(&job->catalog.packs[pack]);
+
+	if (!residency_begin_update(job, pack, may_load)) {
 		wait_for_holder(sweep, pack);
 		return false;
 	}
 	if (!is_early)
 		spill_pin(job, pack, false);
-	sweep->was_absent = residence->state == DIRECTORY_ABSENT;
-	if (sweep->was_absent && (!is_early || early_keeps(job)))
-		try_slot(job, pack);
-	residency_set_sweep(job, pack, SWEEP_RUNNING);
+	sweep->was_absent = was_absent;
 	update_begin_pack(job, pack);
-	residence->is_unsaved = true;
+	pack_update(job, pack)->is_unsaved = true;
 	begin_save(sweep, pack);
 	sweep_enter(sweep, pack);
 	begin_adoption(sweep);
@@ -276,7 +265,7 @@ static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tri
 
 static bool is_waiting(const struct job *job, uint32_t pack)
 {
-	return residency_sweep(job, pack) == SWEEP_WAITING;
+	return residency_is_due(job, pack);
 }
 
 /* What has been read ahead holds buffers that all others need. */
@@ -306,7 +295,7 @@ static void hasten_pack(struct job *job, uint32_t pack)
 {
 	struct queue *link = &pack_update(job, pack)->sweep_link;
 
-	if (!job->update.sweep || residency_sweep(job, pack) != SWEEP_WAITING)
+	if (!job->update.sweep || !residency_is_due(job, pack))
 		return;
 	queue_remove(link);
 	queue_push(&job->update.sweep->wanted, link);
@@ -351,7 +340,7 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 	const struct pack *units = &job->catalog.packs[pack];
 
 	if (is_initializing || job->current.state == WRITING_APPLYING)
-		return is_initializing || job->residency.residences[pack].is_written;
+		return is_initializing || update_is_written(job, pack);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (gradient_has_content(job, u))
 			return true;
@@ -360,9 +349,9 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 
 static void add_pack(struct sweep *sweep, uint32_t pack)
 {
-	bool is_wanted = !queue_is_empty(&sweep->job->residency.residences[pack].waiters);
+	bool is_wanted = residency_has_waiters(sweep->job, pack);
 
-	residency_set_sweep(sweep->job, pack, SWEEP_WAITING);
+	residency_claim(sweep->job, pack);
 	sweep->packs_left++;
 	queue_push(is_wanted ? &sweep->wanted : &sweep->waiting, &pack_update(sweep->job, pack)->sweep_link);
 }
@@ -397,7 +386,7 @@ int sweep_start(struct job *job, bool is_initializing)
 		if (has_work(job, order[i], is_initializing))
 			add_pack(job->update.sweep, order[i]);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (residency_sweep(job, pack) == SWEEP_NOTHING)
+		if (!residency_is_claimed(job, pack))
 			residency_set_version(job, pack, job->decided);
 	job_settle(job);
 	return 0;

@@ -63,6 +63,14 @@ bool update_has_taken_sums(const struct job *job, uint32_t pack);
 void update_begin_pack(struct job *job, uint32_t pack);
 /* The last step that has. */
 uint64_t update_begun_step(const struct job *job, uint32_t pack);
+/* A writing that is open, or is applied, has values of it: its sweep has work with the pack. */
+void update_note_written(struct job *job, uint32_t pack, bool is_written);
+bool update_is_written(const struct job *job, uint32_t pack);
+/* A backup begins: what has been updated since the last one began awaits it, until the pack begins to be
+ * written, or the backup is given up. */
+void update_begin_backup(struct job *job);
+bool update_awaits_backup(const struct job *job, uint32_t pack);
+void update_leave_backup(struct job *job, uint32_t pack);
 
 /* ---- sweep.c, course.c, chunk_work.c ---- */
 /* The memory that one takes. */

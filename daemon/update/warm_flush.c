@@ -66,7 +66,7 @@ static void end_part(struct save *save)
 	warm->shares[save->stretch->share].users--;
 	warm->flush.running--;
 	queue_push(&warm->flush.free, &save->link);
-	job->residency.residences[save->pack].writes--;
+	residency_end_write(job, save->pack);
 	resume(job);
 }
 
@@ -150,7 +150,7 @@ static void start(struct save *save, const struct walk *walk)
 	save->stretch->is_writing = true;
 	warm->shares[save->stretch->share].users++;
 	warm->flush.running++;
-	warm->job->residency.residences[walk->pack].writes++;
+	residency_begin_write(warm->job, walk->pack);
 	write_parameters(save, walk);
 	write_states(save, walk);
 	end_part(save);
@@ -184,8 +184,7 @@ static bool is_wanted(const struct warm *warm)
 	const struct warm_stretch *stretch = &warm->stretches[walk->index];
 
 	/* A sweep that is at the pack may have taken it. */
-	return stretch->is_dirty && !stretch->is_writing &&
-	       residency_sweep(warm->job, walk->pack) != SWEEP_RUNNING &&
+	return stretch->is_dirty && !stretch->is_writing && !residency_is_updated(warm->job, walk->pack) &&
 	       pack_update(warm->job, walk->pack)->unwritten == 0 &&
 	       (warm->flush.is_whole || warm->shares[stretch->share].state == SHARE_DRAINING);
 }

@@ -37,7 +37,7 @@ void copy_values(const struct copy_range *range, const void *parameter, const vo
 
 enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version)
 {
-	bool is_in_sweep = residency_sweep(job, range->pack) != SWEEP_NOTHING;
+	bool is_in_sweep = residency_is_claimed(job, range->pack);
 
 	if (!section_is_trainable(range->section))
 		return is_in_sweep ? COPY_LATER : COPY_POSSIBLE;

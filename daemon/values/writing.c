@@ -73,7 +73,8 @@ bool writing_check(struct pending *pending, const Tierd__Wire__TensorWrite *writ
 		pending_error(pending, -EINVAL, "tensor \"%s\" is frozen: it has no master", tensor->name);
 		return false;
 	}
-	job->residency.residences[unit->pack].is_written |= !tensor->is_frozen;
+	if (!tensor->is_frozen)
+		update_note_written(job, unit->pack, true);
 	return true;
 }
 
@@ -119,7 +120,7 @@ void writing_forget(struct job *job)
 		for (uint32_t i = 0; i < job->catalog.units[u].tensor_count; i++)
 			job->catalog.units[u].tensors[i].has_given = false;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		job->residency.residences[pack].is_written = false;
+		update_note_written(job, pack, false);
 }
 
 static void fail(struct job *job)
@@ -159,9 +160,7 @@ static bool packs_are_free(struct job *job)
 	bool are_free = true;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		struct residence *residence = &job->residency.residences[pack];
-
-		if (!residence->is_written)
+		if (!update_is_written(job, pack))
 			continue;
 		update_begin_pack(job, pack);
 		are_free &= !residency_is_in_use(job, pack);
@@ -172,7 +171,7 @@ static bool packs_are_free(struct job *job)
 static void place(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->residency.residences[pack].is_written)
+		if (update_is_written(job, pack))
 			warm_forget_pack(job, pack);
 	/* What is not written here has one, too. */
 	job->location.has_given_masters = sums_are_as_pushed(job);
@@ -263,8 +262,8 @@ bool writing_go_on(struct job *job)
 uint64_t writing_updates(const struct job *job, uint32_t number, const struct tensor *tensor)
 {
 	const struct unit *unit = &job->catalog.units[number];
-	bool is_new = job->current.state == WRITING_APPLYING &&
-		      residency_version(job, unit->pack) == job->decided;
+	bool is_new =
+		job->current.state == WRITING_APPLYING && residency_version(job, unit->pack) == job->decided;
 
 	return is_new ? updates_to_be(unit, tensor) : tensor_updates(unit, tensor);
 }

@@ -63,8 +63,8 @@ MUTANTS = (
         EVICTION,
         (
             (
-                "return job->residency.own->next_use[pack] > job->residency.own->next_use[other];",
-                "return job->residency.own->next_use[pack] < job->residency.own->next_use[other];",
+                "return job->residency->next_use[pack] > job->residency->next_use[other];",
+                "return job->residency->next_use[pack] < job->residency->next_use[other];",
             ),
         ),
     ),
@@ -72,13 +72,13 @@ MUTANTS = (
         "evicted for what is used later still",
         "residency",
         EVICTION,
-        (("if (job->residency.own->next_use[owner] <= distance ||", "if ("),),
+        (("if (job->residency->next_use[owner] <= distance ||", "if ("),),
     ),
     (
         "frozen values evicted before they are written",
         "filling",
         EVICTION,
-        (("residency_flush(job, pack) ||\n", "false ||\n"),),
+        (("!residency_flush(job, pack) &&\n", "true &&\n"),),
     ),
     (
         "a gather that can never fit left waiting",

@@ -48,15 +48,14 @@ static unsigned count_awaiting(const struct job *job)
 	unsigned count = 0;
 
 	for (uint32_t pack = 0; pack < UNITS; pack++)
-		count += job->residency.residences[pack].awaits_backup;
+		count += update_awaits_backup(job, pack);
 	return count;
 }
 
 static void expect_no_update_of_what_awaits_its_backup(const struct job *job)
 {
 	for (uint32_t pack = 0; pack < UNITS; pack++)
-		assert_false(job->residency.residences[pack].awaits_backup &&
-			     update_begun_step(job, pack) == 2);
+		assert_false(update_awaits_backup(job, pack) && update_begun_step(job, pack) == 2);
 }
 
 static void a_pack_is_written_before_the_next_step_updates_it(void **state)

@@ -425,7 +425,7 @@ static void check_way_and_back(const struct job *job)
 	assert_true(job_is_idle(back));
 	assert_int_equal(back->epoch, job->epoch + job->is_live);
 	for (uint32_t i = 0; i < back->catalog.pack_count; i++)
-		assert_int_equal(back->residency.residences[i].version, job->step);
+		assert_int_equal(residency_version(back, i), job->step);
 	assert_int_equal(back->resources.host_bytes,
 			 back->resources.charged_bytes + back->resources.kept_bytes);
 	there = encode(back);

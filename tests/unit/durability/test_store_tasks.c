@@ -240,7 +240,7 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_int_equal(roll_back("one"), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "in use by rank 0"));
 	job = job_find(scene.node, geteuid(), "play");
-	assert_int_equal(job->residency.residences[PLAY_UNITS - 1].state, DIRECTORY_ABSENT);
+	assert_int_equal(residency_state(job, PLAY_UNITS - 1), DIRECTORY_ABSENT);
 	scene_hear_nothing_of_devices(&scene);
 	actor_send_gather(&rank, PLAY_UNITS - 1, 0, false);
 	number = send_roll_back("one", true);

@@ -58,7 +58,7 @@ static struct statistics_node node_page(void)
 static uint32_t absent_unit(const struct job *job)
 {
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		if (job->residency.residences[pack].state == DIRECTORY_ABSENT)
+		if (residency_state(job, pack) == DIRECTORY_ABSENT)
 			return pack;
 	fail_msg("all units are in host memory");
 	return 0;

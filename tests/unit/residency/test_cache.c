@@ -80,7 +80,7 @@ static uint64_t gather_digest(struct actor *actor, uint32_t unit)
 
 static bool is_moving(const struct job *job)
 {
-	bool is_moving = job->residency.own->cache_moves > 0;
+	bool is_moving = job->residency->cache_moves > 0;
 
 	for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
 		is_moving |= residency_slots(job)->tracts[i].state == TRACT_DRAINING;
@@ -116,8 +116,8 @@ static void expect_consistent(void)
 				here += residency_slots(job)->tracts[i].bytes;
 		assert_int_equal(job->resources.cache_bytes - warm_bytes(job), here);
 		/* What nobody holds, the kernel has. */
-		if (job->residency.own->cache.base)
-			assert_int_equal(memory_resident(&job->residency.own->cache), here);
+		if (job->residency->cache.base)
+			assert_int_equal(memory_resident(&job->residency->cache), here);
 		used += job->resources.host_bytes;
 	}
 	assert_int_equal(scene.node->memory.host_used, used);
@@ -171,7 +171,7 @@ static void what_is_leased_stays_until_it_is_released(void **state)
 	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
 	assert_null(actor_find(&second, ready, 0));
-	assert_int_equal(find("first")->residency.own->cache_moves, 0);
+	assert_int_equal(find("first")->residency->cache_moves, 0);
 	for (uint32_t unit = 0; unit < count; unit++) {
 		assert_int_equal(digest(addresses[unit], unit), sums[unit]);
 		actor_release(&first, unit);
@@ -277,7 +277,7 @@ static void a_cache_grows_when_memory_is_given_back(void **state)
 	shrunk = find("first")->resources.cache_bytes;
 	assert_true(shrunk < before);
 	drop(&second, "second");
-	while (find("first")->resources.cache_bytes < before || find("first")->residency.own->cache_moves > 0)
+	while (find("first")->resources.cache_bytes < before || find("first")->residency->cache_moves > 0)
 		scene_wait(&scene);
 	expect_consistent();
 	for (uint32_t unit = 0; unit < UNITS; unit++)

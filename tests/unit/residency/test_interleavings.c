@@ -39,7 +39,7 @@ static _Atomic uint32_t *counter_in(void *page)
 
 static bool is_shared(const volatile void *address)
 {
-	return is_word(address, job->residency.own->directory) ||
+	return is_word(address, job->residency->directory) ||
 	       is_word(address, (struct directory_header *)actor.directory.base) ||
 	       address == counter_in(job->ranks[0]->leases) || address == counter_in(actor.leases.base);
 }
@@ -48,8 +48,8 @@ static uint64_t *bytes_at(uint64_t offset)
 {
 	uint64_t cache = slots_cache_offset(residency_slots(job));
 
-	return (uint64_t *)(offset < cache ? job->residency.own->arena.base + offset
-					   : job->residency.own->cache.base + (offset - cache));
+	return (uint64_t *)(offset < cache ? job->residency->arena.base + offset
+					   : job->residency->cache.base + (offset - cache));
 }
 
 /* ---- The client ---- */
@@ -84,6 +84,7 @@ static void load(uint64_t version)
 {
 	if (!residency_take_slot(job, UNIT, 0))
 		return;
+	residence_step(job, UNIT, RESIDENCE_FILL);
 	write_bytes((uint64_t *)residency_address(job, UNIT), version);
 	residency_publish(job, UNIT, version);
 }
@@ -96,23 +97,26 @@ static void evict_and_load(void)
 	if (!has_moved)
 		return;
 	write_bytes(bytes, FOREIGN);
-	load(job->residency.residences[UNIT].version);
+	load(residency_version(job, UNIT));
 }
 
 static void update(void)
 {
-	has_moved = residency_begin_update(job, UNIT);
+	if (!residency_is_claimed(job, UNIT))
+		residency_claim(job, UNIT);
+	has_moved = residency_begin_update(job, UNIT, false);
 	if (!has_moved)
 		return;
-	write_bytes((uint64_t *)residency_address(job, UNIT), job->residency.residences[UNIT].version + 1);
-	residency_publish(job, UNIT, job->residency.residences[UNIT].version + 1);
+	write_bytes((uint64_t *)residency_address(job, UNIT), residency_version(job, UNIT) + 1);
+	residency_end_update(job, UNIT);
+	residency_publish(job, UNIT, residency_version(job, UNIT) + 1);
 }
 
 /* ---- Runs ---- */
 
 static void begin_awaiting(uint64_t later)
 {
-	awaited = job->residency.residences[UNIT].version + later;
+	awaited = residency_version(job, UNIT) + later;
 	has_taken = has_moved = is_wrong = false;
 }
 
@@ -128,7 +132,7 @@ static void begin_after_a_step(void)
 
 static void end(void)
 {
-	uint64_t version = job->residency.residences[UNIT].version, offset, seen;
+	uint64_t version = residency_version(job, UNIT), offset, seen;
 
 	assert_false(is_wrong);
 	assert_int_equal(actor_leases(&actor, UNIT), 0);
@@ -138,7 +142,7 @@ static void end(void)
 	neither += !has_taken && !has_moved;
 	/* Whatever came of it, the unit is there now, and can be gathered. */
 	assert_true(client_take(UNIT, version, &offset, &seen));
-	assert_int_equal(offset, residency_slots(job)->offsets[job->residency.residences[UNIT].slot]);
+	assert_int_equal(offset, residency_slots(job)->offsets[residence_of(job, UNIT)->slot]);
 	assert_int_equal(seen, version);
 	assert_int_equal(*bytes_at(offset), version);
 	client_give(UNIT);
@@ -152,7 +156,7 @@ static void interleave_with(void (*daemon)(void), void (*prepare)(void))
 	job = actor_play(&scene, &actor);
 	client_attach((struct directory_header *)actor.directory.base,
 		      (struct lease_header *)actor.leases.base, actor.buffer_count);
-	load(job->residency.residences[UNIT].version);
+	load(residency_version(job, UNIT));
 	taken = moved = both = neither = 0;
 	orders = interleave(&interleaving);
 	print_message("%llu orders: %u taken, %u moved, %u both, %u neither\n", (unsigned long long)orders,

@@ -117,7 +117,7 @@ static void an_evaluation_learns_its_own_order(void **state)
 
 static bool is_loaded(const struct job *job, uint32_t unit)
 {
-	enum directory_state now = job->residency.residences[job->catalog.units[unit].pack].state;
+	enum directory_state now = residency_state(job, job->catalog.units[unit].pack);
 
 	return now == DIRECTORY_LOADING || now == DIRECTORY_RESIDENT;
 }

@@ -28,7 +28,7 @@ static void slots_that_become_free_together_are_filled_together(void **state)
 		actor_release(&actor, unit);
 	residency_serve(job);
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		loading += job->residency.residences[pack].state == DIRECTORY_LOADING;
+		loading += residency_state(job, pack) == DIRECTORY_LOADING;
 	assert_int_equal(loading, slots);
 	for (uint32_t unit = slots; unit < 2 * slots; unit++)
 		assert_int_equal(actor_await(&actor, gathers[unit], 0)->status, 0);
@@ -70,7 +70,7 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	while (!job->update.sweep || job->update.sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
 	assert_int_equal(job->update.sweep->pack, PLAY_UNITS - 1);
-	assert_int_equal(job->residency.residences[PLAY_UNITS - 2].sweep, SWEEP_WAITING);
+	assert_true(residency_is_due(job, PLAY_UNITS - 2));
 	gathers[1] = actor_send_gather(&actor, PLAY_UNITS - 2, 1, false);
 	while (queue_is_empty(&job->update.sweep->wanted))
 		scene_wait(&scene);
@@ -100,8 +100,8 @@ static struct job *play_with_full_slots(void)
 		gather_and_release(unit);
 	scene_settle(&scene);
 	for (uint32_t pack = 0; pack < residency_slots(job)->count; pack++)
-		assert_int_equal(job->residency.residences[pack].state, DIRECTORY_RESIDENT);
-	job->residency.own->has_next_uses = true;
+		assert_int_equal(residency_state(job, pack), DIRECTORY_RESIDENT);
+	job->residency->has_next_uses = true;
 	return job;
 }
 
@@ -109,8 +109,7 @@ static uint32_t gone(const struct job *job)
 {
 	uint32_t pack = 0;
 
-	while (pack < residency_slots(job)->count &&
-	       job->residency.residences[pack].state == DIRECTORY_RESIDENT)
+	while (pack < residency_slots(job)->count && residency_state(job, pack) == DIRECTORY_RESIDENT)
 		pack++;
 	return pack;
 }
@@ -119,7 +118,7 @@ static void expect_to_go(struct job *job, uint32_t pack)
 {
 	assert_true(residency_take_slot(job, PLAY_UNITS - 1, 0));
 	assert_int_equal(gone(job), pack);
-	residency_vacate(job, PLAY_UNITS - 1);
+	give_slot(job, PLAY_UNITS - 1);
 	gather_and_release(pack);
 	assert_int_equal(gone(job), residency_slots(job)->count);
 }
@@ -130,16 +129,16 @@ static void who_is_used_last_has_to_go(void **state)
 
 	assert_true(residency_slots(job)->count > 2);
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		job->residency.own->next_use[pack] = 10 + pack;
-	job->residency.own->next_use[1] = 100;
+		job->residency->next_use[pack] = 10 + pack;
+	job->residency->next_use[1] = 100;
 	/* Not for one that is used later still, or at the same time. */
 	assert_false(residency_take_slot(job, PLAY_UNITS - 1, 100));
 	assert_int_equal(gone(job), residency_slots(job)->count);
 	expect_to_go(job, 1);
 	/* Of several, the one that was used first. */
-	job->residency.own->has_next_uses = true;
+	job->residency->has_next_uses = true;
 	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		job->residency.own->next_use[pack] = 10;
+		job->residency->next_use[pack] = 10;
 	gather_and_release(0);
 	expect_to_go(job, 2);
 }
@@ -179,17 +178,17 @@ static void what_a_rank_that_has_left_reads_stays(void **state)
 
 	assert_int_equal(actor_gather(&actor, 0, 0, NULL), 0);
 	client_hang_up(actor.client, "it closed the connection");
-	assert_false(residency_evict(job, 0) || residency_begin_update(job, 0));
+	assert_false(residency_evict(job, 0) || close_to_updates(job, 0));
 	/* Nor does another unit get its slot. */
 	for (uint32_t pack = 1; pack < PLAY_UNITS; pack++)
-		if (job->residency.residences[pack].state == DIRECTORY_RESIDENT)
+		if (residency_state(job, pack) == DIRECTORY_RESIDENT)
 			assert_true(residency_evict(job, pack));
 	while (residency_take_slot(job, slots + 1, 0))
 		slots++;
 	assert_int_equal(slots, residency_slots(job)->count - 1);
-	assert_int_equal(job->residency.residences[0].state, DIRECTORY_RESIDENT);
+	assert_int_equal(residency_state(job, 0), DIRECTORY_RESIDENT);
 	for (uint32_t pack = 1; pack <= slots; pack++)
-		residency_vacate(job, pack);
+		give_slot(job, pack);
 	actor_release(&actor, 0);
 	assert_true(residency_evict(job, 0));
 }

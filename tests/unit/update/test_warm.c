@@ -514,9 +514,8 @@ static bool has_held_up(const struct job *job)
 		for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++) {
 			const struct share *share = &warm->shares[warm->stretches[i].share];
 
-			if (job->residency.residences[pack].sweep == SWEEP_RUNNING &&
-			    warm->stretches[i].is_dirty && share->state == SHARE_DRAINING &&
-			    share->users == 0)
+			if (residency_is_updated(job, pack) && warm->stretches[i].is_dirty &&
+			    share->state == SHARE_DRAINING && share->users == 0)
 				return true;
 		}
 	return false;

@@ -311,8 +311,7 @@ static void who_dies_in_the_middle_leaves_nothing(void **state)
 		scene_settle(&scene);
 		job = play();
 		for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-			assert_int_equal(job->residency.residences ? job->residency.residences[pack].pins : 0,
-					 0);
+			assert_int_equal(residency_is_planned(job) && residency_is_pinned(job, pack), 0);
 		assert_true(queue_is_empty(&job->life.lingering));
 		end();
 	}

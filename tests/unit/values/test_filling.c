@@ -88,7 +88,7 @@ static uint16_t read_back(uint32_t unit, uint32_t tensor, uint64_t at)
 	scene_settle(&scene);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		residency_evict(job, pack);
-	assert_int_equal(job->residency.residences[job->catalog.units[unit].pack].state, DIRECTORY_ABSENT);
+	assert_int_equal(residency_state(job, job->catalog.units[unit].pack), DIRECTORY_ABSENT);
 	assert_int_equal(actor_read(&actor, unit, tensor, "parameter", at, 1, 0), 0);
 	memcpy(&value, actor.window.base, sizeof(value));
 	return value;
