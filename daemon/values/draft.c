@@ -47,7 +47,7 @@ static struct draft_record describe(const struct draft *draft)
 				      .unit = operation->unit,
 				      .tensor = (uint32_t)(operation->tensor - unit->tensors),
 				      .state = operation->state,
-				      .is_master = operation->is_master };
+				      .is_master = !operation->is_same_format };
 }
 
 static void on_rest_moved(struct work *work)
@@ -81,7 +81,7 @@ static void run_take(struct work *work)
 	char *place = draft->buffer + draft->used;
 
 	memcpy(place, &draft->record, sizeof(draft->record));
-	memcpy(place + sizeof(draft->record), draft->operation->written,
+	memcpy(place + sizeof(draft->record), draft->operation->values,
 	       draft->length - sizeof(draft->record));
 }
 
@@ -256,8 +256,7 @@ static int write_record(struct draft *draft, const struct draft_record *record)
 
 	if (!operation)
 		return -ENOMEM;
-	operation->written = draft->buffer + draft->begin + sizeof(*record);
-	operation->is_master = record->is_master;
+	operation_set_values(operation, draft->buffer + draft->begin + sizeof(*record), record->is_master);
 	operation->state = record->state;
 	operation->done = on_written;
 	draft->begin += record_bytes(draft->job, record);

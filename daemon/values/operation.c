@@ -203,6 +203,13 @@ bool operation_uses_sums(const struct tensor_operation *operation)
 	       !operation_is_of_state(operation);
 }
 
+static bool writes_state(const struct tensor_operation *operation)
+{
+	return operation->is_split || operation_is_of_state(operation);
+}
+
+static void move_state(struct tensor_operation *operation, enum tier_direction direction);
+
 static void on_worked(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
@@ -210,7 +217,10 @@ static void on_worked(struct work *work)
 	if ((operation->kind == OPERATION_WRITE || operation->kind == OPERATION_INITIALIZE) &&
 	    operation->tensor->is_frozen && operation->job->location.has_stored_parameters)
 		residency_mark_dirty(operation->job, operation_pack(operation));
-	finish(operation);
+	if (writes_state(operation) && operation->buffer)
+		move_state(operation, TIER_WRITE);
+	else
+		finish(operation);
 }
 
 static void run_operation(struct work *work)
@@ -226,7 +236,7 @@ void operation_start_work(struct tensor_operation *operation)
 	operation->work =
 		(struct work){ .run = run_operation,
 			       .done = on_worked,
-			       .urgency = WORK_URGENT,
+			       .urgency = writes_state(operation) ? WORK_NORMAL : WORK_URGENT,
 			       .is_brief = operation->bundle && operation->count <= BRIEF_ELEMENTS };
 	workers_submit(operation->job->node->workers, &operation->work);
 }
@@ -239,45 +249,74 @@ static bool needs_state(const struct tensor_operation *operation)
 	       state_exists(operation_section(operation), (unsigned)operation->state);
 }
 
-static void on_state_read(struct store_transfer *transfer, int status)
+static void on_state_moved(struct store_transfer *transfer, int status)
 {
 	struct tensor_operation *operation = container_of(transfer, struct tensor_operation, transfer);
 
 	operation->status = status;
-	if (status < 0)
+	if (status < 0 && operation->kind == OPERATION_READ)
 		damage_tell_read(operation->job, transfer, status, "who wanted it is told");
-	if (status < 0)
-		finish(operation);
-	else
+	if (status == 0 && transfer->direction == TIER_READ)
 		operation_start_work(operation);
+	else
+		finish(operation);
 }
 
-static void read_state(struct tensor_operation *operation, struct staging_buffer *buffer)
+static void move_state(struct tensor_operation *operation, enum tier_direction direction)
 {
-	const struct job *job = operation->job;
-	const struct store_piece kept = operation_kept(operation);
-	struct store_piece blocks;
-
-	store_find_blocks(job->location.optimizer_store, kept.stream, kept.offset, kept.length, &blocks);
-	assert(blocks.length <= STAGING_BYTES);
-	operation->stage = IN_FLIGHT;
-	operation->buffer = buffer;
-	operation->source = buffer->data + (kept.offset - blocks.offset);
-	operation->transfer = (struct store_transfer){ .direction = TIER_READ,
-						       .priority = TIER_DEMAND,
-						       .stream = blocks.stream,
-						       .offset = blocks.offset,
-						       .length = blocks.length,
-						       .buffer = buffer->data,
-						       .done = on_state_read };
-	operation->status = store_submit(job->location.optimizer_store, &operation->transfer);
+	operation->transfer.direction = direction;
+	operation->transfer.priority = direction == TIER_READ ? TIER_DEMAND : TIER_WRITE_BACK;
+	operation->transfer.done = on_state_moved;
+	operation->status = store_submit(operation->job->location.optimizer_store, &operation->transfer);
 	if (operation->status < 0)
 		finish(operation);
+}
+
+/* Of what is written, all of the extents that it touches, up to the section's end: what lies beside it stays.
+ */
+static void read_state(struct tensor_operation *operation, struct staging_buffer *buffer)
+{
+	struct store *store = operation->job->location.optimizer_store;
+	const struct store_piece kept = operation_kept(operation);
+	struct store_piece whole;
+
+	if (writes_state(operation))
+		store_find_extents(store, kept.stream, kept.offset, kept.length, &whole);
+	else
+		store_find_blocks(store, kept.stream, kept.offset, kept.length, &whole);
+	assert(whole.length <= STAGING_BYTES);
+	operation->stage = IN_FLIGHT;
+	operation->buffer = buffer;
+	operation->source = buffer->data + (kept.offset - whole.offset);
+	operation->transfer = (struct store_transfer){
+		.stream = whole.stream, .offset = whole.offset, .length = whole.length, .buffer = buffer->data
+	};
+	move_state(operation, TIER_READ);
 }
 
 static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 {
 	read_state(container_of(wish, struct tensor_operation, wish), buffer);
+}
+
+void operation_take_state(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+	struct staging_buffer *buffer;
+
+	if (!job->location.has_nvme_optimizer) {
+		const struct store_piece kept = operation_kept(operation);
+
+		operation->source = store_address(job->location.optimizer_store, kept.stream, kept.offset);
+		operation_start_work(operation);
+		return;
+	}
+	operation->stage = WAITING_FOR_STAGING;
+	operation->wish.granted = on_staging;
+	operation->wish.share = job_share(job);
+	buffer = staging_take(&job->node->staging, &operation->wish);
+	if (buffer)
+		read_state(operation, buffer);
 }
 
 /* What the store has is some steps old. */
@@ -307,28 +346,12 @@ static void go_on(struct tensor_operation *operation)
 	}
 	if (operation->state == READ_UPDATES)
 		operation->updates = writing_updates(job, operation->unit, operation->tensor);
-	if (!needs_state(operation)) {
+	if (!needs_state(operation))
 		operation_start_work(operation);
-		return;
-	}
-	if (warm_is_dirty(job, operation_pack(operation))) {
+	else if (warm_is_dirty(job, operation_pack(operation)))
 		await_flush(operation);
-		return;
-	}
-	if (!job->location.has_nvme_optimizer) {
-		const struct store_piece kept = operation_kept(operation);
-
-		operation->source = store_address(job->location.optimizer_store, kept.stream, kept.offset);
-		operation_start_work(operation);
-		return;
-	}
-	operation->stage = WAITING_FOR_STAGING;
-	operation->wish.granted = on_staging;
-	operation->wish.share = job_share(job);
-	struct staging_buffer *buffer = staging_take(&job->node->staging, &operation->wish);
-
-	if (buffer)
-		read_state(operation, buffer);
+	else
+		operation_take_state(operation);
 }
 
 /* A sum that is no wider than the parameters has room for them alone. What is written as a parameter of bf16
@@ -342,8 +365,7 @@ static bool is_split(const struct tensor_operation *operation)
 	       sums_are_as_parameters(job, &job->catalog.units[operation->unit],
 				      operation_section(operation)) &&
 	       kind != MASTER_ITSELF &&
-	       (kind == MASTER_BESIDE || operation->is_master || operation->values ||
-		job->location.has_given_masters);
+	       (kind == MASTER_BESIDE || !operation->is_same_format || job->location.has_given_masters);
 }
 
 void operation_take_sums(struct tensor_operation *operation)

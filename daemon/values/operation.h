@@ -43,27 +43,36 @@ struct tensor_operation {
 	uint32_t unit;
 	struct tensor *tensor;
 	uint64_t first, count; /* elements of the tensor */
-	bool is_master;
-	const void *written; /* of a write: a rank's values, in its window or in the draft */
-	/* Of the daemon's own writes: where the values are, in which format, and who wants to know of the
-	 * end; then the job's turn follows. is_same_format: in the tensor's own. */
+	/* Of a write: in a rank's window, in the draft, or brought by a source. */
 	const void *values;
 	enum master_kind format;
-	bool is_same_format;
-	void (*done)(struct job *job, int status);
-	bool is_of_shard;	/* between the window and the sums of a reduced step */
-	bool has_pin, has_sums; /* of its pack: they stay in host memory */
-	bool is_split;		/* between the sums and where masters are kept: daemon/values/state_write.c */
-	bool has_turn;		/* to write what an optimizer keeps: one at a time in a job */
+	bool is_same_format;			   /* the tensor's own; else as masters, or converted */
+	void (*done)(struct job *job, int status); /* of the daemon's own; then the job's turn follows */
+	bool is_of_shard;			   /* between the window and the sums of a reduced step */
+	bool has_pin, has_sums;			   /* of its pack: they stay in host memory */
+	bool is_split; /* between the sums and where masters are kept: daemon/values/state_write.c */
+	bool has_turn; /* to write what an optimizer keeps: one at a time in a job */
 	struct waiter waiter;
 	struct staging_wish wish;
 	struct staging_buffer *buffer;
 	struct store_transfer transfer;
-	const void *source; /* state beside the parameters */
-	uint64_t updates;   /* of READ_UPDATES */
+	void *source;	  /* state beside the parameters */
+	uint64_t updates; /* of READ_UPDATES */
 	int status;
 	struct work work;
 };
+
+/* What it writes: as masters, or in the tensor's format. */
+static inline void operation_set_values(struct tensor_operation *operation, const void *values,
+					bool is_master)
+{
+	operation->values = values;
+	/* Bytes have no format of masters; what is frozen is never converted. */
+	operation->format = is_master || operation->tensor->is_frozen
+				    ? MASTER_ITSELF
+				    : state_master_kind(operation->tensor->layout.section);
+	operation->is_same_format = !is_master;
+}
 
 /* It writes what the optimizer keeps: daemon/values/state_write.c. */
 static inline bool operation_is_of_state(const struct tensor_operation *operation)
@@ -85,6 +94,8 @@ struct tensor_operation *operation_new(struct job *job, struct pending *pending,
 void operation_take_sums(struct tensor_operation *operation);
 /* Starts it where the pack's parameters are, once they are resident, of that version at least. */
 void operation_want_pack(struct tensor_operation *operation, uint64_t version);
+/* Starts it where what is kept beside the parameters lies. The pack is pinned. */
+void operation_take_state(struct tensor_operation *operation);
 /* Starts it where nothing has to be waited for. */
 void operation_start_work(struct tensor_operation *operation);
 
@@ -120,9 +131,6 @@ uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRea
 
 /* It is for the sums, not for the slot. */
 bool operation_uses_sums(const struct tensor_operation *operation);
-
-/* On a worker: what is split goes to the sums, and to what its masters are beside those. */
-void operation_split(const struct tensor_operation *operation, void *master);
 
 /* ---- state_write.c: what the optimizer keeps, before training, so that the job begins with it, and at the
  * step after which it was kept; or in a writing. Extents are rewritten as a whole, so one piece of a job is

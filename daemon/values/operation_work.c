@@ -7,6 +7,7 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/update.h"
+#include "daemon/values/copy.h"
 #include "daemon/values/operation.h"
 #include "offload/optimizer/moments.h"
 
@@ -37,17 +38,8 @@ static bool are_finite(const float *values, uint64_t count)
 	return !has_other;
 }
 
-/* Who changes the window after this look harms the model that he trains, and nothing else. */
-static int copy_masters(const struct tensor_operation *operation)
-{
-	if (operation->is_of_shard && !are_finite(operation->written, operation->count))
-		return -EDOM;
-	memcpy(sums_address(operation), operation->written, operation->count * sizeof(float));
-	return 0;
-}
-
 /* Through fp32, a piece at a time. */
-static void convert_values(const struct tensor_operation *operation)
+static void convert_frozen(const struct tensor_operation *operation)
 {
 	enum master_kind kind = state_master_kind(operation_section(operation));
 	const char *from = operation->values;
@@ -64,61 +56,62 @@ static void convert_values(const struct tensor_operation *operation)
 	}
 }
 
-/* The daemon's own. */
-static void take_values(const struct tensor_operation *operation)
+static void write_frozen(const struct tensor_operation *operation)
 {
-	if (!operation->tensor->is_frozen)
-		format_widen(operation->format, operation->values, operation->count, sums_address(operation));
-	else if (operation->is_same_format)
+	if (operation->is_same_format)
 		memcpy(slot_address(operation), operation->values,
 		       operation->count * section_element_bytes(operation_section(operation)));
 	else
-		convert_values(operation);
+		convert_frozen(operation);
 }
 
-static int write_values(const struct tensor_operation *operation)
+/* Who changes the window after this look harms the model that he trains, and nothing else. */
+static int write_sums(const struct tensor_operation *operation)
 {
-	if (operation->tensor->is_frozen) {
-		memcpy(slot_address(operation), operation->written,
+	const struct unit *unit = &operation->job->catalog.units[operation->unit];
+
+	if (operation->is_of_shard && !are_finite(operation->values, operation->count))
+		return -EDOM;
+	if (operation->is_same_format &&
+	    sums_are_as_parameters(operation->job, unit, operation_section(operation)))
+		memcpy(sums_address(operation), operation->values,
 		       operation->count * section_element_bytes(operation_section(operation)));
-	} else if (operation->is_master) {
-		return copy_masters(operation);
-	} else if (sums_are_as_parameters(operation->job, &operation->job->catalog.units[operation->unit],
-					  operation_section(operation))) {
-		memcpy(sums_address(operation), operation->written,
-		       operation->count * section_element_bytes(operation_section(operation)));
-	} else {
-		format_widen(state_master_kind(operation_section(operation)), operation->written,
-			     operation->count, sums_address(operation));
-	}
+	else
+		format_widen(operation->format, operation->values, operation->count, sums_address(operation));
 	return 0;
 }
 
-/* Elements first … of what is written, as fp32. */
-static void widen_written(const struct tensor_operation *operation, uint64_t first, uint64_t count,
-			  float *values)
-{
-	enum master_kind kind = operation->is_master ? MASTER_ITSELF
-				: operation->values  ? operation->format
-						     : state_master_kind(operation_section(operation));
-	const char *written = operation->values ? operation->values : operation->written;
-
-	format_widen(kind, written + first * master_parameter_bytes(kind), count, values);
-}
-
-void operation_split(const struct tensor_operation *operation, void *master)
+/* To the sums, and to what its masters are beside those. */
+static void split_masters(const struct tensor_operation *operation)
 {
 	enum master_kind kind = state_master_kind(operation_section(operation));
-	char *parameters = sums_address(operation);
+	char *parameters = sums_address(operation), *masters = operation->source;
 	float values[SUM_TILE];
 
 	for (uint64_t at = 0; at < operation->count; at += SUM_TILE) {
 		uint64_t left = operation->count - at, count = left < SUM_TILE ? left : SUM_TILE;
 
-		widen_written(operation, at, count, values);
+		format_widen(operation->format,
+			     (const char *)operation->values + at * master_parameter_bytes(operation->format),
+			     count, values);
 		format_keep(kind, values, count, parameters + at * master_parameter_bytes(kind),
-			    (char *)master + at * master_bytes(kind));
+			    masters + at * master_bytes(kind));
 	}
+}
+
+static int write_values(const struct tensor_operation *operation)
+{
+	if (operation->tensor->is_frozen)
+		write_frozen(operation);
+	else if (operation->is_split)
+		split_masters(operation);
+	else if (operation_is_of_state(operation))
+		moments_keep(state_moments(operation_section(operation)),
+			     (unsigned)operation->state - STATE_SLOTS, operation->values,
+			     operation_pack_element(operation), operation->count, operation->source);
+	else
+		return write_sums(operation);
+	return 0;
 }
 
 /* As an optimizer's kernel takes them. */
@@ -148,16 +141,12 @@ static void read_values(const struct tensor_operation *operation)
 		read_gradients(operation);
 	else if (operation->state == READ_UPDATES)
 		read_updates(operation);
-	else if (operation->state == STATE_PARAMETER)
-		memcpy(window, slot_address(operation),
-		       operation->count * section_element_bytes(operation_section(operation)));
-	else if (operation->state == STATE_MASTER)
-		format_restore(state_master_kind(operation_section(operation)), slot_address(operation),
-			       operation->source, operation->count, window);
 	else
-		moments_restore(state_moments(operation_section(operation)),
-				(unsigned)operation->state - STATE_SLOTS, operation->source,
-				operation_pack_element(operation), operation->count, window);
+		copy_values(&(struct copy_range){ .section = operation_section(operation),
+						  .state = operation->state,
+						  .first = operation_pack_element(operation),
+						  .count = operation->count },
+			    slot_address(operation), operation->source, window);
 }
 
 /* Frozen tensors that the daemon initializes: a piece at a time, through fp32. */
@@ -180,14 +169,12 @@ static int compare_values(const struct tensor_operation *operation)
 {
 	uint64_t bytes = operation->count * section_element_bytes(operation_section(operation));
 
-	return memcmp(slot_address(operation), operation->written, bytes) == 0 ? 0 : -EOPNOTSUPP;
+	return memcmp(slot_address(operation), operation->values, bytes) == 0 ? 0 : -EOPNOTSUPP;
 }
 
 int operation_work(const struct tensor_operation *operation)
 {
-	if (operation->values)
-		take_values(operation);
-	else if (operation->kind == OPERATION_WRITE)
+	if (operation->kind == OPERATION_WRITE)
 		return write_values(operation);
 	else if (operation->kind == OPERATION_COMPARE)
 		return compare_values(operation);

@@ -1,12 +1,9 @@
 #include "daemon/values/operation.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <string.h>
 
 #include "daemon/durability/durability.h"
 #include "daemon/residency/residency.h"
-#include "offload/optimizer/moments.h"
 
 /* So that steps to come can be counted, too. */
 #define MAX_FIRST_STEP (UINT64_C(1) << 62)
@@ -99,123 +96,19 @@ bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *
 	return false;
 }
 
-/* ---- One piece ---- */
-
-static void end(struct tensor_operation *operation, int status)
-{
-	operation->status = status;
-	operation_end(operation);
-}
-
-static void on_written(struct store_transfer *transfer, int status)
-{
-	end(container_of(transfer, struct tensor_operation, transfer), status);
-}
-
-static void submit(struct tensor_operation *operation, enum tier_direction direction,
-		   void (*done)(struct store_transfer *transfer, int status))
-{
-	int r;
-
-	operation->transfer.direction = direction;
-	operation->transfer.priority = direction == TIER_READ ? TIER_DEMAND : TIER_WRITE_BACK;
-	operation->transfer.done = done;
-	r = store_submit(operation->job->location.optimizer_store, &operation->transfer);
-	if (r < 0)
-		end(operation, r);
-}
-
-static void on_copied(struct work *work)
-{
-	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
-
-	if (operation->job->location.has_nvme_optimizer)
-		submit(operation, TIER_WRITE, on_written);
-	else
-		end(operation, 0);
-}
-
-static void run_copy(struct work *work)
-{
-	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
-
-	if (operation->is_split)
-		operation_split(operation, (void *)operation->source);
-	else
-		moments_keep(state_moments(operation_section(operation)),
-			     (unsigned)operation->state - STATE_SLOTS, operation->written,
-			     operation_pack_element(operation), operation->count, (void *)operation->source);
-}
-
-static void copy(struct tensor_operation *operation)
-{
-	operation->stage = IN_FLIGHT;
-	operation->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_NORMAL };
-	workers_submit(operation->job->node->workers, &operation->work);
-}
-
-static void on_read(struct store_transfer *transfer, int status)
-{
-	struct tensor_operation *operation = container_of(transfer, struct tensor_operation, transfer);
-
-	if (status < 0)
-		end(operation, status);
-	else
-		copy(operation);
-}
-
-/* All of the extents that it touches, up to the section's end: what lies beside it stays. */
-static void read_extents(struct tensor_operation *operation, struct staging_buffer *buffer)
-{
-	const struct job *job = operation->job;
-	const struct store_piece kept = operation_kept(operation);
-	struct store_piece extents;
-
-	store_find_extents(job->location.optimizer_store, kept.stream, kept.offset, kept.length, &extents);
-	assert(extents.length <= STAGING_BYTES);
-	operation->stage = IN_FLIGHT;
-	operation->buffer = buffer;
-	operation->source = buffer->data + (kept.offset - extents.offset);
-	operation->transfer = (struct store_transfer){
-		.stream = extents.stream,
-		.offset = extents.offset,
-		.length = extents.length,
-		.buffer = buffer->data,
-	};
-	submit(operation, TIER_READ, on_read);
-}
-
-static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
-{
-	read_extents(container_of(wish, struct tensor_operation, wish), buffer);
-}
+/* ---- One after the other ---- */
 
 /* The pin keeps the job from going on, or away, meanwhile. */
 static void begin(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
-	struct staging_buffer *buffer;
 
 	operation->has_turn = job->values->is_writing_state = true;
 	job->location.has_given_slots |= operation_is_of_state(operation);
 	operation->has_pin = true;
 	residency_pin(job, operation_pack(operation));
-	if (!job->location.has_nvme_optimizer) {
-		const struct store_piece kept = operation_kept(operation);
-
-		operation->source = store_address(job->location.optimizer_store, kept.stream, kept.offset);
-		copy(operation);
-		return;
-	}
-	operation->stage = WAITING_FOR_STAGING;
-	operation->wish.granted = on_staging;
-	operation->wish.share = job_share(job);
-	buffer = staging_take(&job->node->staging, &operation->wish);
-	if (buffer)
-		read_extents(operation, buffer);
+	operation_take_state(operation);
 }
-
-/* ---- One after the other ---- */
 
 void state_write_start(struct tensor_operation *operation)
 {

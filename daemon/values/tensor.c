@@ -117,8 +117,7 @@ static void start_write(struct pending *pending)
 			pending_error(pending, -ENOMEM, "out of memory");
 		return;
 	}
-	operation->written = member->window.base;
-	operation->is_master = pending->is_master;
+	operation_set_values(operation, member->window.base, pending->is_master);
 	operation->state = pending->state;
 	operation->is_of_shard = step_is_reduced(&job->current);
 	if (operation->is_of_shard)
