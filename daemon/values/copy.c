@@ -50,6 +50,8 @@ enum copy_outlook copy_look(const struct job *job, const struct copy_range *rang
 /* A snapshot does not change, whatever a sweep does: the job only has to stay. */
 static void hold(struct copy *copy)
 {
+	if (copy->ready)
+		return;
 	if (copy->snapshot)
 		copy->job->values->snapshot_copies++;
 	else
@@ -58,6 +60,8 @@ static void hold(struct copy *copy)
 
 static void release(struct copy *copy)
 {
+	if (copy->ready)
+		return;
 	if (!copy->snapshot) {
 		residency_unpin(copy->job, copy->range.pack);
 		return;
@@ -78,7 +82,13 @@ static void run_copy(struct work *work)
 {
 	struct copy *copy = container_of(work, struct copy, work);
 
-	copy_values(&copy->range, copy->parameter.data, copy->kept.data, copy->target);
+	const struct copy_range *range = &copy->range;
+
+	if (copy->ready)
+		memcpy(copy->target, copy->ready,
+		       range->count * copy_element_bytes(range->section, range->state));
+	else
+		copy_values(range, copy->parameter.data, copy->kept.data, copy->target);
 }
 
 static void on_copied(struct work *work)
@@ -140,6 +150,8 @@ static bool reads_kept(const struct copy *copy)
 
 unsigned copy_streams(const struct copy *copy)
 {
+	if (copy->ready)
+		return 0;
 	return (needs_parameter(copy) && !is_in_slot(copy)) + (needs_kept(copy) && reads_kept(copy));
 }
 
@@ -239,6 +251,10 @@ int copy_start(struct copy *copy)
 	copy->transfers_left = 0;
 	copy->status = 0;
 	hold(copy);
+	if (copy->ready) {
+		start_work(copy);
+		return 0;
+	}
 	if (!has_to_wait(copy))
 		return read_sources(copy);
 	queue_init(&copy->link);

@@ -53,6 +53,7 @@ struct copy {
 	 * on the loop. */
 	struct job *job;
 	struct store *snapshot; /* the copy is of this one; NULL: of the job as it is now */
+	const void *ready; /* what was copied before is copied again, which needs the job no more; or NULL */
 	struct copy_range range;
 	void *target;
 	char *buffer; /* COPY_BUFFER_BYTES, page-aligned; NULL if nothing of the job is on NVMe */

@@ -11,13 +11,10 @@
 
 struct reader_lane {
 	struct reader *reader;
-	bool is_copying, is_working;
+	bool is_copying;
 	bool is_given_up; /* the request that it works for was answered already */
 	struct copy copy; /* to the window, or to the client's memory */
 	unsigned streams; /* that the copy reads to the buffer, while it is_copying */
-	const char *kept; /* what the work copies */
-	uint64_t kept_bytes;
-	struct work work;
 };
 
 struct reader {
@@ -63,7 +60,7 @@ struct reader {
 	struct reader_piece {
 		struct copy_range range;
 		char *target;
-	} * pieces, one;			/* owned, if it is not that one */
+	} * pieces;				/* owned */
 	size_t piece_count, piece, pieces_here; /* the next that is begun, and those that are copied */
 	struct reader_lane lanes[READER_LANES];
 };

@@ -20,9 +20,6 @@
 
 #define VIEWS_AT_ONCE 2
 
-/* As much is copied in a microsecond or two. */
-#define BRIEF_BYTES 16384
-
 /* ---- What is kept ---- */
 
 static void free_chosen(struct reader *reader)
@@ -211,15 +208,13 @@ void reader_refresh(struct reader *reader, struct pending *pending, const Tierd_
 
 static void free_pieces(struct reader *reader)
 {
-	if (reader->pieces != &reader->one)
-		free(reader->pieces);
-	reader->pieces = NULL;
+	free(TAKE_PTR(reader->pieces));
 }
 
 bool reader_is_copying(const struct reader *reader)
 {
 	for (unsigned i = 0; i < READER_LANES; i++)
-		if (reader->lanes[i].is_copying || reader->lanes[i].is_working)
+		if (reader->lanes[i].is_copying)
 			return true;
 	return false;
 }
@@ -227,7 +222,7 @@ bool reader_is_copying(const struct reader *reader)
 void reader_values_give_up(struct reader *reader)
 {
 	for (unsigned i = 0; i < READER_LANES; i++)
-		reader->lanes[i].is_given_up = reader->lanes[i].is_copying || reader->lanes[i].is_working;
+		reader->lanes[i].is_given_up = reader->lanes[i].is_copying;
 }
 
 static bool has_given_up(const struct reader *reader)
@@ -263,32 +258,6 @@ static void end_lane(struct reader_lane *lane)
 		reader_release(reader);
 }
 
-static void run_kept(struct work *work)
-{
-	struct reader_lane *lane = container_of(work, struct reader_lane, work);
-
-	memcpy(lane->copy.target, lane->kept, lane->kept_bytes);
-}
-
-static void on_kept(struct work *work)
-{
-	struct reader_lane *lane = container_of(work, struct reader_lane, work);
-
-	lane->is_working = false;
-	end_lane(lane);
-}
-
-static void read_kept(struct reader_lane *lane, const struct copy_range *range)
-{
-	lane->kept_bytes = range->count * copy_element_bytes(range->section, range->state);
-	lane->is_working = true;
-	lane->work = (struct work){ .run = run_kept,
-				    .done = on_kept,
-				    .urgency = WORK_NORMAL,
-				    .is_brief = lane->kept_bytes <= BRIEF_BYTES };
-	workers_submit(lane->reader->node->workers, &lane->work);
-}
-
 static void on_copied(struct copy *copy, int status)
 {
 	struct reader_lane *lane = container_of(copy, struct reader_lane, copy);
@@ -301,12 +270,15 @@ static void on_copied(struct copy *copy, int status)
 }
 
 /* A sweep is at it, or was. */
-static bool look(struct reader *reader, const struct copy_range *range)
+static bool look(struct reader *reader, const struct copy *copy)
 {
 	const struct job *job = reader->job;
-	enum copy_outlook outlook = reader->snapshot ? COPY_POSSIBLE : copy_look(job, range, reader->step);
 	char message[160];
+	enum copy_outlook outlook;
 
+	if (copy->ready || reader->snapshot)
+		return true;
+	outlook = copy_look(job, &copy->range, reader->step);
 	if (outlook == COPY_GONE) {
 		snprintf(
 			message, sizeof(message),
@@ -331,40 +303,31 @@ static bool has_buffer(const struct reader_lane *lane)
 	       (lane->copy.buffer && others + lane->streams <= 2 && (lane->streams == 1 || lane == lanes));
 }
 
-static bool read_now(struct reader_lane *lane, const struct copy_range *range)
-{
-	int r;
-
-	lane->streams = copy_streams(&lane->copy);
-	if (!look(lane->reader, range) || !has_buffer(lane))
-		return false;
-	lane->is_copying = true;
-	r = copy_start(&lane->copy);
-	if (r == 0)
-		return true;
-	lane->is_copying = false;
-	fail_values(lane->reader, "the values", &lane->copy, r);
-	return false;
-}
-
 /* If it can: else it waits, for another lane too, or the request is answered. */
 static void begin_piece(struct reader_lane *lane)
 {
 	struct reader *reader = lane->reader;
 	const struct reader_piece *piece = &reader->pieces[reader->piece];
+	int r;
 
 	lane->copy = (struct copy){ .job = reader->job,
 				    .snapshot = reader->snapshot,
+				    .ready = view_find(&reader->view, &piece->range),
 				    .range = piece->range,
 				    .target = piece->target,
 				    .buffer = lane->copy.buffer,
 				    .done = on_copied };
-	lane->kept = view_find(&reader->view, &piece->range);
-	if (lane->kept)
-		read_kept(lane, &piece->range);
-	else if (!read_now(lane, &piece->range))
+	lane->streams = copy_streams(&lane->copy);
+	if (!look(reader, &lane->copy) || !has_buffer(lane))
 		return;
-	reader->piece++;
+	lane->is_copying = true;
+	r = copy_start(&lane->copy);
+	if (r == 0) {
+		reader->piece++;
+		return;
+	}
+	lane->is_copying = false;
+	fail_values(reader, "the values", &lane->copy, r);
 }
 
 static void go_on_reading(struct reader *reader)
@@ -374,15 +337,16 @@ static void go_on_reading(struct reader *reader)
 		return;
 	/* Those without a buffer first: others may need it. */
 	for (unsigned i = READER_LANES; i-- > 0 && reader->pending && reader->piece < reader->piece_count;)
-		if (!reader->lanes[i].is_copying && !reader->lanes[i].is_working)
+		if (!reader->lanes[i].is_copying)
 			begin_piece(&reader->lanes[i]);
 }
 
 /* With room for it where it goes. */
-static int find_piece(const struct reader *reader, const Tierd__Wire__ReaderRead *read,
-		      struct reader_piece *ret_piece, char *message, size_t size)
+static int find_piece(const struct reader *reader, const Tierd__Wire__ReaderReadMany *many,
+		      const Tierd__Wire__TensorPiece *read, struct reader_piece *ret_piece, char *message,
+		      size_t size)
 {
-	const struct memory *place = read->to_memory ? &reader->memory : &reader->window;
+	const struct memory *place = many->to_memory ? &reader->memory : &reader->window;
 	struct copy_range *range = &ret_piece->range;
 	uint64_t at = read->at;
 	int r = selection_find(reader->job, reader->may_read_all, read->unit, read->tensor, read->state,
@@ -405,10 +369,10 @@ static int find_piece(const struct reader *reader, const Tierd__Wire__ReaderRead
 			      "the %s has room for %llu bytes, and a piece has at most %llu",
 			      place == &reader->window ? "window" : "memory",
 			      (unsigned long long)place->length, (unsigned long long)WINDOW_BYTES);
-	if (read->step != reader->step)
+	if (many->step != reader->step)
 		return refuse(message, size, -ESTALE,
 			      "its reader is at step %llu, and not at %llu; refresh it",
-			      (unsigned long long)reader->step, (unsigned long long)read->step);
+			      (unsigned long long)reader->step, (unsigned long long)many->step);
 	ret_piece->target = place->base + at;
 	return 0;
 }
@@ -425,41 +389,15 @@ static void read_pieces(struct reader *reader, struct pending *pending)
 	go_on_reading(reader);
 }
 
-void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read)
-{
-	char message[400];
-	int r;
-
-	if (!reader_check(reader, pending))
-		return;
-	free_pieces(reader);
-	reader->pieces = &reader->one;
-	reader->piece_count = read->count > 0;
-	r = find_piece(reader, read, &reader->one, message, sizeof(message));
-	if (r < 0)
-		pending_error(pending, r, "job %s: %s", reader->job_name, message);
-	else
-		read_pieces(reader, pending);
-}
-
 static int find_pieces(struct reader *reader, const Tierd__Wire__ReaderReadMany *many, char *message,
 		       size_t size)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < many->n_pieces && r == 0; i++) {
-		const Tierd__Wire__TensorPiece *piece = many->pieces[i];
-		const Tierd__Wire__ReaderRead read = { .unit = piece->unit,
-						       .tensor = piece->tensor,
-						       .state = piece->state,
-						       .first = piece->first,
-						       .count = piece->count,
-						       .step = many->step,
-						       .to_memory = many->to_memory,
-						       .at = piece->at };
-
-		r = find_piece(reader, &read, &reader->pieces[reader->piece_count], message, size);
-		reader->piece_count += piece->count > 0;
+		r = find_piece(reader, many, many->pieces[i], &reader->pieces[reader->piece_count], message,
+			       size);
+		reader->piece_count += many->pieces[i]->count > 0;
 	}
 	return r;
 }
@@ -485,6 +423,23 @@ void reader_read_many(struct reader *reader, struct pending *pending, const Tier
 		pending_error(pending, r, "job %s: %s", reader->job_name, message);
 	else
 		read_pieces(reader, pending);
+}
+
+void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read)
+{
+	Tierd__Wire__TensorPiece piece = { .unit = read->unit,
+					   .tensor = read->tensor,
+					   .state = read->state,
+					   .first = read->first,
+					   .count = read->count,
+					   .at = read->at };
+
+	reader_read_many(
+		reader, pending,
+		&(Tierd__Wire__ReaderReadMany){ .step = read->step,
+						.to_memory = read->to_memory,
+						.n_pieces = 1,
+						.pieces = (Tierd__Wire__TensorPiece *[]){ &piece } });
 }
 
 /* ---- For reader.c ---- */
