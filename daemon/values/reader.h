@@ -1,4 +1,4 @@
-/* The inside of a reader; for reader.c, reader_values.c and reader_memory.c. */
+/* The inside of a reader, for the files that are called so. */
 #ifndef TIERD_DAEMON_READER_H
 #define TIERD_DAEMON_READER_H
 
@@ -86,16 +86,25 @@ bool reader_check(struct reader *reader, struct pending *pending);
 bool reader_is_copying(const struct reader *reader);
 
 /* What is in flight is for nobody any more. */
-void reader_values_give_up(struct reader *reader);
+void reader_give_up_lanes(struct reader *reader);
 
+/* Fails because of a copy; which: values, for the message. */
+void reader_fail_values(struct reader *reader, const char *which, const struct copy *copy, int status);
+
+/* 0, or why the job cannot be read. */
+int reader_check_job(const struct job *job, char *message, size_t size);
+
+/* Of a new reader, and of one that nothing is in flight of. */
+void reader_view_init(struct reader *reader);
+void reader_lanes_init(struct reader *reader);
+void reader_view_clear(struct reader *reader);
+void reader_free_pieces(struct reader *reader);
 /* Gives the client's memory back. */
 void reader_memory_clear(struct reader *reader);
 
-/* Of a new reader, and of one that nothing is in flight of. */
-void reader_values_init(struct reader *reader);
-void reader_values_clear(struct reader *reader);
-
 /* In the job's turn, of one that works for a request. */
-void reader_values_go_on(struct reader *reader);
+void reader_go_on_opening(struct reader *reader);
+void reader_go_on_refreshing(struct reader *reader);
+void reader_go_on_reading(struct reader *reader);
 
 #endif

@@ -559,7 +559,7 @@ MUTANTS = (
     (
         "values written behind the end of a client's memory",
         "reader",
-        "daemon/values/reader_values.c",
+        "daemon/values/reader_read.c",
         (("at < place->length ? place->length - at : 0;", "WINDOW_BYTES;"),),
     ),
     (

@@ -1,12 +1,5 @@
-/* A reader does one thing at a time, for the one request that is unanswered:
- *
- *   REFRESHING  waits until no step is being applied, then stands at the last one; what it chose is copied
- *   READING     waits until no sweep is at the pack, then copies to the window or to memory of the client's
- *               own, from where it lies or from what was kept; a few pieces at a time
- *   MAPPING     a worker looks at that memory (reader_memory.c)
- *
- * Of a job at most VIEWS_AT_ONCE readers are copying, in the order in which they have asked: a sweep, which
- * has to save what is missing, is held up by no more than that. */
+/* Reading: pieces go to the window, or to memory of the client's own, from where they lie or from what was
+ * kept; a few at a time. A piece waits as long as a sweep is at its pack. */
 #include "daemon/values/reader.h"
 
 #include <errno.h>
@@ -14,29 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/size.h"
 #include "daemon/residency/residency.h"
-#include "daemon/request/request.h"
-
-#define VIEWS_AT_ONCE 2
-
-/* ---- What is kept ---- */
-
-static void free_chosen(struct reader *reader)
-{
-	reader_uncharge(reader, selection_bytes(&reader->chosen));
-	selection_clear(&reader->chosen);
-	reader->has_chosen = false;
-}
-
-static void free_view(struct reader *reader)
-{
-	reader_uncharge(reader, selection_bytes(&reader->view.selection) + reader->view.memory.length);
-	view_clear(&reader->view, reader->node);
-}
 
 /* For the client bytes that are wrong are as good as none. */
-static void fail_values(struct reader *reader, const char *which, const struct copy *copy, int status)
+void reader_fail_values(struct reader *reader, const char *which, const struct copy *copy, int status)
 {
 	const struct store_transfer *fault = copy_fault(copy);
 	char text[DAMAGE_TEXT];
@@ -45,168 +19,7 @@ static void fail_values(struct reader *reader, const char *which, const struct c
 		    damage_explain(copy->job, which, fault, status, text));
 }
 
-/* ---- Refresh ---- */
-
-static void reply_refreshed(struct reader *reader)
-{
-	struct pending *pending = TAKE_PTR(reader->pending);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__ReaderRefreshReply body = TIERD__WIRE__READER_REFRESH_REPLY__INIT;
-
-	body.step = reader->step;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_REFRESH;
-	reply.reader_refresh = &body;
-	pending_reply(pending, &reply);
-}
-
-static void on_view(struct view *view, int status)
-{
-	struct reader *reader = container_of(view, struct reader, view);
-
-	if (status < 0)
-		fail_values(reader, "what is to be kept", &view->copy, status);
-	else
-		reply_refreshed(reader);
-}
-
-static void on_rest(struct view *view)
-{
-	reader_release(container_of(view, struct reader, view));
-}
-
-/* What was chosen takes the place of what was kept so far. -EAGAIN: caches give up memory for it. */
-static int choose(struct reader *reader, char *message, size_t size)
-{
-	char reason[READER_MESSAGE];
-	uint64_t bytes;
-	int r;
-
-	if (!reader->has_chosen)
-		return 0;
-	free_view(reader);
-	bytes = size_align(reader->chosen.bytes, 4096);
-	r = reader_charge(reader, bytes, reason, sizeof(reason));
-	if (r == -ENOMEM && shortage_await(&reader->shortage))
-		return -EAGAIN;
-	shortage_end(&reader->shortage);
-	if (r < 0)
-		snprintf(message, size, "%s; keep less at once", reason);
-	if (r == 0) {
-		r = view_choose(&reader->view, &reader->chosen);
-		if (r < 0) {
-			reader_uncharge(reader, bytes);
-			snprintf(message, size, "no memory for what is to be kept: %s", strerror(-r));
-		}
-	}
-	if (r < 0)
-		free_chosen(reader);
-	reader->has_chosen = false;
-	return r;
-}
-
-static void begin(struct reader *reader)
-{
-	char message[READER_MESSAGE + 32];
-	int r = choose(reader, message, sizeof(message));
-
-	if (r == -EAGAIN)
-		return;
-	if (r < 0) {
-		reader_fail(reader, r, message);
-		return;
-	}
-	reader->step = reader->job->step;
-	/* Whoever has not begun yet was there before. */
-	queue_remove(&reader->job_link);
-	queue_push(&reader->job->values->readers, &reader->job_link);
-	if (reader->view.selection.count == 0) {
-		reply_refreshed(reader);
-		return;
-	}
-	view_begin(&reader->view, reader->step);
-	job_settle(reader->job);
-}
-
-static unsigned count_views(const struct job *job)
-{
-	unsigned count = 0;
-
-	QUEUE_FOREACH (link, &job->values->readers)
-		count += queue_entry(link, struct reader, job_link)->view.is_begun;
-	return count;
-}
-
-static void go_on_refreshing(struct reader *reader)
-{
-	const struct job *job = reader->job;
-
-	if (reader->view.is_begun)
-		view_go_on(&reader->view);
-	else if (!job->update.sweep && job->decided == job->step && !view_is_in_use(&reader->view) &&
-		 !reader_is_copying(reader) && count_views(job) < VIEWS_AT_ONCE)
-		begin(reader);
-}
-
-/* It is here already, and little beside what it chooses: what caches have of that is used ahead, and made up
- * for when the rest is waited for. */
-static int charge_selection(struct reader *reader, uint64_t bytes, char *message, size_t size)
-{
-	int r = reader_charge(reader, bytes, message, size);
-
-	if (r < 0 && shortage_can_be_covered(&reader->shortage, reader->shortage.bytes)) {
-		reader->bytes += bytes;
-		reader->node->memory.host_used += bytes;
-		r = 0;
-	}
-	return r;
-}
-
-static int take_choice(struct reader *reader, const Tierd__Wire__ReaderRefresh *refresh, char *message,
-		       size_t size)
-{
-	struct selection chosen = { NULL };
-	int r = selection_read(&chosen, reader->job, reader->may_read_all, refresh->pieces, refresh->n_pieces,
-			       message, size);
-
-	if (r == 0)
-		r = charge_selection(reader, selection_bytes(&chosen), message, size);
-	if (r < 0) {
-		selection_clear(&chosen);
-		return r;
-	}
-	free_chosen(reader);
-	reader->chosen = chosen;
-	reader->has_chosen = true;
-	return 0;
-}
-
-void reader_refresh(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRefresh *refresh)
-{
-	char message[READER_MESSAGE];
-	int r = 0;
-
-	if (!reader_check(reader, pending))
-		return;
-	/* Of a snapshot nothing has to be kept. */
-	if (reader->snapshot) {
-		reader->pending = pending;
-		reply_refreshed(reader);
-		return;
-	}
-	if (refresh->has_pieces)
-		r = take_choice(reader, refresh, message, sizeof(message));
-	if (r < 0) {
-		pending_error(pending, r, "job %s: %s", reader->job_name, message);
-		return;
-	}
-	reader->pending = pending;
-	reader->activity = REFRESHING;
-	job_settle(reader->job);
-}
-
-/* ---- Read ---- */
-
-static void free_pieces(struct reader *reader)
+void reader_free_pieces(struct reader *reader)
 {
 	free(TAKE_PTR(reader->pieces));
 }
@@ -219,7 +32,7 @@ bool reader_is_copying(const struct reader *reader)
 	return false;
 }
 
-void reader_values_give_up(struct reader *reader)
+void reader_give_up_lanes(struct reader *reader)
 {
 	for (unsigned i = 0; i < READER_LANES; i++)
 		reader->lanes[i].is_given_up = reader->lanes[i].is_copying;
@@ -233,12 +46,10 @@ static bool has_given_up(const struct reader *reader)
 	return false;
 }
 
-static void go_on_reading(struct reader *reader);
-
 static void end_piece(struct reader *reader)
 {
 	if (++reader->pieces_here < reader->piece_count)
-		go_on_reading(reader);
+		reader_go_on_reading(reader);
 	else
 		pending_reply(TAKE_PTR(reader->pending), NULL);
 }
@@ -264,7 +75,7 @@ static void on_copied(struct copy *copy, int status)
 
 	lane->is_copying = false;
 	if (status < 0 && !lane->is_given_up)
-		fail_values(lane->reader, "the values", copy, status);
+		reader_fail_values(lane->reader, "the values", copy, status);
 	else
 		end_lane(lane);
 }
@@ -327,10 +138,10 @@ static void begin_piece(struct reader_lane *lane)
 		return;
 	}
 	lane->is_copying = false;
-	fail_values(reader, "the values", &lane->copy, r);
+	reader_fail_values(reader, "the values", &lane->copy, r);
 }
 
-static void go_on_reading(struct reader *reader)
+void reader_go_on_reading(struct reader *reader)
 {
 	/* What was given up goes to the same places, and a view's copy has the buffer. */
 	if (has_given_up(reader) || reader->view.is_copying)
@@ -386,7 +197,7 @@ static void read_pieces(struct reader *reader, struct pending *pending)
 	reader->pending = pending;
 	reader->activity = READING;
 	reader->piece = reader->pieces_here = 0;
-	go_on_reading(reader);
+	reader_go_on_reading(reader);
 }
 
 static int find_pieces(struct reader *reader, const Tierd__Wire__ReaderReadMany *many, char *message,
@@ -415,7 +226,7 @@ void reader_read_many(struct reader *reader, struct pending *pending, const Tier
 			      WIRE_MAX_PIECES);
 		return;
 	}
-	free_pieces(reader);
+	reader_free_pieces(reader);
 	reader->piece_count = 0;
 	reader->pieces = calloc(many->n_pieces + 1, sizeof(*reader->pieces));
 	r = reader->pieces ? find_pieces(reader, many, message, sizeof(message)) : -ENOMEM;
@@ -442,14 +253,8 @@ void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wi
 						.pieces = (Tierd__Wire__TensorPiece *[]){ &piece } });
 }
 
-/* ---- For reader.c ---- */
-
-void reader_values_init(struct reader *reader)
+void reader_lanes_init(struct reader *reader)
 {
-	view_init(&reader->view, reader->job);
-	reader->view.buffer = reader->buffer.base;
-	reader->view.done = on_view;
-	reader->view.rest = on_rest;
 	for (unsigned i = 0; i < READER_LANES; i++) {
 		struct reader_lane *lane = &reader->lanes[i];
 
@@ -457,19 +262,4 @@ void reader_values_init(struct reader *reader)
 		if (reader->buffer.base && i < 2)
 			lane->copy.buffer = reader->buffer.base + i * COPY_BUFFER_BYTES / 2;
 	}
-}
-
-void reader_values_clear(struct reader *reader)
-{
-	free_view(reader);
-	free_chosen(reader);
-	free_pieces(reader);
-}
-
-void reader_values_go_on(struct reader *reader)
-{
-	if (reader->activity == REFRESHING)
-		go_on_refreshing(reader);
-	else if (reader->activity == READING)
-		go_on_reading(reader);
 }
