@@ -101,35 +101,35 @@ static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor
 }
 
 /* True: it is there, or there is none. */
-static bool copy_text(struct hoard *hoard, const char *text, char **ret_copy)
+static bool copy_text(struct region *region, const char *text, char **ret_copy)
 {
-	*ret_copy = text[0] ? hoard_copy_text(hoard, text) : NULL;
+	*ret_copy = text[0] ? region_copy_text(region, text) : NULL;
 	return *ret_copy || !text[0];
 }
 
-static int copy_texts(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
+static int copy_texts(struct region *region, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
 {
-	if (copy_text(hoard, wire->name, &tensor->name) && copy_text(hoard, wire->alias, &tensor->alias) &&
-	    copy_text(hoard, wire->slice_of, &tensor->slice_of) &&
-	    copy_text(hoard, wire->dtype, &tensor->dtype))
+	if (copy_text(region, wire->name, &tensor->name) && copy_text(region, wire->alias, &tensor->alias) &&
+	    copy_text(region, wire->slice_of, &tensor->slice_of) &&
+	    copy_text(region, wire->dtype, &tensor->dtype))
 		return 0;
 	return -ENOMEM;
 }
 
-static int copy_shape(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
+static int copy_shape(struct region *region, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
 {
 	tensor->dimensions = (uint8_t)wire->n_shape;
 	/* Of a scalar the wire has no array at all. */
 	if (wire->n_shape == 0)
 		return 0;
-	tensor->shape = hoard_take(hoard, wire->n_shape * sizeof(*tensor->shape));
+	tensor->shape = region_alloc(region, wire->n_shape * sizeof(*tensor->shape));
 	if (!tensor->shape)
 		return -ENOMEM;
 	memcpy(tensor->shape, wire->shape, wire->n_shape * sizeof(*tensor->shape));
 	return 0;
 }
 
-static int tensor_set(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire,
+static int tensor_set(struct region *region, struct tensor *tensor, const Tierd__Wire__Tensor *wire,
 		      const struct job_options *options, struct unit_layout *layout, char *message,
 		      size_t size)
 {
@@ -158,9 +158,9 @@ static int tensor_set(struct hoard *hoard, struct tensor *tensor, const Tierd__W
 	tensor->b = wire->b;
 	tensor->slice_row = wire->slice_row;
 	tensor->slice_rows = wire->slice_rows;
-	r = copy_texts(hoard, tensor, wire);
+	r = copy_texts(region, tensor, wire);
 	if (r == 0)
-		r = copy_shape(hoard, tensor, wire);
+		r = copy_shape(region, tensor, wire);
 	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
 }
 
@@ -202,12 +202,12 @@ static int check_gradients(const struct unit *unit, const struct unit_layout *la
 static int unit_set(struct catalog *catalog, struct unit *unit, const Tierd__Wire__UnitDefine *definition,
 		    const struct job_options *options, char *message, size_t size)
 {
-	struct hoard *hoard = &catalog->definitions;
+	struct region *region = &catalog->definitions;
 	struct unit_layout layout;
 	int r;
 
-	unit->name = hoard_copy_text(hoard, definition->name);
-	unit->tensors = hoard_take(hoard, definition->n_tensors * sizeof(*unit->tensors));
+	unit->name = region_copy_text(region, definition->name);
+	unit->tensors = region_alloc(region, definition->n_tensors * sizeof(*unit->tensors));
 	if (!unit->name || !unit->tensors)
 		return refuse(message, size, -ENOMEM, "out of memory");
 	unit_layout_init(&layout);
@@ -218,7 +218,7 @@ static int unit_set(struct catalog *catalog, struct unit *unit, const Tierd__Wir
 	if (r < 0)
 		return r;
 	unit_layout_finish(&layout);
-	r = unit_set_parts(unit, hoard, &layout);
+	r = unit_set_parts(unit, region, &layout);
 	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
 }
 
@@ -229,7 +229,7 @@ void catalog_free(struct catalog *catalog)
 	for (uint32_t i = 0; i < catalog->unit_count; i++)
 		for (uint32_t t = 0; t < catalog->units[i].tensor_count; t++)
 			free(catalog->units[i].tensors[t].written);
-	hoard_clear(&catalog->definitions);
+	region_clear(&catalog->definitions);
 	free(catalog->units);
 	free(catalog->packs);
 	*catalog = (struct catalog){ 0 };
@@ -323,7 +323,7 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
 		   const struct job_options *options, char *message, size_t message_size)
 {
-	struct hoard before = catalog->definitions;
+	struct region before = catalog->definitions;
 	struct unit unit = { 0 };
 	int r = check_definition(catalog, definition, message, message_size);
 
@@ -336,7 +336,7 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 		r = add_names(catalog, &unit, message, message_size);
 	if (r < 0) {
 		remove_names(catalog, &unit);
-		hoard_return(&catalog->definitions, before);
+		region_rewind(&catalog->definitions, before);
 		return r;
 	}
 	unit.first_tensor = (uint32_t)catalog->tensor_count;
@@ -345,7 +345,7 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 	return 0;
 }
 
-/* Of a tensor, in the hoard: a section may be its own. */
+/* Of a tensor, in the region: a section may be its own. */
 #define TENSOR_BYTES (sizeof(struct tensor) + sizeof(struct unit_part))
 /* A tensor that is written as a whole: the allocator's least. */
 #define WRITTEN_BYTES (2 * sizeof(struct span))
@@ -368,6 +368,6 @@ uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition)
 			 tensor->n_shape * sizeof(uint64_t);
 	}
 	/* Twice: the array of units grows by doubling, and where a piece did not fit into a block of the
-	 * hoard less than the piece is left. */
+	 * region less than the piece is left. */
 	return 2 * bytes + NAMES_BYTES + definition->n_tensors * (NAMES_BYTES + WRITTEN_BYTES);
 }

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/model/hoard.h"
+#include "daemon/model/region.h"
 #include "daemon/model/names.h"
 #include "proto/frame.h"
 #include "proto/unit_layout.h"
@@ -28,7 +28,7 @@ struct span {
 	uint64_t first, end;
 };
 
-/* Of these, and of units, a job may have very many: what they point to lies in the catalog's hoard, if
+/* Of these, and of units, a job may have very many: what they point to lies in the catalog's region, if
  * nothing else is said. */
 struct tensor {
 	char *name, *alias, *slice_of, *dtype; /* all but the name may be NULL */
@@ -85,7 +85,7 @@ struct pack {
 };
 
 struct catalog {
-	struct hoard definitions; /* what units and tensors point to */
+	struct region definitions; /* what units and tensors point to */
 	struct unit *units;
 	uint32_t unit_count, unit_capacity;
 	uint64_t tensor_count;
@@ -143,8 +143,8 @@ static inline uint64_t tensor_updates(const struct unit *unit, const struct tens
 /* Some tensor has a gradient in the open step. */
 bool unit_is_present(const struct unit *unit);
 
-/* Of a unit whose tensors are there; in the hoard. -ENOMEM. */
-int unit_set_parts(struct unit *unit, struct hoard *hoard, const struct unit_layout *layout);
+/* Of a unit whose tensors are there; in the region. -ENOMEM. */
+int unit_set_parts(struct unit *unit, struct region *region, const struct unit_layout *layout);
 
 /* NULL: none of its tensors lies in the section. */
 struct unit_part *unit_part(const struct unit *unit, enum unit_section section);

@@ -67,11 +67,11 @@ static uint32_t sections_of(const struct unit *unit)
 	return sections;
 }
 
-int unit_set_parts(struct unit *unit, struct hoard *hoard, const struct unit_layout *layout)
+int unit_set_parts(struct unit *unit, struct region *region, const struct unit_layout *layout)
 {
 	uint32_t sections = sections_of(unit);
 
-	unit->parts = hoard_take(hoard, (size_t)__builtin_popcount(sections) * sizeof(*unit->parts));
+	unit->parts = region_alloc(region, (size_t)__builtin_popcount(sections) * sizeof(*unit->parts));
 	if (!unit->parts)
 		return -ENOMEM;
 	for (int section = 0; section < UNIT_SECTIONS; section++)

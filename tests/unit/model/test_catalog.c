@@ -304,7 +304,7 @@ static void a_definition_takes_no_more_memory_than_it_says(void **state)
 		for (unsigned t = 0; t < tensors; t++)
 			assert_int_equal(tensor_mark_written(&catalog.units[i].tensors[t], 0, 100), 0);
 	}
-	/* But the first block of a hoard. */
+	/* But the first block of a region. */
 	assert_true(allocated_bytes() - before <= said + 64 * KIB);
 }
 

@@ -1,4 +1,4 @@
-/* Hoards: pieces lie side by side, none in another, and those that were given back are used again. */
+/* Regions: pieces lie side by side, none in another, and those that were given back are used again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
-#include "daemon/model/hoard.h"
+#include "daemon/model/region.h"
 
 #define PIECES 5000
 
@@ -15,11 +15,11 @@ static void pieces_are_zeroed_and_apart(void **state)
 {
 	static unsigned char *pieces[PIECES];
 	static char *texts[PIECES];
-	struct hoard hoard = { NULL };
+	struct region region = { NULL };
 
 	for (size_t i = 0; i < PIECES; i++) {
-		texts[i] = hoard_copy_text(&hoard, "text");
-		pieces[i] = hoard_take(&hoard, i % 100);
+		texts[i] = region_copy_text(&region, "text");
+		pieces[i] = region_alloc(&region, i % 100);
 		assert_non_null(pieces[i]);
 		assert_int_equal((uintptr_t)pieces[i] % sizeof(uint64_t), 0);
 		for (size_t at = 0; at < i % 100; at++)
@@ -31,33 +31,33 @@ static void pieces_are_zeroed_and_apart(void **state)
 		for (size_t at = 0; at < i % 100; at++)
 			assert_int_equal(pieces[i][at], i & 0xff);
 	}
-	hoard_clear(&hoard);
-	assert_null(hoard.blocks);
+	region_clear(&region);
+	assert_null(region.blocks);
 }
 
 /* Of one block, and of many. */
 static void what_is_given_back_is_taken_again(void **state)
 {
 	static const size_t sizes[] = { 100, MIB };
-	struct hoard hoard = { NULL };
-	char *first = hoard_copy_text(&hoard, "first");
+	struct region region = { NULL };
+	char *first = region_copy_text(&region, "first");
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct hoard before = hoard;
-		char *piece = hoard_take(&hoard, 1);
+		struct region before = region;
+		char *piece = region_alloc(&region, 1);
 
 		assert_non_null(piece);
 		for (unsigned n = 0; n < 3; n++)
-			memset(hoard_take(&hoard, sizes[i]), 1, sizes[i]);
-		hoard_return(&hoard, before);
-		assert_memory_equal(&hoard, &before, sizeof(hoard));
-		assert_ptr_equal(hoard_take(&hoard, 200), piece);
+			memset(region_alloc(&region, sizes[i]), 1, sizes[i]);
+		region_rewind(&region, before);
+		assert_memory_equal(&region, &before, sizeof(region));
+		assert_ptr_equal(region_alloc(&region, 200), piece);
 		for (size_t at = 0; at < 200; at++)
 			assert_int_equal(piece[at], 0);
-		hoard_return(&hoard, before);
+		region_rewind(&region, before);
 	}
 	assert_string_equal(first, "first");
-	hoard_clear(&hoard);
+	region_clear(&region);
 }
 
 int main(void)
