@@ -1,4 +1,29 @@
-/* Pushes, sums, spilling, the norm. */
+/* Gradients: what ranks push, and the sums of it that a step applies.
+ *
+ * A push is a contribution: one rank's gradients of a unit in one micro-batch. It waits in the gradient
+ * buffer of the rank until workers have added it to a sum. In stages 2 and 3 a unit has one sum, and a
+ * micro-batch is added when all ranks have pushed it or closed their part of the step. In stages 0 and 1 each
+ * rank has a sum, to which its contributions are added as they come; these sums are folded into one when the
+ * step is decided. The open step is the one that ranks push to now. A rank that wants its buffer back while
+ * its contribution waits for others gets it: the contribution is copied to a spare buffer. Where host memory
+ * has no room for the sums of all packs, it has buffers for some, and the others are spilled to NVMe. The
+ * norm of a step is measured over its sums by workers; the sum of a pack is measured before, if it is spilled
+ * or updated before the step is decided.
+ *
+ * A job's gradients are made with the job (gradients_new()), planned (gradients_plan(), and
+ * spill_take_plan() if the sums do not fit), and get their memory (gradients_start()). Each rank gets a
+ * pusher with its pages. The step folds (gradient_fold()) when all ranks have closed their part and all
+ * contributions are summed, then measures (norm_start()); its sweep reads gradient_sum() and calls
+ * gradient_reset_unit() for what it has applied. gradients_clear() gives the memory back, when the job is
+ * quiet; the job may be planned again then.
+ *
+ * Session hands on pushes and waits for buffers; update asks for sums and the norm; values writes first
+ * values into the sums' memory (job_writes_sums()); life plans, starts and ends. What comes home is reported
+ * by struct gradient_listener, always on the loop; the listener must not free the job.
+ *
+ * Limits: 16 additions of a job at a time; a rank has as many contributions on their way as it has buffers,
+ * and there is one spare buffer for each rank. More spare buffers are made only when no rank can go on
+ * without one, within the node's host_budget; a push itself allocates nothing. */
 #ifndef TIERD_DAEMON_GRADIENTS_FRONT_H
 #define TIERD_DAEMON_GRADIENTS_FRONT_H
 
@@ -71,7 +96,7 @@ void gradient_forget_member(struct member *member);
 bool gradient_has_pushed(const struct member *member);
 /* When the member asked for a buffer that it still waits for; 0: it does not wait. */
 uint64_t gradient_waits_since(const struct member *member);
-/* Nobody trains: what spare buffers have grown beyond the plan is given back. */
+/* Nobody trains: spare buffers beyond the plan are given back. */
 void gradient_give_spares_back(struct job *job);
 
 /* The sums' place has values that are written, not gradients. */

@@ -1,4 +1,21 @@
-/* Events and who watches them, traces, counters, where they arise. */
+/* Telemetry: what is told, counted and traced, where it happens.
+ *
+ * An event is something that happens to a job or to the node, once, with its cause and what follows from it
+ * (events.h). It is logged, and sent to each watch: a client's wish to hear of events, of jobs that it may
+ * see. Figures are counters of a job (figures.h), which whoever does the counted thing adds to. A stall is
+ * the time that a rank waits, by its cause (stall.h). The account is what memory and communication each rank
+ * would have by the ZeRO papers, whatever the node shares. A trace is a ring of a job's last reads, writes,
+ * work and waits, with their times (trace.h); a job has one as long as some client, a tracer, follows it.
+ *
+ * telemetry_open() and telemetry_new() make what a node and a job have of it. A watch and a tracer are
+ * embedded in their client, who ends them. A trace outlives its job (trace_leave_job()), so that tracers read
+ * it to the end.
+ *
+ * All modules above tell, count and trace; session begins watches and tracers, and observe shows figures in
+ * pages and reports. Telemetry calls nobody back, but for the port of a client.
+ *
+ * Limits: log lines of a user (log_limit.h), TRACE_MAX and TRACE_MAX_PER_USER. A client that does not read
+ * loses events, and hears how many. Counting and tracing allocate nothing but the ring of a trace. */
 #ifndef TIERD_DAEMON_TELEMETRY_FRONT_H
 #define TIERD_DAEMON_TELEMETRY_FRONT_H
 
