@@ -17,6 +17,28 @@ struct node_telemetry {
 	struct queue tracers; /* of clients that trace a job */
 };
 
+/* What is told. */
+struct watch_news {
+	const char *event;     /* its name */
+	const struct job *job; /* NULL: of the node */
+	bool is_public; /* of the node: for everyone, not just for whom it concerns and administrators */
+	bool is_step;	/* one of many */
+	enum log_level level;
+	const struct log_fields *fields;
+	const char *text;
+};
+
+/* Sends it to all whom it is for. Who does not read loses it, and hears later how many were lost. */
+void watch_tell(struct node *node, const struct watch_news *news);
+
+struct trace_event {
+	uint64_t began_ns, ended_ns;
+	uint64_t amount, step;
+	enum wire_trace kind;
+	uint32_t unit, who;
+	char stream[WIRE_MAX_STREAM_NAME + 1];
+};
+
 /* Of a job that is traced. */
 void trace_add(struct job *job, const struct trace_event *event);
 

@@ -19,14 +19,6 @@
 
 #define TRACE_NO_UNIT UINT32_MAX
 
-struct trace_event {
-	uint64_t began_ns, ended_ns;
-	uint64_t amount, step;
-	enum wire_trace kind;
-	uint32_t unit, who;
-	char stream[WIRE_MAX_STREAM_NAME + 1];
-};
-
 /* A client's part in it. Embedded in its client. */
 struct tracer {
 	struct queue link; /* of the node's, while it is on */
