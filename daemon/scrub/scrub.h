@@ -6,12 +6,12 @@
  * pass of a job takes a period, which is configured; a client may hurry it. Verifying (verify.c) reads a part
  * that a client has asked for, at once, and tells him which blocks are damaged. What either finds damaged, or
  * good again, the job knows from then on (damaged.c), and readings of users show it; a block that the scrub
- * finds is told as an event. Nothing is repaired here: a block is good again when its extent is written anew.
+ * finds is told as an event. Data is not repaired here: a block is good again when its extent is written
+ * anew. Of a node of the map the store writes a bad copy again from the good one.
  *
  * A job's history (how far its pass is, and what is damaged) goes over to the job that comes back from the
- * same store. The module reports nothing upwards but that: life asks whether scans of a job are under way
- * before it frees it. A scan holds up a job's commits while it asks the store which extents there are, as an
- * task does.
+ * same store. A job's life asks whether scans are under way before it frees the job; nothing else goes
+ * upwards. The part of a scan that reads the map is a store task, so a commit waits for it.
  *
  * Limits: one scan of the scrub for the whole node, VERIFY_MAX_RUNNING of clients, a MiB of memory for each.
  */
