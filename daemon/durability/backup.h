@@ -6,13 +6,6 @@
 
 #include "daemon/model/model.h"
 
-/* Of a job that needs one: has_backup. done(): a backup has ended, with 0; with -ECANCELED because the job is
- * broken or dropped; or with an error, of which the job is broken. Never in backup_begin(). -ENOMEM. */
-int backup_init(struct job *job, void (*done)(struct job *job, int status));
-void backup_free(struct job *job);
-
-/* The job stands between two steps: what has changed since the last backup is written. None is under way. */
-void backup_begin(struct job *job);
 /* In the job's turn. */
 void backup_go_on(struct job *job);
 

@@ -8,10 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of each rank, and as many that ranks share; and of a job, whose record has room for so many, whatever its
- * world size becomes. */
-#define BLOB_KEYS 16
-#define BLOBS_MOST 1024
 #define BLOB_SHARED UINT32_MAX /* in place of a rank */
 
 struct job;

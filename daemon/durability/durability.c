@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/durability/listing_inside.h"
 #include "daemon/durability/own.h"
 #include "daemon/durability/presence.h"
 

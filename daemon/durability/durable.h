@@ -49,8 +49,6 @@ int durable_note_earlier_updates(struct job *job);
 int durable_redefine(struct job *job);
 /* The same, and a commit is due for it, though there is no further step. No commit is on its way. */
 int durable_redefine_now(struct job *job);
-/* That commit is still to come, or on its way. */
-bool durable_is_redefined(const struct job *job);
 
 /* Begins a commit if one is due and can be: the job stands between two steps. It is when the pace says so,
  * and when the job has no ranks, or the daemon ends. */

@@ -18,8 +18,6 @@ struct job *family_next(const struct queue *jobs, const char *file, const struct
 /* As its store says; of one that has none, that it is alone. */
 void family_get(const struct job *job, struct store_family *ret_family);
 
-/* There are others in its store, whether they are here or not. */
-bool family_has_others(const struct job *job);
 /* Their names; "" if there are none. */
 const char *family_name_others(const struct job *job, char *text, size_t size);
 #define FAMILY_TEXT ((STORE_MAX_SNAPSHOTS + 1) * (WIRE_MAX_JOB_NAME + 3))
@@ -42,9 +40,6 @@ void family_charge_again(struct node *node, const char *file);
  */
 struct job *family_find_host(const struct node *node, const char *file);
 
-/* 0, or -EIO with a message: nothing is written to its store, because the map of another job in it, or of a
- * snapshot of that, cannot be read. */
-int family_check_lost(const struct job *job, char *message, size_t size);
 /* 0, or the same: so the job cannot be removed from there. */
 int family_check_end(const struct job *job, char *message, size_t size);
 

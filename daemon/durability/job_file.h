@@ -18,11 +18,6 @@ struct job_file {
 	uint32_t missing;	   /* paths that lack a file of it, by their bits */
 };
 
-/* Of "UID/NAME-N.store", in a path's folder; false: it is no such name. */
-bool job_file_parse(const char *file, struct job_file *ret_job);
-/* No file of any job is there, nor what could be one. */
-bool job_files_are_absent(struct node *node, unsigned path);
-
 /* The job has that number, and files of its own. */
 void job_file_assign(struct job *job, uint64_t number);
 /* What a job of this node leaves. */

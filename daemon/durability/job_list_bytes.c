@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/little_endian.h"
 #include "daemon/durability/job_list.h"
+#include "daemon/durability/own.h"
 #include "daemon/durability/job_file.h"
 #include "proto/name.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/durability/listing.h"
+#include "daemon/durability/listing_inside.h"
 #include "daemon/request/request.h"
 
 #define GIVE_UP "or give the job up: tierctl drop --lost destroys what is left of it"

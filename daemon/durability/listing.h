@@ -6,29 +6,14 @@
 #include "daemon/durability/job_list.h"
 #include "offload/store/store_device.h"
 
-#define LISTING_NAME "jobs"
-
 struct listing;
-
-/* Reads the list, marks paths that have no mark, and says which are absent. directory: borrowed. Errors are
- * logged. -EPROTONOSUPPORT: a later tierd has written the list; -ENOMEM. A list that cannot be read is set
- * aside. */
-int listing_new(struct node *node, const char *directory, struct listing **ret_listing);
-/* Writes it once more; jobs and disposals have ended. */
-struct listing *listing_free(struct listing *listing);
 
 /* All jobs that were there have come back, or are lost: writes the list, if that has changed anything. Until
  * then it is not written. */
 void listing_settle(struct node *node);
-/* Again, if it could not be written. */
-void listing_retry(struct node *node);
 
-/* NULL: the node keeps none. Its paths stay as they are, for any thread. */
-const struct job_list *listing_list(const struct node *node);
 /* False: the store is not on it. */
 bool listing_copy(const struct node *node, const char *file, struct job_list_store *ret_store);
-/* Which of the node's paths has this mark of the list; -1: none. On any thread. */
-int listing_find_path(const struct node *node, unsigned path);
 /* All paths on which the store lies are here, or it is not on the list. */
 bool listing_has_paths(const struct node *node, const char *file);
 /* The job is on it, and was given up while its files were away. */

@@ -15,6 +15,20 @@ struct listing {
 
 /* ---- listing.c ---- */
 
+#define LISTING_NAME "jobs"
+/* Reads the list, marks paths that have no mark, and says which are absent. directory: borrowed. Errors are
+ * logged. -EPROTONOSUPPORT: a later tierd has written the list; -ENOMEM. A list that cannot be read is set
+ * aside. */
+int listing_new(struct node *node, const char *directory, struct listing **ret_listing);
+/* Again, if it could not be written. */
+void listing_retry(struct node *node);
+/* Writes it once more; jobs and disposals have ended. */
+struct listing *listing_free(struct listing *listing);
+/* Which of the node's paths has this mark of the list; -1: none. On any thread. */
+int listing_find_path(const struct node *node, unsigned path);
+/* NULL: the node keeps none. Its paths stay as they are, for any thread. */
+const struct job_list *listing_list(const struct node *node);
+
 /* NULL: it keeps none. */
 struct listing *listing_of(const struct node *node);
 

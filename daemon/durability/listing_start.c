@@ -10,6 +10,7 @@
 #include "daemon/durability/listing_inside.h"
 #include "daemon/durability/state_file.h"
 #include "daemon/durability/job_file.h"
+#include "daemon/durability/own.h"
 
 /* ---- The file ---- */
 

@@ -3,15 +3,22 @@
 #define TIERD_DAEMON_DURABILITY_OWN_H
 
 #include "daemon/durability/blobs.h"
+#include "daemon/durability/job_file.h"
 #include "daemon/durability/job_store.h"
 #include "daemon/model/model.h"
 
 struct durable;
+struct event;
 struct backup;
 struct listing;
 struct presence;
 
 /* ---- blobs.c ---- */
+
+/* Of each rank, and as many that ranks share; and of a job, whose record has room for so many, whatever its
+ * world size becomes. */
+#define BLOB_KEYS 16
+#define BLOBS_MOST 1024
 
 struct blob {
 	struct queue link; /* those that count by their offsets, then the others */
@@ -60,12 +67,89 @@ bool blobs_take_dirty(struct job *job, uint64_t *ret_offset, uint64_t *ret_lengt
 
 /* ---- presence.c ---- */
 
+/* Looks at all of them every few seconds. -ENOMEM. */
+int presence_new(struct node *node, struct presence **ret_presence);
+struct presence *presence_free(struct presence *presence);
+/* Looks now, and tells it if that has changed: they are there, as they were found first. */
+bool presence_check(struct job *job);
+
 /* Of a job. */
 struct presence_files {
 	ino_t inodes[NODE_MAX_PATHS]; /* by the node's paths; 0: not looked at yet */
 	bool is_removed;
 	unsigned removed; /* the path */
 };
+
+/* ---- backup.c ---- */
+
+/* Of a job that needs one: has_backup. done(): a backup has ended, with 0; with -ECANCELED because the job is
+ * broken or dropped; or with an error, of which the job is broken. Never in backup_begin(). -ENOMEM. */
+int backup_init(struct job *job, void (*done)(struct job *job, int status));
+void backup_free(struct job *job);
+/* The job stands between two steps: what has changed since the last backup is written. None is under way. */
+void backup_begin(struct job *job);
+
+/* ---- durable.c ---- */
+
+/* That commit is still to come, or on its way. */
+bool durable_is_redefined(const struct job *job);
+
+/* ---- family.c ---- */
+
+/* 0, or -EIO with a message: nothing is written to its store, because the map of another job in it, or of a
+ * snapshot of that, cannot be read. */
+int family_check_lost(const struct job *job, char *message, size_t size);
+/* There are others in its store, whether they are here or not. */
+bool family_has_others(const struct job *job);
+
+/* ---- pace.c ---- */
+
+struct pace {
+	struct job *job;
+	struct event *timer;
+	uint64_t applied_ns; /* the first step that no commit has taken; 0: there is none */
+	uint64_t taken_ns;   /* the same, of what the commit that is under way has taken */
+	bool is_due;
+};
+
+/* -ENOMEM. */
+int pace_init(struct pace *pace, struct job *job);
+void pace_end(struct pace *pace);
+
+/* There is an applied step that no commit has taken; again and again, as one likes. When it has waited for
+ * long enough, durable_advance() is called. */
+void pace_note_step(struct pace *pace);
+/* A commit takes all that is applied; it is durable. */
+void pace_take(struct pace *pace);
+void pace_end_commit(struct pace *pace);
+
+/* Since the oldest applied step that is not durable. */
+uint64_t pace_lag_ns(const struct pace *pace);
+
+/* ---- retention.c ---- */
+
+/* A step has become durable. */
+void retention_note_commit(struct job *job);
+
+/* ---- snapshot.c ---- */
+
+/* Of one whole state. */
+uint64_t snapshot_state_bytes(const struct job *job);
+
+/* ---- store_task.c ---- */
+
+/* As many as wait at most for clients, who may be gone: what they have asked for is done all the same. */
+#define STORE_TASKS_MAXIMUM 256
+bool store_tasks_have_room(const struct job *job);
+/* Begins the first one if it can go. True: one is under way. */
+bool store_tasks_advance(struct job *job);
+
+/* ---- job_file.c ---- */
+
+/* Of "UID/NAME-N.store", in a path's folder; false: it is no such name. */
+bool job_file_parse(const char *file, struct job_file *ret_job);
+/* No file of any job is there, nor what could be one. */
+bool job_files_are_absent(struct node *node, unsigned path);
 
 /* ---- The module's part of a job ---- */
 

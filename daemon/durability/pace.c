@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "daemon/durability/durable.h"
+#include "daemon/durability/own.h"
 
 /* A commit of state in host memory writes all of it. */
 #define HOST_SECONDS 60

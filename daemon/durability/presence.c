@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "daemon/model/model.h"
-#include "daemon/durability/listing.h"
+#include "daemon/durability/listing_inside.h"
 #include "daemon/durability/own.h"
 #include "daemon/request/request.h"
 #include "daemon/telemetry/telemetry.h"

@@ -12,12 +12,6 @@ struct job;
 struct node;
 struct presence;
 
-/* Looks at all of them every few seconds. -ENOMEM. */
-int presence_new(struct node *node, struct presence **ret_presence);
-struct presence *presence_free(struct presence *presence);
-
-/* Looks now, and tells it if that has changed: they are there, as they were found first. */
-bool presence_check(struct job *job);
 /* What is not there, and what to do; "" if all is. */
 const char *presence_describe(const struct job *job, char *text, size_t size);
 #define PRESENCE_TEXT 640

@@ -11,7 +11,4 @@ struct job;
  * before whoever made the rule, or the fork, could see it. */
 void retention_begin(struct job *job, uint64_t step);
 
-/* A step has become durable. */
-void retention_note_commit(struct job *job);
-
 #endif

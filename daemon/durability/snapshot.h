@@ -11,9 +11,6 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 		     struct queue *askers);
 void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *askers);
 
-/* Of one whole state. */
-uint64_t snapshot_state_bytes(const struct job *job);
-
 /* That it has. */
 unsigned snapshot_count(const struct job *job);
 /* Of these that are lost; what writes to the job is refused then. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/durability/store_task.h"

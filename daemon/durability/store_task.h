@@ -23,15 +23,9 @@ struct store_task {
 	bool is_under_way;
 };
 
-/* As many as wait at most for clients, who may be gone: what they have asked for is done all the same. */
-#define STORE_TASKS_MAXIMUM 256
-bool store_tasks_have_room(const struct job *job);
-
 /* Of a durable job. The task is lent until done(). */
 void store_task_send(struct store_task *task);
 
-/* Begins the first one if it can go. True: one is under way. */
-bool store_tasks_advance(struct job *job);
 /* None is under way. */
 bool store_tasks_are_quiet(const struct job *job);
 /* None begins any more. */
