@@ -27,7 +27,7 @@ static bool check_piece(struct pending *pending, uint64_t count)
 {
 	if (count > WIRE_BLOB_PIECE)
 		pending_error(pending, -E2BIG, "a piece of a blob has %d bytes at most", WIRE_BLOB_PIECE);
-	else if (pending->member->operation || pending->member->bundle)
+	else if (pending->member->operation || pending->member->batch)
 		pending_error(pending, -EBUSY, "the window is in use by another request");
 	else
 		return true;

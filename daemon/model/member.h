@@ -80,7 +80,7 @@ struct member {
 	struct pusher *pusher; /* daemon/gradients/own.h; with its pages */
 
 	struct tensor_operation *operation; /* the one that uses the window */
-	struct bundle *bundle;		    /* or many do: daemon/values/bundle.h */
+	struct batch *batch;		    /* or many do: daemon/values/batch.c */
 	struct staged_blob *upload;	    /* what it is setting, and how much of it has come; or NULL */
 	uint64_t uploaded;
 

@@ -243,7 +243,7 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
 		HANDLE_JOB(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
 		HANDLE_JOB(TENSOR_READ_MANY, tensor_read_many,
-			   bundle_read(pending, request->tensor_read_many));
+			   batch_read(pending, request->tensor_read_many));
 		HANDLE_JOB(STATISTICS_READ, statistics_read, account_read(pending));
 	default:
 		return false;

@@ -182,8 +182,8 @@ static void finish(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
-	if (operation->bundle)
-		operation = bundle_collect(operation);
+	if (operation->batch)
+		operation = batch_collect(operation);
 	if (operation)
 		answer(operation);
 	job_settle(job);
@@ -233,11 +233,10 @@ static void run_operation(struct work *work)
 void operation_start_work(struct tensor_operation *operation)
 {
 	operation->stage = IN_FLIGHT;
-	operation->work =
-		(struct work){ .run = run_operation,
-			       .done = on_worked,
-			       .urgency = writes_state(operation) ? WORK_NORMAL : WORK_URGENT,
-			       .is_brief = operation->bundle && operation->count <= BRIEF_ELEMENTS };
+	operation->work = (struct work){ .run = run_operation,
+					 .done = on_worked,
+					 .urgency = writes_state(operation) ? WORK_NORMAL : WORK_URGENT,
+					 .is_brief = operation->batch && operation->count <= BRIEF_ELEMENTS };
 	workers_submit(operation->job->node->workers, &operation->work);
 }
 
@@ -330,7 +329,7 @@ static void await_flush(struct tensor_operation *operation)
 		return;
 	}
 	operation->stage = WAITING_FOR_WRITES;
-	queue_push(&job->values->tensor_waiting, &operation->link);
+	queue_push(&job->values->blocked, &operation->link);
 	warm_flush(job);
 }
 
@@ -341,7 +340,7 @@ static void go_on(struct tensor_operation *operation)
 
 	if (update_is_writing(job, operation_pack(operation))) {
 		operation->stage = WAITING_FOR_WRITES;
-		queue_push(&job->values->tensor_waiting, &operation->link);
+		queue_push(&job->values->blocked, &operation->link);
 		return;
 	}
 	if (operation->state == READ_UPDATES)
@@ -374,7 +373,7 @@ void operation_take_sums(struct tensor_operation *operation)
 
 	if (!spill_want(job, operation_pack(operation))) {
 		operation->stage = WAITING_FOR_SUMS;
-		queue_push(&job->values->tensor_waiting, &operation->link);
+		queue_push(&job->values->blocked, &operation->link);
 		return;
 	}
 	spill_pin(job, operation_pack(operation), operation->kind == OPERATION_WRITE);
@@ -401,8 +400,8 @@ void operation_resume(struct job *job)
 	struct queue waiting;
 
 	queue_init(&waiting);
-	for (struct queue *link = queue_pop(&job->values->tensor_waiting); link;
-	     link = queue_pop(&job->values->tensor_waiting))
+	for (struct queue *link = queue_pop(&job->values->blocked); link;
+	     link = queue_pop(&job->values->blocked))
 		queue_push(&waiting, link);
 	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting)) {
 		struct tensor_operation *operation = queue_entry(link, struct tensor_operation, link);
@@ -454,7 +453,7 @@ struct tensor_operation *operation_new(struct job *job, struct pending *pending,
 						.first = first,
 						.count = count };
 	queue_init(&operation->link);
-	queue_init(&operation->bundle_link);
+	queue_init(&operation->batch_link);
 	queue_init(&operation->waiter.link);
 	queue_init(&operation->wish.link);
 	if (pending) {
@@ -478,7 +477,7 @@ bool operation_is_under_way(struct member *member, const struct pending *pending
 {
 	struct tensor_operation *operation = member->operation;
 
-	if (bundle_is_under_way(member, pending))
+	if (batch_is_under_way(member, pending))
 		return true;
 	if (!operation || operation->pending != pending)
 		return false;
@@ -501,7 +500,7 @@ void operation_refuse_version(struct tensor_operation *operation)
 
 void operation_fail_refused(struct member *member)
 {
-	bundle_fail_refused(member);
+	batch_fail_refused(member);
 	if (member->operation)
 		operation_refuse_version(member->operation);
 }
@@ -515,7 +514,7 @@ void operation_give_up(struct tensor_operation *operation)
 
 void operation_forget(struct member *member)
 {
-	bundle_forget(member);
+	batch_forget(member);
 	if (member->operation)
 		operation_give_up(member->operation);
 }

@@ -30,10 +30,10 @@ enum operation_stage {
 #define READ_UPDATES (-3) /* how often the tensor was updated, in each of its elements */
 
 struct tensor_operation {
-	struct queue bundle_link;
-	struct bundle *bundle; /* that it is a part of; NULL: of none */
-	uint64_t window_at;    /* of a read: where its values go in the window */
-	struct queue link;     /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
+	struct queue batch_link;
+	struct batch *batch; /* that it is a part of; NULL: of none */
+	uint64_t window_at;  /* of a read: where its values go in the window */
+	struct queue link;   /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
 	enum operation_kind kind;
 	enum operation_stage stage;
 	int state; /* STATE_PARAMETER, STATE_MASTER, a slot's number, or one of those above */
@@ -142,17 +142,17 @@ bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *
 /* Of a job that has its memory and its stores. */
 void state_write_start(struct tensor_operation *operation);
 
-/* ---- bundle.c: reads of a member's that one request asks for. They go side by side, each to its own place
+/* ---- batch.c: reads of a member's that one request asks for. They go side by side, each to its own place
  * in the window, and are answered together when all of them have ended. ---- */
 
-/* An operation of a bundle has ended. NULL: others have not; else the bundle has gone, and this one, which
+/* An operation of a batch has ended. NULL: others have not; else the batch has gone, and this one, which
  * has its pending, is to be answered and freed in place of all. */
-struct tensor_operation *bundle_collect(struct tensor_operation *operation);
+struct tensor_operation *batch_collect(struct tensor_operation *operation);
 
 /* As of an operation: daemon/values/values.h. */
-bool bundle_is_under_way(struct member *member, const struct pending *pending);
-void bundle_fail_refused(struct member *member);
-void bundle_forget(struct member *member);
+bool batch_is_under_way(struct member *member, const struct pending *pending);
+void batch_fail_refused(struct member *member);
+void batch_forget(struct member *member);
 
 /* Answers that a tensor of that name is written in too many pieces. */
 void operation_refuse_pieces(struct pending *pending, const char *name);

@@ -6,13 +6,13 @@
 
 /* Who reads and writes its values. */
 struct job_values {
-	struct queue readers;	     /* daemon/values/reader.h */
-	struct source *source;	     /* where its first values come from; NULL: from nobody, or it has them */
-	struct queue takers;	     /* those whose source it is: daemon/values/source.h */
-	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
-	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
-	bool is_drafted;	     /* units may be defined when tensors have been written */
-	struct draft *draft;	     /* what was written so; NULL: nothing, or it is where it belongs */
+	struct queue readers;	   /* daemon/values/reader.h */
+	struct source *source;	   /* where its first values come from; NULL: from nobody, or it has them */
+	struct queue dependents;   /* those whose source it is: daemon/values/source.h */
+	struct queue blocked;	   /* operations that wait for a pack to be written back */
+	struct queue early_writes; /* pendings of tensor writes that wait for the plan */
+	bool is_drafted;	   /* units may be defined when tensors have been written */
+	struct draft *draft;	   /* what was written so; NULL: nothing, or it is where it belongs */
 	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
 	bool is_writing_state;	   /* one of them has it */
 	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */

@@ -67,15 +67,15 @@ bool source_is_quiet(const struct job *job)
 
 void sources_go_on(struct job *from)
 {
-	QUEUE_FOREACH (link, &from->values->takers)
+	QUEUE_FOREACH (link, &from->values->dependents)
 		job_settle(queue_entry(link, struct source, from_link)->job);
 }
 
 /* Nothing of it is in flight: a copy would have a pin on it. */
 void sources_end_job(struct job *from)
 {
-	for (struct queue *link = queue_pop(&from->values->takers); link;
-	     link = queue_pop(&from->values->takers)) {
+	for (struct queue *link = queue_pop(&from->values->dependents); link;
+	     link = queue_pop(&from->values->dependents)) {
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		source->from = NULL;
@@ -109,7 +109,7 @@ static bool is_denied(const struct source *source, const struct port *port)
 
 void sources_end_denied(struct job *from, const char *reason)
 {
-	QUEUE_FOREACH (link, &from->values->takers) {
+	QUEUE_FOREACH (link, &from->values->dependents) {
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		/* Without ranks it begins anew. */
@@ -228,7 +228,7 @@ static int find_from(struct source *source, char *message, size_t size)
 		return r;
 	source->from = from;
 	source->may_read_all = access_may_train(from, port) || access_may_drop(from, port);
-	queue_push(&from->values->takers, &source->from_link);
+	queue_push(&from->values->dependents, &source->from_link);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, 
 	else if (count > WINDOW_BYTES / window_element_bytes(&units->tensors[index], is_wide))
 		pending_error(pending, -E2BIG, "the window has room for %llu bytes",
 			      (unsigned long long)WINDOW_BYTES);
-	else if (pending->member->operation || pending->member->bundle)
+	else if (pending->member->operation || pending->member->batch)
 		pending_error(pending, -EBUSY, "the window is in use by another request");
 	else
 		return true;
@@ -206,18 +206,18 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 		start_write(pending);
 		return;
 	}
-	queue_push(&job->values->filling, &pending->link);
+	queue_push(&job->values->early_writes, &pending->link);
 	job_settle(job);
 }
 
 bool tensor_has_waiting(const struct job *job)
 {
-	return !queue_is_empty(&job->values->filling);
+	return !queue_is_empty(&job->values->early_writes);
 }
 
 struct pending *tensor_take_waiting(struct job *job)
 {
-	struct queue *link = queue_pop(&job->values->filling);
+	struct queue *link = queue_pop(&job->values->early_writes);
 
 	return link ? queue_entry(link, struct pending, link) : NULL;
 }

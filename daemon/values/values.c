@@ -15,9 +15,9 @@ int values_new(struct job *job)
 	if (!values)
 		return -ENOMEM;
 	queue_init(&values->readers);
-	queue_init(&values->takers);
-	queue_init(&values->tensor_waiting);
-	queue_init(&values->filling);
+	queue_init(&values->dependents);
+	queue_init(&values->blocked);
+	queue_init(&values->early_writes);
 	queue_init(&values->state_writes);
 	queue_init(&values->copies_waiting);
 	job->values = values;

@@ -69,7 +69,7 @@ bool values_are_quiet(const struct job *job);
 
 void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write);
 void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read);
-void bundle_read(struct pending *pending, const Tierd__Wire__TensorReadMany *many);
+void batch_read(struct pending *pending, const Tierd__Wire__TensorReadMany *many);
 
 /* Writes that wait for the job's memory: some do; the first one, which is the caller's to answer (NULL: none
  * is left); they are taken now, unless there is a draft, which comes before. */

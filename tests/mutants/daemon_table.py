@@ -462,14 +462,14 @@ MUTANTS = (
     ),
     (
         "a read of many that has failed not told",
-        "bundle",
-        "daemon/values/bundle.c",
-        (("\tif (operation->status < 0 && !bundle->failed)\n", "\tif (false)\n"),),
+        "batch",
+        "daemon/values/batch.c",
+        (("\tif (operation->status < 0 && !batch->failed)\n", "\tif (false)\n"),),
     ),
     (
         "a read of many beyond the window",
-        "bundle",
-        "daemon/values/bundle.c",
+        "batch",
+        "daemon/values/batch.c",
         ((" ||\n\t\t end > WINDOW_BYTES)", ")"),),
     ),
     (
