@@ -63,7 +63,7 @@ static void on_saved(struct work *work)
 	struct listing *listing = save->listing;
 
 	listing_note_result(listing, save->status);
-	listing->node->memory.disposals--;
+	node_end_work(listing->node);
 	free(save->bytes);
 	free(save);
 }
@@ -85,7 +85,7 @@ static void save_soon(struct listing *listing)
 	}
 	save->listing = listing;
 	save->work = (struct work){ .run = run_save, .done = on_saved, .urgency = WORK_NORMAL };
-	listing->node->memory.disposals++;
+	node_begin_work(listing->node);
 	workers_submit(listing->node->slow_workers, &save->work);
 }
 

@@ -88,8 +88,6 @@ static int take(struct reserve *reserve, const struct store *store)
 	reserve->more = room_between(store, reserve->former, reserve->snapshots);
 	r = budget_grow(job, &reserve->more, reason, sizeof(reason));
 	reserve->has_more = r == 0;
-	if (r == 0)
-		job->resources.lent_path_bytes += reserve->more.device_bytes;
 	return r < 0 ? refuse(reserve->message, sizeof(reserve->message), r, "job %s: %s", job->name, reason)
 		     : 0;
 }
@@ -121,10 +119,8 @@ static void explain(struct reserve *reserve, int status)
 
 static void fail(struct reserve *reserve, int status)
 {
-	if (reserve->has_more) {
-		reserve->task.job->resources.lent_path_bytes -= reserve->more.device_bytes;
+	if (reserve->has_more)
 		budget_shrink(reserve->task.job, &reserve->more);
-	}
 	explain(reserve, status);
 	if (reserve->asker.pending)
 		pending_error(reserve->asker.pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
@@ -137,7 +133,7 @@ static void tell(struct reserve *reserve)
 	Tierd__Wire__JobReserveReply body = TIERD__WIRE__JOB_RESERVE_REPLY__INIT;
 	struct job *job = reserve->task.job;
 
-	job->resources.lent_path_bytes -= reserve->more.device_bytes;
+	budget_end_growth(job, &reserve->more);
 	job->options.snapshots = job->durability->snapshots_asked = reserve->snapshots;
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)
@@ -146,7 +142,7 @@ static void tell(struct reserve *reserve)
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
 		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);
-	body.nvme_bytes = job->resources.nvme_bytes;
+	body.nvme_bytes = budget_nvme_bytes(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RESERVE;
 	reply.job_reserve = &body;
 	if (reserve->asker.pending)

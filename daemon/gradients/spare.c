@@ -132,12 +132,13 @@ static unsigned planned_count(const struct job *job)
 static bool add_extra(struct job *job)
 {
 	uint64_t bytes = bytes_of_one(job);
-	struct node *node = job->node;
 
-	if (node->memory.host_used + bytes > node->settings.host_budget || !spare_new(job))
+	if (!budget_take_beyond(job, bytes))
 		return false;
-	node->memory.host_used += bytes;
-	job->resources.host_bytes += bytes;
+	if (!spare_new(job)) {
+		budget_give_beyond(job, bytes);
+		return false;
+	}
 	job->gradients->extra_spares++;
 	return true;
 }
@@ -159,8 +160,7 @@ void gradient_give_spares_back(struct job *job)
 
 		queue_remove(&spare->all_link);
 		spare_free(job, spare);
-		job->node->memory.host_used -= bytes;
-		job->resources.host_bytes -= bytes;
+		budget_give_beyond(job, bytes);
 	}
 }
 

@@ -35,7 +35,7 @@ static bool has_come_to_rest(struct job *job)
 
 bool idle_release(struct job *job)
 {
-	uint64_t before = job->resources.host_bytes;
+	uint64_t before = budget_host_bytes(job);
 
 	if (!has_come_to_rest(job))
 		return false;
@@ -45,8 +45,7 @@ bool idle_release(struct job *job)
 	events_of_job(
 		job, EVENT_RELEASED, NULL,
 		"it is idle: %llu MiB of host memory are given back, its state of step %llu stays on NVMe",
-		(unsigned long long)((before - job->resources.host_bytes) / MIB),
-		(unsigned long long)job->step);
+		(unsigned long long)((before - budget_host_bytes(job)) / MIB), (unsigned long long)job->step);
 	return true;
 }
 
@@ -130,18 +129,14 @@ static bool may_give(const struct claim *claim, const struct job *job)
 /* What the cache gives is counted there, but that of a broken job goes with the rest. */
 static uint64_t bytes_of(const struct job *job)
 {
-	uint64_t bytes = job->resources.host_bytes - job->resources.charged_bytes +
-			 job->resources.windows * WINDOW_BYTES;
-
-	return job->phase == JOB_BROKEN ? bytes
-					: bytes - job->resources.kept_bytes - job->resources.cache_bytes;
+	return budget_releasable_bytes(job, job->phase == JOB_BROKEN);
 }
 
 uint64_t idle_spare_bytes(const struct job *job)
 {
 	uint64_t bytes = may_release(job) ? bytes_of(job) : 0;
 
-	return job->phase == JOB_BROKEN ? size_rest(bytes, job->resources.cache_bytes) : bytes;
+	return job->phase == JOB_BROKEN ? size_rest(bytes, budget_cache_bytes(job)) : bytes;
 }
 
 static uint64_t spare_bytes(const struct claim *claim, bool is_at_once)

@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_IDLE_H
 
 #include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 
 /* Its last rank has left. */
 void idle_begin(struct job *job);

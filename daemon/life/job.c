@@ -123,7 +123,7 @@ static void drop(struct job *job)
 	job->life.is_dropped = true;
 	/* Whoever asks again finds no job. */
 	store_tasks_end(job);
-	shortage_end(&job->resources.shortage);
+	budget_end_wait(job);
 	sweep_cancel(job);
 	draft_cancel(job);
 	job_settle(job);
@@ -169,13 +169,16 @@ static const struct job_callbacks callbacks = {
 
 void job_set_limits(struct job *job, const struct quota *quota)
 {
-	job->resources.host_budget =
-		job->options.host_budget ? job->options.host_budget : quota->host_default;
-	job->resources.nvme_budget =
-		job->options.nvme_budget ? job->options.nvme_budget : quota->nvme_default;
-	job->resources.host_maximum = quota->host_maximum;
-	job->resources.nvme_maximum = quota->nvme_maximum;
-	job->resources.io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE;
+	budget_set_limits(
+		job, &(struct budget_limits){
+			     .host_budget = job->options.host_budget ? job->options.host_budget
+								     : quota->host_default,
+			     .nvme_budget = job->options.nvme_budget ? job->options.nvme_budget
+								     : quota->nvme_default,
+			     .host_maximum = quota->host_maximum,
+			     .nvme_maximum = quota->nvme_maximum,
+			     .io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE,
+		     });
 }
 
 /* Of the options, of the last decided step, and of two rates. */
@@ -197,8 +200,10 @@ static void settle_groups(struct job *job, const struct optimizer_group *groups)
 /* What the modules keep of it. */
 static int make_parts(struct job *job)
 {
-	int r = telemetry_new(job);
+	int r = budget_new(job);
 
+	if (r == 0)
+		r = telemetry_new(job);
 	if (r == 0)
 		r = residency_new(job);
 	if (r == 0)
@@ -218,6 +223,7 @@ static void free_parts(struct job *job)
 	gradients_free(job);
 	residency_free(job);
 	telemetry_free(job);
+	budget_free(job);
 }
 
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
@@ -247,7 +253,6 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	listeners_set(job);
 	job_set_limits(job, quota);
 	job->location.durability = options->durability ? options->durability : node->settings.durability;
-	shortage_init(&job->resources.shortage, room_claim(job), job);
 	job->update.loss_scale.value = options->loss_scale.initial;
 	queue_init(&job->life.lingering);
 	queue_push(&node->jobs, &job->link);
@@ -294,12 +299,10 @@ void job_free(struct job *job)
 	/* Who looks at its page sees how the job ended. */
 	disposal_start_shared(node, job->uid, true, telemetry_page(job));
 	catalog_free(&job->catalog);
-	budget_uncharge(job, job->resources.charged_bytes);
 	if (job->life.slot_timer)
 		event_free(job->life.slot_timer);
 	if (job->life.turn)
 		event_free(job->life.turn);
-	shortage_end(&job->resources.shortage);
 	idle_end(job);
 	queue_remove(&job->link);
 	free_parts(job);

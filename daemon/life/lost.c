@@ -45,7 +45,7 @@ static struct job *new_job(struct node *node, const struct job_file *file)
 /* What is left of each budget. */
 static void measure_room(const struct node *node, struct loss *loss)
 {
-	loss->host_room = size_rest(node->settings.host_budget, node->memory.host_used);
+	loss->host_room = size_rest(node->settings.host_budget, budget_host_used(node));
 	for (unsigned i = 0; i < node->path_count; i++)
 		loss->path_room[i] = size_rest(node->paths[i].capacity, node->paths[i].used);
 }
@@ -140,7 +140,7 @@ static void on_removed(struct work *work)
 {
 	struct removal *removal = container_of(work, struct removal, work);
 
-	removal->node->memory.disposals--;
+	node_end_work(removal->node);
 	free(removal);
 }
 
@@ -182,7 +182,7 @@ void lost_remove_file(struct node *node, const struct job_file *file)
 	removal->node = node;
 	removal->file = *file;
 	removal->work = (struct work){ .run = run_removal, .done = on_removed, .urgency = WORK_NORMAL };
-	node->memory.disposals++;
+	node_begin_work(node);
 	workers_submit(node->slow_workers, &removal->work);
 }
 

@@ -117,19 +117,6 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 	return true;
 }
 
-/* A member's window is in the job's plan, once there is one. */
-static int charge_window(struct job *job, char *message, size_t size)
-{
-	int r;
-
-	if (job->resources.has_plan || job->resources.windows > job->member_count)
-		return 0;
-	r = budget_charge(job, WINDOW_BYTES, message, size);
-	if (r == 0)
-		job->resources.windows++;
-	return r;
-}
-
 static void join(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open,
 		 struct memberships *client, uint32_t handle)
 {
@@ -140,12 +127,12 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	if (job->is_live)
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
 	/* Of a job that was brought back, the owner's groups were only looked up. */
-	if (job->member_count == 0 && !job->resources.has_plan && pending_port(pending)->uid == job->uid) {
+	if (job->member_count == 0 && !budget_is_planned(job) && pending_port(pending)->uid == job->uid) {
 		struct quota quota = access_quota(job->node, pending_port(pending));
 
 		job_set_limits(job, &quota);
 	}
-	r = charge_window(job, message, sizeof(message));
+	r = budget_charge_window(job, message, sizeof(message));
 	if (r == 0) {
 		r = member_new(job, client, pending_port(pending), open->rank, &member);
 		if (r < 0)

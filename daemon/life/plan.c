@@ -51,7 +51,7 @@ static int place_init(struct place *place)
  */
 static void furnish(struct node *node, const Tierd__Wire__NodeReply *like)
 {
-	node->memory.host_used = 0;
+	budget_pretend(node, 0);
 	node->settings.host_budget = PLENTY;
 	node->staging.count = node_staging_count(like ? like->host_budget_bytes : PLENTY);
 	node->path_count = like && like->n_paths > 1 ? (unsigned)like->n_paths : 1;
@@ -67,7 +67,7 @@ static void furnish_as(struct node *node, const Tierd__Wire__NodeReply *like, bo
 
 	node->settings.host_budget = like->host_budget_bytes;
 	node->staging.count = node_staging_count(node->settings.host_budget);
-	node->memory.host_used = is_alone ? staging_bytes(node->staging.count) : used;
+	budget_pretend(node, is_alone ? staging_bytes(node->staging.count) : used);
 	node->path_count = (unsigned)like->n_paths;
 	for (unsigned i = 0; i < node->path_count; i++)
 		node->paths[i] = (struct node_path){ .path = like->paths[i]->path,
@@ -80,7 +80,7 @@ static void furnish_as(struct node *node, const Tierd__Wire__NodeReply *like, bo
 static void unfurnish(struct node *node)
 {
 	node->path_count = 0;
-	node->memory.host_used = 0;
+	budget_pretend(node, 0);
 	node->staging.count = STAGING_LEAST;
 }
 
@@ -140,12 +140,12 @@ static void set_needs(const struct setup *setup, Tierd__Wire__PlanNeeds *needs)
 {
 	const struct job *job = setup->job;
 
-	needs->host_bytes = job->resources.host_bytes - job->resources.cache_bytes;
+	needs->host_bytes = budget_host_bytes(job) - budget_cache_bytes(job);
 	needs->parameter_bytes = setup->arena_bytes;
 	needs->sum_bytes = setup->needs.sums;
 	needs->buffer_bytes = setup->needs.gradients + setup->needs.held;
 	needs->state_bytes = setup->needs.state;
-	needs->nvme_bytes = job->resources.nvme_bytes;
+	needs->nvme_bytes = budget_nvme_bytes(job);
 	needs->path_bytes = setup->device_bytes + setup->sums_device_bytes;
 	needs->has_nvme_parameters = job->location.has_nvme_parameters;
 	needs->has_nvme_optimizer = job->location.has_nvme_optimizer;
@@ -195,11 +195,11 @@ static int ask_least(struct job *job, Tierd__Wire__PlanNeeds *needs, char messag
 {
 	int r;
 
-	job->node->settings.host_budget = job->node->memory.host_used;
+	job->node->settings.host_budget = budget_host_used(job->node);
 	r = try(job, needs, message);
-	if (r != -ENOMEM || job->resources.shortage.bytes == 0)
+	if (r != -ENOMEM || budget_lacking(job) == 0)
 		return r;
-	job->node->settings.host_budget = job->node->memory.host_used + job->resources.shortage.bytes;
+	job->node->settings.host_budget = budget_host_used(job->node) + budget_lacking(job);
 	return try(job, needs, message);
 }
 
@@ -226,6 +226,7 @@ static int ask_least_budget(struct job *job, Tierd__Wire__JobPlan *plan, char me
 static int ask_needs(const Tierd__Wire__PlanRequest *request, struct job *job, Tierd__Wire__JobPlan *plan,
 		     char message[MESSAGE_BYTES])
 {
+	struct budget_limits limits = *budget_limits(job);
 	int r;
 
 	plan->least = new_needs();
@@ -233,7 +234,8 @@ static int ask_needs(const Tierd__Wire__PlanRequest *request, struct job *job, T
 	if (!plan->least || !plan->most)
 		return -ENOMEM;
 	/* Its own budget is no need. */
-	job->resources.host_budget = job->resources.nvme_budget = 0;
+	limits.host_budget = limits.nvme_budget = 0;
+	budget_set_limits(job, &limits);
 	r = ask_least_budget(job, plan, message);
 	if (r == 0 && request->node)
 		r = ask_least(job, plan->least, message);

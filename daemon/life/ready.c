@@ -44,11 +44,10 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 	name_missing(job, missing, sizeof(missing));
 	pending->member->ready = NULL;
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
-		      missing[0] ? missing
-		      : job->resources.shortage.since_ns > 0
-			      ? "other jobs to give up memory, their caches or idle ones"
-		      : draft_exists(job) ? "its values to be written where they belong"
-					  : "its memory to be prepared");
+		      missing[0]	       ? missing
+		      : budget_is_awaited(job) ? "other jobs to give up memory, their caches or idle ones"
+		      : draft_exists(job)      ? "its values to be written where they belong"
+					       : "its memory to be prepared");
 }
 
 static bool start_timeout(struct pending *pending, int timeout_ms)

@@ -50,12 +50,12 @@ void release_job(struct pending *pending, const Tierd__Wire__JobRelease *request
 
 	if (!job)
 		return;
-	before = job->resources.host_bytes;
+	before = budget_host_bytes(job);
 	r = check(job, pending_port(pending), message, sizeof(message));
 	if (r == 0 && !idle_give(job))
 		r = idle_refuse(job, message, sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "job %s: %s", job->name, message);
 	else
-		reply(pending, job, before - job->resources.host_bytes);
+		reply(pending, job, before - budget_host_bytes(job));
 }

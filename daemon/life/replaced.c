@@ -62,10 +62,9 @@ void replaced_inherit(struct job *old)
 	if (!replaced)
 		return;
 	replaced->old = NULL;
-	for (unsigned i = 0; i < old->node->path_count; i++) {
-		replaced->path_bytes[i] = old->resources.path_bytes[i];
-		old->node->paths[i].used += old->resources.path_bytes[i];
-	}
+	memcpy(replaced->path_bytes, budget_path_bytes(old), sizeof(replaced->path_bytes));
+	for (unsigned i = 0; i < old->node->path_count; i++)
+		old->node->paths[i].used += replaced->path_bytes[i];
 }
 
 /* ---- The end ---- */

@@ -5,6 +5,7 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 
 struct replaced;
 

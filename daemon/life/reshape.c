@@ -125,7 +125,7 @@ static struct job_shape shape_of(const struct job *job)
 				   .gradient_buffers = options->gradient_buffers,
 				   .gradient_bytes = options->gradient_bytes,
 				   .asked_budget = options->host_budget,
-				   .host_budget = job->resources.host_budget,
+				   .host_budget = budget_limits(job)->host_budget,
 				   .is_pushed_once = options->is_pushed_once,
 				   .has_nvme_parameters = job->location.has_nvme_parameters };
 }
@@ -149,7 +149,7 @@ static struct job_shape asked_shape(const struct job *job, const struct job_opti
 		.gradient_bytes = options->gradient_bytes,
 		.asked_budget = options->host_budget,
 		/* A default is looked up when its owner joins. */
-		.host_budget = options->host_budget ? options->host_budget : job->resources.host_budget,
+		.host_budget = options->host_budget ? options->host_budget : budget_limits(job)->host_budget,
 		.is_pushed_once = options->is_pushed_once,
 		.has_nvme_parameters = will_be_on_nvme(job, options),
 	};
@@ -158,6 +158,8 @@ static struct job_shape asked_shape(const struct job *job, const struct job_opti
 /* Windows of ranks that came when there was no room for it are not those of as many as come now. */
 static void set_shape(struct job *job, struct job_shape shape)
 {
+	struct budget_limits limits = *budget_limits(job);
+
 	budget_release_host(job);
 	job->options.world_size = shape.world_size;
 	job->options.stage = shape.stage;
@@ -166,7 +168,8 @@ static void set_shape(struct job *job, struct job_shape shape)
 	job->options.gradient_bytes = shape.gradient_bytes;
 	job->options.host_budget = shape.asked_budget;
 	job->options.is_pushed_once = shape.is_pushed_once;
-	job->resources.host_budget = shape.host_budget;
+	limits.host_budget = shape.host_budget;
+	budget_set_limits(job, &limits);
 	job->location.has_nvme_parameters = shape.has_nvme_parameters;
 }
 

@@ -60,7 +60,7 @@ static int make_tier(struct setup *setup, unsigned index, const struct files *fi
 				      .is_buffered = !path->is_direct,
 				      .is_unfinished = files->is_unfinished,
 				      .device = path->device,
-				      .share = job_share(setup->job),
+				      .share = budget_device_share(setup->job),
 				      .moved = path->moved };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
@@ -106,7 +106,9 @@ static void on_moved(const struct store_failure *failure, void *argument)
 
 struct store_owner setup_owner(struct job *job)
 {
-	return (struct store_owner){ .on_moved = on_moved, .argument = job, .share = job_share(job) };
+	return (struct store_owner){ .on_moved = on_moved,
+				     .argument = job,
+				     .share = budget_device_share(job) };
 }
 
 /* layout: owned from here on. */
@@ -289,7 +291,7 @@ static void end_setup(struct setup *setup, int r)
 		else
 			events_of_job(job, EVENT_RETURNED, NULL,
 				      "its ranks are back: it has %llu MiB of host memory",
-				      (unsigned long long)(job->resources.host_bytes / MIB));
+				      (unsigned long long)(budget_host_bytes(job) / MIB));
 	} else {
 		job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
 		if (r < 0)
@@ -300,7 +302,7 @@ static void end_setup(struct setup *setup, int r)
 static void finish(struct setup *setup, int r)
 {
 	end_setup(setup, r);
-	shortage_end(&setup->job->resources.shortage);
+	budget_end_wait(setup->job);
 	job_planned(setup->job, r, setup->message);
 	free(setup);
 }
@@ -423,12 +425,12 @@ void setup_start(struct job *job)
 	job->life.setup = setup;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = setup_plan(setup);
-	if (r == -ENOMEM && shortage_await(&job->resources.shortage)) {
+	if (r == -ENOMEM && budget_await(job)) {
 		put_off(setup, r);
 	} else if (r < 0) {
 		finish(setup, r);
 	} else {
-		shortage_end(&job->resources.shortage);
+		budget_end_wait(job);
 		workers_submit(job->node->slow_workers, &setup->work);
 	}
 }

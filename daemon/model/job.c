@@ -61,13 +61,6 @@ bool job_is_idle(const struct job *job)
 	return job->member_count == 0 && job->phase >= JOB_TRAINED;
 }
 
-struct tier_share job_share(const struct job *job)
-{
-	return (struct tier_share){ .user = job->uid,
-				    .user_share = job->resources.io_share,
-				    .weight = job->options.io_weight };
-}
-
 bool job_check_live(struct pending *pending, uint32_t epoch)
 {
 	const struct member *member = pending->member;

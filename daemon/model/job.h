@@ -7,7 +7,6 @@
 #include "daemon/model/member.h"
 #include "daemon/resources/node.h"
 #include "daemon/model/options.h"
-#include "daemon/resources/shortage.h"
 #include "daemon/resources/staging.h"
 #include "daemon/model/state.h"
 #include "daemon/model/step_state.h"
@@ -57,6 +56,7 @@ struct job_shape {
 };
 
 struct job_residency;
+struct job_resources;
 struct job_values;
 struct job_gradients;
 struct job_telemetry;
@@ -128,24 +128,6 @@ struct job_location {
 	uint64_t warm_most_bytes; /* that may stay in memory of its state on NVMe, as it is planned */
 };
 
-/* What it has of the node's memory and disk. */
-struct job_resources {
-	uint64_t host_bytes, nvme_bytes;     /* of the budgets */
-	uint64_t host_budget, nvme_budget;   /* its own; 0: none */
-	uint64_t host_maximum, nvme_maximum; /* of all jobs of its owner; 0: none */
-	unsigned io_share;		     /* its owner's, of the devices */
-	uint64_t charged_bytes;		     /* of host_bytes: outside of the plan */
-	uint64_t kept_bytes;		     /* of its plan: what stays when it is released */
-	uint64_t cache_bytes;		     /* of host_bytes: tracts and warm state */
-	struct shortage shortage;	     /* what its plan lacks */
-	uint32_t windows;		     /* of members, as many as were charged */
-	bool has_plan;			     /* all its ranks' windows are in it */
-	uint64_t path_bytes[NODE_MAX_PATHS];
-	uint64_t lent_path_bytes;  /* the same: for growth that is not there yet, or a fork */
-	uint64_t sums_path_bytes;  /* of path_bytes, on each of its paths: its spilled sums */
-	uint64_t draft_path_bytes; /* the same: its draft */
-};
-
 /* Its steps. */
 struct job_update {
 	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
@@ -215,7 +197,7 @@ struct job {
 
 	struct job_location location;
 	struct job_telemetry *telemetry; /* daemon/telemetry/own.h */
-	struct job_resources resources;
+	struct job_resources *resources; /* daemon/resources/own.h */
 	struct job_residency *residency;
 	struct job_gradients *gradients; /* daemon/gradients/own.h */
 	struct job_update update;
@@ -228,8 +210,6 @@ struct job {
 /* ---- what may be asked of any job, and what its life is told ---- */
 
 struct job *job_find(struct node *node, uid_t uid, const char *name);
-/* Of the devices; for the files of its store, and for its draft. */
-struct tier_share job_share(const struct job *job);
 
 /* The member leaves because it keeps the others from going on. */
 void job_throw_out(struct member *member, const char *reason);

@@ -136,7 +136,7 @@ static void on_written(struct work *work)
 
 	endurance->is_writing = false;
 	free(endurance->image);
-	endurance->node->memory.disposals--;
+	node_end_work(endurance->node);
 	tell_failure(endurance, endurance->status);
 }
 
@@ -150,7 +150,7 @@ static void write_file(struct endurance *endurance)
 	}
 	endurance->is_writing = true;
 	/* The daemon does not end before. */
-	endurance->node->memory.disposals++;
+	node_begin_work(endurance->node);
 	endurance->work = (struct work){ .run = run_write, .done = on_written, .urgency = WORK_NORMAL };
 	workers_submit(endurance->node->slow_workers, &endurance->work);
 }

@@ -51,7 +51,7 @@ static uint64_t user_spare_bytes(struct node *node, uid_t uid)
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		bytes += job->uid == uid ? job->resources.cache_bytes + idle_spare_bytes(job) : 0;
+		bytes += job->uid == uid ? budget_cache_bytes(job) + idle_spare_bytes(job) : 0;
 	}
 	return bytes;
 }
@@ -102,9 +102,9 @@ void report_node(struct pending *pending, struct node *node)
 	QUEUE_FOREACH (link, &node->jobs)
 		body.ranks += queue_entry(link, struct job, link)->member_count;
 	body.host_budget_bytes = node->settings.host_budget;
-	body.host_used_bytes = node->memory.host_used;
+	body.host_used_bytes = budget_host_used(node);
 	QUEUE_FOREACH (link, &node->jobs)
-		body.host_cache_bytes += queue_entry(link, struct job, link)->resources.cache_bytes;
+		body.host_cache_bytes += budget_cache_bytes(queue_entry(link, struct job, link));
 	QUEUE_FOREACH (link, &node->jobs)
 		body.host_idle_bytes += idle_spare_bytes(queue_entry(link, struct job, link));
 	body.host_withheld_bytes = disposal_withheld_by_all(node);
@@ -294,15 +294,15 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;
 	wire->units = job->catalog.unit_count;
 	wire->parameters = job->catalog.parameters;
-	wire->host_bytes = job->resources.host_bytes;
-	wire->cache_bytes = job->resources.cache_bytes;
+	wire->host_bytes = budget_host_bytes(job);
+	wire->cache_bytes = budget_cache_bytes(job);
 	wire->warm_bytes = warm_bytes(job);
 	wire->warm_most_bytes = job->location.warm_most_bytes;
-	wire->host_budget = job->resources.host_budget;
-	wire->nvme_budget = job->resources.nvme_budget;
+	wire->host_budget = budget_limits(job)->host_budget;
+	wire->nvme_budget = budget_limits(job)->nvme_budget;
 	wire->readers = readers_count(job);
 	wire->reader_bytes = readers_bytes(job);
-	wire->nvme_bytes = job->resources.nvme_bytes;
+	wire->nvme_bytes = budget_nvme_bytes(job);
 	wire->is_parameter_placement_auto = job->options.parameter_placement == PLACEMENT_AUTO;
 	wire->is_optimizer_placement_auto = job->options.optimizer_placement == PLACEMENT_AUTO;
 	wire->parameter_placement = (char *)placement_of(job, job->options.parameter_placement,
@@ -315,8 +315,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->moments = (char *)moments_of(&job->options);
 	wire->loss_scale = job->update.loss_scale.value;
 	wire->io_weight = job->options.io_weight;
-	wire->io_share = job->resources.io_share;
-	account_statistics(job, NULL, &entry->statistics);
+	wire->io_share = budget_limits(job)->io_share;
+	report_account(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	if (job->phase == JOB_BROKEN) {
 		memcpy(entry->reason, job->reason, sizeof(entry->reason));

@@ -10,4 +10,9 @@ void report_jobs(struct pending *pending, struct node *node);
 void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request);
 void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *request);
 
+/* The logical account: of the rank that asks. */
+void report_statistics(struct pending *pending);
+/* Of a member, or, NULL, as rank 0 counts it. */
+void report_account(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply);
+
 #endif

@@ -74,7 +74,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		.incarnation = node->incarnation,
 		.pid = (uint64_t)getpid(),
 		.host_budget = node->settings.host_budget,
-		.host_used = node->memory.host_used,
+		.host_used = budget_host_used(node),
 		.pinned = engine_pinned(node->engine),
 		.clients = node->session.clients,
 		.requests = node->session.requests,
@@ -88,7 +88,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		uint64_t step;
 
 		body->jobs++;
-		body->host_cache += job->resources.cache_bytes;
+		body->host_cache += budget_cache_bytes(job);
 		/* What is lost already is as lost as before. */
 		if (job->life.is_lost || durable_survives(job, &step))
 			body->durable_jobs++;
@@ -124,10 +124,10 @@ static void write_job(const struct job *job)
 		.step = job->step,
 		.units = job->catalog.unit_count,
 		.parameters = job->catalog.parameters,
-		.host_bytes = job->resources.host_bytes,
-		.cache_bytes = job->resources.cache_bytes,
+		.host_bytes = budget_host_bytes(job),
+		.cache_bytes = budget_cache_bytes(job),
 		.host_budget = job->options.host_budget,
-		.nvme_bytes = job->resources.nvme_bytes,
+		.nvme_bytes = budget_nvme_bytes(job),
 		.figures = *figures_of(job),
 		.early_updates = job->update.early_updates,
 		.warm_bytes = warm_bytes(job),

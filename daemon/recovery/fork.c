@@ -206,7 +206,7 @@ static void reply(struct pending *pending, const struct job *job)
 	Tierd__Wire__JobForkReply body = TIERD__WIRE__JOB_FORK_REPLY__INIT;
 
 	body.step = job->step;
-	body.nvme_bytes = job->resources.nvme_bytes;
+	body.nvme_bytes = budget_nvme_bytes(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_FORK;
 	reply.job_fork = &body;
 	pending_reply(pending, &reply);

@@ -73,7 +73,7 @@ static void tell_restored(const struct job *job)
 	events_of_job(job, EVENT_RESTORED, &(struct log_fields){ .step = &job->step },
 		      "it is back at step %llu, its last durable one: %u units, %llu MiB on NVMe",
 		      (unsigned long long)job->step, job->catalog.unit_count,
-		      (unsigned long long)(job->resources.nvme_bytes / MIB));
+		      (unsigned long long)(budget_nvme_bytes(job) / MIB));
 	tell_lost(job);
 }
 

@@ -176,7 +176,7 @@ static bool may_grow(const struct job *job)
 
 static uint64_t tracts_of(const struct job *job)
 {
-	return job->resources.cache_bytes - job->residency->cache_tenant->bytes(job);
+	return budget_cache_bytes(job) - job->residency->cache_tenant->bytes(job);
 }
 
 static bool goes_before(const struct job *other, const struct job *job)
@@ -187,7 +187,7 @@ static bool goes_before(const struct job *other, const struct job *job)
 /* Nobody has less, or waits for what there is. */
 static bool is_next(const struct job *job)
 {
-	if (!queue_is_empty(&job->node->memory.shortages))
+	if (shortage_is_awaited(job->node))
 		return false;
 	QUEUE_FOREACH (link, &job->node->jobs) {
 		const struct job *other = queue_entry(link, struct job, link);
@@ -298,7 +298,7 @@ static bool awaits_tract(const struct job *job)
 
 static bool is_next_to_warm(struct job *job)
 {
-	if (!queue_is_empty(&job->node->memory.shortages))
+	if (shortage_is_awaited(job->node))
 		return false;
 	QUEUE_FOREACH (link, &job->node->jobs) {
 		struct job *other = queue_entry(link, struct job, link);

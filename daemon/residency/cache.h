@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_CACHE_H
 
 #include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 
 /* A tenant has that part of a cache which is no tract. Its room, above this one, has the table. */
 struct cache_tenant {

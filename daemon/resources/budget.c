@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/size.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/own.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/placement.h"
 #include "daemon/resources/room.h"
@@ -82,21 +84,92 @@ const char *budget_print_needed(uint64_t bytes, char text[16])
 	return print(bytes, true, text);
 }
 
+/* ---- A job's ---- */
+
+int budget_new(struct job *job)
+{
+	job->resources = calloc(1, sizeof(*job->resources));
+	if (!job->resources)
+		return -ENOMEM;
+	shortage_init(&job->resources->shortage, room_claim(job), job);
+	return 0;
+}
+
+void budget_free(struct job *job)
+{
+	if (!job->resources)
+		return;
+	shortage_end(&job->resources->shortage);
+	budget_uncharge(job, job->resources->charged_bytes);
+	free(job->resources);
+	job->resources = NULL;
+}
+
+void budget_set_limits(struct job *job, const struct budget_limits *limits)
+{
+	job->resources->limits = *limits;
+	job->resources->shortage.claim = room_claim(job);
+}
+
+const struct budget_limits *budget_limits(const struct job *job)
+{
+	return &job->resources->limits;
+}
+
+struct tier_share budget_device_share(const struct job *job)
+{
+	return (struct tier_share){ .user = job->uid,
+				    .user_share = job->resources->limits.io_share,
+				    .weight = job->options.io_weight };
+}
+
+uint64_t budget_host_bytes(const struct job *job)
+{
+	return job->resources->host_bytes;
+}
+
+uint64_t budget_cache_bytes(const struct job *job)
+{
+	return job->resources->cache_bytes;
+}
+
+uint64_t budget_nvme_bytes(const struct job *job)
+{
+	return job->resources->nvme_bytes;
+}
+
+const uint64_t *budget_path_bytes(const struct job *job)
+{
+	return job->resources->path_bytes;
+}
+
+uint64_t budget_host_used(const struct node *node)
+{
+	return node->resources->host_used;
+}
+
 /* ---- Host memory ---- */
 
 static struct room host_room(const struct job *job)
 {
 	struct claim claim = room_claim(job);
 	struct room room = room_for(&claim);
-	uint64_t own = size_rest(job->resources.host_budget, job->resources.host_bytes);
+	uint64_t own = size_rest(job->resources->limits.host_budget, job->resources->host_bytes);
 
-	return job->resources.host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB } : room;
+	return job->resources->limits.host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB }
+								      : room;
 }
 
 static void take_host(struct job *job, uint64_t bytes)
 {
-	job->resources.host_bytes += bytes;
-	job->node->memory.host_used += bytes;
+	job->resources->host_bytes += bytes;
+	job->node->resources->host_used += bytes;
+}
+
+static void give_host(struct job *job, uint64_t bytes)
+{
+	job->resources->host_bytes -= bytes;
+	job->node->resources->host_used -= bytes;
 }
 
 /* The job's own budget is asked by the plan, which knows what else it needs and can say how much would do;
@@ -122,7 +195,7 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 			      room_describe(&claim, room, whose, sizeof(whose)),
 			      will_be_there ? "; caches shrink for it: try again" : "");
 	}
-	job->resources.charged_bytes += bytes;
+	job->resources->charged_bytes += bytes;
 	take_host(job, bytes);
 	holders_make_room(&of_all, 0);
 	return 0;
@@ -130,10 +203,47 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 
 void budget_uncharge(struct job *job, uint64_t bytes)
 {
-	job->resources.charged_bytes -= bytes;
-	job->resources.host_bytes -= bytes;
-	job->node->memory.host_used -= bytes;
+	job->resources->charged_bytes -= bytes;
+	give_host(job, bytes);
 }
+
+/* A member's window is in the job's plan, once there is one. */
+int budget_charge_window(struct job *job, char *message, size_t size)
+{
+	int r;
+
+	if (job->resources->has_plan || job->resources->windows > job->member_count)
+		return 0;
+	r = budget_charge(job, WINDOW_BYTES, message, size);
+	if (r == 0)
+		job->resources->windows++;
+	return r;
+}
+
+uint64_t budget_window_bytes(const struct job *job)
+{
+	return (uint64_t)(job->options.world_size - job->resources->windows) * WINDOW_BYTES;
+}
+
+bool budget_take_beyond(struct job *job, uint64_t bytes)
+{
+	if (job->node->resources->host_used + bytes > job->node->settings.host_budget)
+		return false;
+	take_host(job, bytes);
+	return true;
+}
+
+void budget_give_beyond(struct job *job, uint64_t bytes)
+{
+	give_host(job, bytes);
+}
+
+void budget_pretend(struct node *node, uint64_t host_used)
+{
+	node->resources->host_used = host_used;
+}
+
+/* ---- Readers ---- */
 
 int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size)
 {
@@ -147,10 +257,22 @@ int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message,
 			      "its reader takes %s of host memory, and there are %s (%s)",
 			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
 			      room_describe(claim, room, whose, sizeof(whose)));
-	claim->node->memory.host_used += bytes;
+	claim->node->resources->host_used += bytes;
 	holders_make_room(claim, 0);
 	return 0;
 }
+
+void budget_force_reader(struct node *node, uint64_t bytes)
+{
+	node->resources->host_used += bytes;
+}
+
+void budget_give_reader(struct node *node, uint64_t bytes)
+{
+	node->resources->host_used -= bytes;
+}
+
+/* ---- What a job needs ---- */
 
 /* More than any budget, if it is more than can be counted. */
 static uint64_t sum_of(const struct budget_needs *needs)
@@ -228,15 +350,15 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 
 	print_remedies(job, may_move, wanted, remedies);
 	/* What it has already taken is a part of both. */
-	budget_print_needed(size_sum(wanted, job->resources.charged_bytes), least);
+	budget_print_needed(size_sum(wanted, job->resources->charged_bytes), least);
 	budget_print(arena, parameters);
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(needs->gradients, needs->held), buffers);
 	budget_print(needs->state, state);
 	budget_print(size_sum(size_sum(needs->windows, size_sum(needs->pages, needs->metadata)),
-			      job->resources.charged_bytes),
+			      job->resources->charged_bytes),
 		     rest);
-	budget_print(size_sum(room.bytes, job->resources.charged_bytes), there);
+	budget_print(size_sum(room.bytes, job->resources->charged_bytes), there);
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
@@ -249,8 +371,9 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 
 uint64_t budget_own_room(const struct job *job)
 {
-	return job->resources.host_budget ? size_rest(job->resources.host_budget, job->resources.host_bytes)
-					  : UINT64_MAX;
+	return job->resources->limits.host_budget
+		       ? size_rest(job->resources->limits.host_budget, job->resources->host_bytes)
+		       : UINT64_MAX;
 }
 
 bool budget_take_cache(struct job *job, uint64_t bytes)
@@ -259,16 +382,15 @@ bool budget_take_cache(struct job *job, uint64_t bytes)
 
 	if (bytes > budget_own_room(job) || room_lacking(&claim, bytes) > 0)
 		return false;
-	job->resources.cache_bytes += bytes;
+	job->resources->cache_bytes += bytes;
 	take_host(job, bytes);
 	return true;
 }
 
 void budget_give_cache(struct job *job, uint64_t bytes)
 {
-	job->resources.cache_bytes -= bytes;
-	job->resources.host_bytes -= bytes;
-	job->node->memory.host_used -= bytes;
+	job->resources->cache_bytes -= bytes;
+	give_host(job, bytes);
 }
 
 static void take_cache(struct job *job, struct slots *slots)
@@ -296,7 +418,7 @@ static bool fits_host(const struct job *job, uint64_t bytes)
 
 	return bytes <= host_room(job).bytes ||
 	       (bytes <= budget_own_room(job) &&
-		shortage_can_be_covered(&job->resources.shortage, size_rest(bytes, room_for(&claim).bytes)));
+		shortage_can_be_covered(&job->resources->shortage, size_rest(bytes, room_for(&claim).bytes)));
 }
 
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
@@ -331,8 +453,8 @@ static uint64_t arena_most(const struct job *job, uint64_t fixed)
 {
 	uint64_t most = job->node->settings.host_budget;
 
-	if (job->resources.host_maximum && job->resources.host_maximum < most)
-		most = job->resources.host_maximum;
+	if (job->resources->limits.host_maximum && job->resources->limits.host_maximum < most)
+		most = job->resources->limits.host_maximum;
 	if (budget_own_room(job) < most)
 		most = budget_own_room(job);
 	return size_rest(most, fixed);
@@ -347,20 +469,20 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, struct s
 	int r = slots_plan(&job->catalog, !job->location.has_nvme_parameters, arena_most(job, fixed),
 			   size_rest(room.bytes, fixed), slots);
 
-	job->resources.shortage.bytes = 0;
+	job->resources->shortage.bytes = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	least = size_sum(fixed, slots_memory(slots->promised));
 	if (least > room.bytes) {
 		if (least <= budget_own_room(job))
-			job->resources.shortage.bytes = size_rest(least, room_for(&claim).bytes);
+			job->resources->shortage.bytes = size_rest(least, room_for(&claim).bytes);
 		return refuse_host(job, needs, slots->promised, room, message, size);
 	}
 	take_host(job, least);
 	take_cache(job, slots);
-	job->resources.has_plan = true;
-	if (job->resources.kept_bytes == 0)
-		job->resources.kept_bytes = needs->metadata;
+	job->resources->has_plan = true;
+	if (job->resources->kept_bytes == 0)
+		job->resources->kept_bytes = needs->metadata;
 	return 0;
 }
 
@@ -370,8 +492,8 @@ int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size)
 
 	if (r < 0)
 		return r;
-	job->resources.charged_bytes -= metadata;
-	job->resources.kept_bytes = metadata;
+	job->resources->charged_bytes -= metadata;
+	job->resources->kept_bytes = metadata;
 	return 0;
 }
 
@@ -381,8 +503,8 @@ static void take_paths(struct job *job, uint64_t bytes)
 		unsigned path = job->location.paths.paths[i];
 
 		job->node->paths[path].used += bytes;
-		job->resources.path_bytes[path] += bytes;
-		job->resources.nvme_bytes += bytes;
+		job->resources->path_bytes[path] += bytes;
+		job->resources->nvme_bytes += bytes;
 	}
 }
 
@@ -392,32 +514,72 @@ static void give_paths(struct job *job, uint64_t bytes)
 		unsigned path = job->location.paths.paths[i];
 
 		job->node->paths[path].used -= bytes;
-		job->resources.path_bytes[path] -= bytes;
-		job->resources.nvme_bytes -= bytes;
+		job->resources->path_bytes[path] -= bytes;
+		job->resources->nvme_bytes -= bytes;
 	}
 }
 
 void budget_release_host(struct job *job)
 {
-	uint64_t bytes = job->resources.host_bytes - job->resources.charged_bytes - job->resources.kept_bytes;
+	uint64_t bytes =
+		job->resources->host_bytes - job->resources->charged_bytes - job->resources->kept_bytes;
 
-	job->resources.host_bytes -= bytes;
-	job->node->memory.host_used -= bytes;
-	job->resources.cache_bytes = 0;
-	job->resources.has_plan = false;
-	give_paths(job, job->resources.sums_path_bytes);
-	job->resources.sums_path_bytes = 0;
+	give_host(job, bytes);
+	job->resources->cache_bytes = 0;
+	job->resources->has_plan = false;
+	give_paths(job, job->resources->sums_path_bytes);
+	job->resources->sums_path_bytes = 0;
 	if (job->member_count > 0)
 		return;
-	budget_uncharge(job, job->resources.windows * WINDOW_BYTES);
-	job->resources.windows = 0;
+	budget_uncharge(job, job->resources->windows * WINDOW_BYTES);
+	job->resources->windows = 0;
+}
+
+uint64_t budget_releasable_bytes(const struct job *job, bool with_kept)
+{
+	uint64_t bytes = job->resources->host_bytes - job->resources->charged_bytes +
+			 job->resources->windows * WINDOW_BYTES;
+
+	return with_kept ? bytes : bytes - job->resources->kept_bytes - job->resources->cache_bytes;
+}
+
+bool budget_is_planned(const struct job *job)
+{
+	return job->resources->has_plan;
+}
+
+/* ---- What a job waits for ---- */
+
+bool budget_await(struct job *job)
+{
+	return shortage_await(&job->resources->shortage);
+}
+
+void budget_end_wait(struct job *job)
+{
+	shortage_end(&job->resources->shortage);
+}
+
+bool budget_is_awaited(const struct job *job)
+{
+	return job->resources->shortage.since_ns > 0;
+}
+
+bool budget_may_come(const struct job *job)
+{
+	return shortage_can_be_covered(&job->resources->shortage, job->resources->shortage.bytes);
+}
+
+uint64_t budget_lacking(const struct job *job)
+{
+	return job->resources->shortage.bytes;
 }
 
 /* ---- NVMe ---- */
 
 static const char *describe_nvme(const struct job *job)
 {
-	if (job->resources.nvme_bytes > job->resources.draft_path_bytes * job->location.paths.count)
+	if (job->resources->nvme_bytes > job->resources->draft_path_bytes * job->location.paths.count)
 		return "its gradient sums, beside the state that it has";
 	if (job->location.is_durable && (job->location.has_backup || placement_is_chosen(job)))
 		return "twice its state, but what is frozen once: updates go to free places; with durability "
@@ -448,12 +610,12 @@ static int check_own_nvme(const struct job *job, uint64_t bytes, const char *wha
 {
 	char needed[16], most[16];
 
-	if (job->resources.nvme_budget == 0 ||
-	    bytes <= size_rest(job->resources.nvme_budget, job->resources.nvme_bytes))
+	if (job->resources->limits.nvme_budget == 0 ||
+	    bytes <= size_rest(job->resources->limits.nvme_budget, job->resources->nvme_bytes))
 		return 0;
 	return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
 		      budget_print_needed(bytes, needed), what,
-		      budget_print(job->resources.nvme_budget, most));
+		      budget_print(job->resources->limits.nvme_budget, most));
 }
 
 /* On all paths together. */
@@ -461,16 +623,16 @@ static int check_nvme(const struct job *job, uint64_t bytes, const char *what, c
 {
 	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[BUDGET_HINT];
 	struct claim claim = room_claim(job);
-	uint64_t left = size_rest(job->resources.nvme_maximum,
+	uint64_t left = size_rest(job->resources->limits.nvme_maximum,
 				  holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
 
-	if (job->resources.nvme_maximum == 0 || bytes <= left)
+	if (job->resources->limits.nvme_maximum == 0 || bytes <= left)
 		return 0;
 	holders_describe(&claim, HOLDERS_OF_NVME, false, holders, sizeof(holders));
 	return refuse(message, size, -ENOSPC,
 		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s%s",
 		      budget_print_needed(bytes, needed), what, budget_print(left, there),
-		      budget_print(job->resources.nvme_maximum, most),
+		      budget_print(job->resources->limits.nvme_maximum, most),
 		      budget_explain_replaced(job, hint, sizeof(hint)), holders);
 }
 
@@ -499,7 +661,7 @@ int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *mess
 	if (r == 0)
 		r = try_paths(job, bytes, describe_nvme(job), message, size);
 	if (r == 0)
-		job->resources.sums_path_bytes = sums;
+		job->resources->sums_path_bytes = sums;
 	return r;
 }
 
@@ -510,8 +672,8 @@ int budget_take_found(struct job *job, uint64_t bytes, char *message, size_t siz
 
 void budget_set_state(struct job *job, uint64_t bytes)
 {
-	give_paths(job, job->resources.path_bytes[job->location.paths.paths[0]] -
-				job->resources.sums_path_bytes - job->resources.lent_path_bytes);
+	give_paths(job, job->resources->path_bytes[job->location.paths.paths[0]] -
+				job->resources->sums_path_bytes - job->resources->lent_path_bytes);
 	take_paths(job, bytes);
 }
 
@@ -529,9 +691,15 @@ int budget_grow(struct job *job, const struct store_room *more, char *message, s
 		budget_uncharge(job, more->host_bytes);
 		return r;
 	}
-	job->resources.charged_bytes -= more->host_bytes;
-	job->resources.kept_bytes += more->host_bytes;
+	job->resources->charged_bytes -= more->host_bytes;
+	job->resources->kept_bytes += more->host_bytes;
+	job->resources->lent_path_bytes += more->device_bytes;
 	return 0;
+}
+
+void budget_end_growth(struct job *job, const struct store_room *more)
+{
+	job->resources->lent_path_bytes -= more->device_bytes;
 }
 
 int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size)
@@ -539,13 +707,13 @@ int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size)
 	int r = try_paths(job, bytes, "what a fork may change, twice", message, size);
 
 	if (r == 0)
-		job->resources.lent_path_bytes += bytes;
+		job->resources->lent_path_bytes += bytes;
 	return r;
 }
 
 void budget_take_back(struct job *job, uint64_t bytes)
 {
-	job->resources.lent_path_bytes -= bytes;
+	job->resources->lent_path_bytes -= bytes;
 	give_paths(job, bytes);
 }
 
@@ -557,33 +725,36 @@ int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t siz
 	if (r == 0)
 		r = try_paths(job, bytes, what, message, size);
 	if (r == 0)
-		job->resources.draft_path_bytes += bytes;
+		job->resources->draft_path_bytes += bytes;
 	return r;
+}
+
+uint64_t budget_draft_bytes(const struct job *job)
+{
+	return job->resources->draft_path_bytes;
 }
 
 void budget_give_draft(struct job *job, uint64_t bytes)
 {
-	job->resources.draft_path_bytes -= bytes;
+	job->resources->draft_path_bytes -= bytes;
 	give_paths(job, bytes);
 }
 
 void budget_shrink(struct job *job, const struct store_room *less)
 {
-	job->resources.kept_bytes -= less->host_bytes;
-	job->resources.host_bytes -= less->host_bytes;
-	job->node->memory.host_used -= less->host_bytes;
-	give_paths(job, less->device_bytes);
+	job->resources->kept_bytes -= less->host_bytes;
+	give_host(job, less->host_bytes);
+	budget_take_back(job, less->device_bytes);
 }
 
 void budget_give_back(struct job *job)
 {
-	job->node->memory.host_used -= job->resources.host_bytes - job->resources.charged_bytes;
-	job->resources.host_bytes = job->resources.charged_bytes;
-	job->resources.cache_bytes = 0;
-	job->resources.kept_bytes = 0;
-	job->resources.has_plan = false;
+	give_host(job, job->resources->host_bytes - job->resources->charged_bytes);
+	job->resources->cache_bytes = 0;
+	job->resources->kept_bytes = 0;
+	job->resources->has_plan = false;
 	/* Of each path it has the same. */
-	give_paths(job,
-		   job->resources.path_bytes[job->location.paths.paths[0]] - job->resources.draft_path_bytes);
-	job->resources.sums_path_bytes = job->resources.lent_path_bytes = 0;
+	give_paths(job, job->resources->path_bytes[job->location.paths.paths[0]] -
+				job->resources->draft_path_bytes);
+	job->resources->sums_path_bytes = job->resources->lent_path_bytes = 0;
 }

@@ -7,10 +7,40 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "offload/device/tier.h"
+
 struct job;
+struct node;
 struct shortage;
 struct slots;
 struct store_room;
+
+/* What a job may have, and its owner; 0: as much as there is. */
+struct budget_limits {
+	uint64_t host_budget, nvme_budget;   /* of the job */
+	uint64_t host_maximum, nvme_maximum; /* of all jobs of its owner */
+	unsigned io_share;		     /* its owner's, of the devices */
+};
+
+/* A job's, which holds nothing yet, and has no limits. -ENOMEM. */
+int budget_new(struct job *job);
+/* Nothing is planned any more: what was charged is given back, too. Takes a job that has none. */
+void budget_free(struct job *job);
+
+void budget_set_limits(struct job *job, const struct budget_limits *limits);
+const struct budget_limits *budget_limits(const struct job *job);
+/* Of the devices; for the files of its store, and for its draft. */
+struct tier_share budget_device_share(const struct job *job);
+
+/* What it holds; of host memory, what of that is cache; of NVMe, in all, and of each path by its number. */
+uint64_t budget_host_bytes(const struct job *job);
+uint64_t budget_cache_bytes(const struct job *job);
+uint64_t budget_nvme_bytes(const struct job *job);
+const uint64_t *budget_path_bytes(const struct job *job);
+/* Of host memory, by all jobs, readers and the node itself. */
+uint64_t budget_host_used(const struct node *node);
+/* Of a node that only plans are made for. */
+void budget_pretend(struct node *node, uint64_t host_used);
 
 /* Host memory that a job takes beside its arena. */
 struct budget_needs {
@@ -22,13 +52,25 @@ struct budget_needs {
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size);
 void budget_uncharge(struct job *job, uint64_t bytes);
 
+/* The window of a rank that joins, as long as it is not in the plan. As budget_charge(). */
+int budget_charge_window(struct job *job, char *message, size_t size);
+/* Of all ranks' windows, those that were not charged yet. */
+uint64_t budget_window_bytes(const struct job *job);
+
+/* More than planned, as long as the node has some, beyond the job's own budget, too. */
+bool budget_take_beyond(struct job *job, uint64_t bytes);
+void budget_give_beyond(struct job *job, uint64_t bytes);
+
 /* A reader's memory: of the node's budget and its own user's, not of its job's. -ENOMEM with a message;
  * what lacks is noted. */
 int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size);
+/* It is there already, whatever there is. */
+void budget_force_reader(struct node *node, uint64_t bytes);
+void budget_give_reader(struct node *node, uint64_t bytes);
 
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as
  * much cache as there is room for: its tracts are coming then. A negative errno with a message for the
- * client; job->shortage.bytes would do if others gave them back; 0: none would. */
+ * client; budget_lacking() says what would do if others gave it back. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, struct slots *slots, char *message,
 		     size_t size);
 
@@ -68,13 +110,28 @@ void budget_take_back(struct job *job, uint64_t bytes);
 /* So much of each path for its draft. -ENOSPC with a message. */
 int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size);
 void budget_give_draft(struct job *job, uint64_t bytes);
+uint64_t budget_draft_bytes(const struct job *job);
 
-/* What its store takes more than it did, until the job ends. -ENOMEM, -ENOSPC with a message. */
+/* What its store is to take more than it does, until the job ends. -ENOMEM, -ENOSPC with a message. It ends
+ * with one of the two: the store has it, and budget_set_state() counts it; or it does not. */
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size);
+void budget_end_growth(struct job *job, const struct store_room *more);
 void budget_shrink(struct job *job, const struct store_room *less);
 
 /* What a job without ranks does not need: all but its metadata and definitions. */
 void budget_release_host(struct job *job);
+/* How much that would give back beside its cache; with_kept: all that is planned, its cache included. */
+uint64_t budget_releasable_bytes(const struct job *job, bool with_kept);
+bool budget_is_planned(const struct job *job);
+
+/* The plan lacks host memory: budget_lacking() bytes that others could give back, 0: none. They may come,
+ * when caches have shrunk. budget_await(): as shortage_await(), whose false says that nobody will give them.
+ */
+uint64_t budget_lacking(const struct job *job);
+bool budget_may_come(const struct job *job);
+bool budget_await(struct job *job);
+bool budget_is_awaited(const struct job *job);
+void budget_end_wait(struct job *job);
 
 /* What was taken, but not what was charged, nor its draft. */
 void budget_give_back(struct job *job);

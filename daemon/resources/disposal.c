@@ -10,6 +10,7 @@
 #include "common/size.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/own.h"
 #include "offload/store/store.h"
 
 /* Who has just left unmaps within a moment; who does not may never. */
@@ -100,7 +101,7 @@ static void disposal_free(struct disposal *disposal)
 
 static void submit(struct disposal *disposal)
 {
-	disposal->node->memory.disposals++;
+	node_begin_work(disposal->node);
 	disposal->is_stopping = disposal->node->is_stopping;
 	workers_submit(disposal->node->slow_workers, &disposal->work);
 }
@@ -127,7 +128,7 @@ static bool account(struct disposal *disposal)
 {
 	bool has_news = disposal->delay_ms == 0 || disposal->found != disposal->withheld;
 
-	disposal->node->memory.host_used += disposal->found - disposal->withheld;
+	disposal->node->resources->host_used += disposal->found - disposal->withheld;
 	disposal->withheld = disposal->found;
 	return has_news && !queue_is_empty(&disposal->link);
 }
@@ -156,7 +157,7 @@ static void on_disposed(struct work *work)
 	struct node *node = disposal->node;
 	bool has_news = account(disposal);
 
-	node->memory.disposals--;
+	node_end_work(node);
 	if (disposal->withheld > 0)
 		look_again_later(disposal);
 	else
@@ -169,7 +170,7 @@ uint64_t disposal_withheld(const struct node *node, uid_t uid)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->memory.withheld) {
+	QUEUE_FOREACH (link, &node->resources->withheld) {
 		const struct disposal *disposal = queue_entry(link, struct disposal, link);
 
 		bytes += disposal->made.uid == uid ? disposal->withheld : 0;
@@ -181,14 +182,14 @@ uint64_t disposal_withheld_by_all(const struct node *node)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->memory.withheld)
+	QUEUE_FOREACH (link, &node->resources->withheld)
 		bytes += queue_entry(link, struct disposal, link)->withheld;
 	return bytes;
 }
 
 bool disposal_has_settled(const struct node *node, uid_t uid)
 {
-	QUEUE_FOREACH (link, &node->memory.withheld) {
+	QUEUE_FOREACH (link, &node->resources->withheld) {
 		const struct disposal *disposal = queue_entry(link, struct disposal, link);
 
 		if (disposal->made.uid == uid && disposal->delay_ms == 0)
@@ -199,8 +200,8 @@ bool disposal_has_settled(const struct node *node, uid_t uid)
 
 void disposal_forget_all(struct node *node)
 {
-	for (struct queue *link = queue_first(&node->memory.withheld); link;
-	     link = queue_first(&node->memory.withheld))
+	for (struct queue *link = queue_first(&node->resources->withheld); link;
+	     link = queue_first(&node->resources->withheld))
 		disposal_free(queue_entry(link, struct disposal, link));
 }
 
@@ -215,7 +216,7 @@ static unsigned count_withheld(const struct node *node, uid_t uid)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &node->memory.withheld) {
+	QUEUE_FOREACH (link, &node->resources->withheld) {
 		const struct disposal *disposal = queue_entry(link, struct disposal, link);
 
 		count += disposal->made.uid == uid && disposal->withheld > 0;
@@ -239,7 +240,7 @@ static bool start(struct node *node, const struct made *made, bool is_trim)
 	queue_init(&disposal->link);
 	if (is_shared(made)) {
 		disposal->made.is_read &= count_withheld(node, made->uid) < DISPOSAL_WITHHELD_MOST;
-		queue_push(&node->memory.withheld, &disposal->link);
+		queue_push(&node->resources->withheld, &disposal->link);
 	}
 	submit(disposal);
 	return true;

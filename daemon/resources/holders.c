@@ -7,6 +7,7 @@
 #include "daemon/resources/budget.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/own.h"
 #include "daemon/resources/placement.h"
 #include "daemon/resources/room.h"
 
@@ -105,7 +106,7 @@ static uint64_t all_bytes(const struct node *node)
 
 static uint64_t nvme_bytes(const struct job *job)
 {
-	uint64_t bytes = job->resources.nvme_bytes;
+	uint64_t bytes = job->resources->nvme_bytes;
 
 	HOLDERS_FOREACH (holder, job->node)
 		if ((*holder)->nvme_bytes)
@@ -134,7 +135,7 @@ static bool is_kept_idle(const struct job *job, enum holders_of what)
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)
 {
-	return what == HOLDERS_OF_HOST ? job->resources.host_bytes : nvme_bytes(job);
+	return what == HOLDERS_OF_HOST ? job->resources->host_bytes : nvme_bytes(job);
 }
 
 /* What falls out at the end has no name. */
@@ -212,8 +213,8 @@ static void print_cache(const struct job *job, enum holders_of what, char text[4
 	char bytes[16];
 
 	text[0] = '\0';
-	if (what == HOLDERS_OF_HOST && job->resources.cache_bytes > 0)
-		snprintf(text, 48, " (%s of it cache)", budget_print(job->resources.cache_bytes, bytes));
+	if (what == HOLDERS_OF_HOST && job->resources->cache_bytes > 0)
+		snprintf(text, 48, " (%s of it cache)", budget_print(job->resources->cache_bytes, bytes));
 }
 
 void holders_describe(const struct claim *claim, enum holders_of what, bool with_others, char *text,

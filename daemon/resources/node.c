@@ -22,6 +22,7 @@
 #include "common/size.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/own.h"
 #include "daemon/telemetry/telemetry.h"
 
 struct node_events {
@@ -154,7 +155,7 @@ static int find_device(struct node *node, unsigned index)
 			path->device = node->paths[i].device;
 			return 0;
 		}
-	path->device = node->device_count++;
+	path->device = node->resources->device_count++;
 	return 0;
 }
 
@@ -287,7 +288,7 @@ static void unwatch_all(struct node *node)
 static int start_engine(struct node *node, const struct node_config *config)
 {
 	struct engine_config engine = { .queue_depth = config->queue_depth,
-					.devices = node->device_count,
+					.devices = node->resources->device_count,
 					.background_bytes = config->background_bytes,
 					.is_plain = config->is_plain_io };
 	int r = engine_new(&engine, &node->engine);
@@ -361,7 +362,7 @@ static int start_staging(struct node *node)
 		return r;
 	}
 	node_note_pinning(node, node->staging.pinning);
-	node->memory.host_used += staging_bytes(count);
+	node->resources->host_used += staging_bytes(count);
 	return 0;
 }
 
@@ -369,9 +370,9 @@ void node_note_pinning(struct node *node, int r)
 {
 	struct rlimit limit = { 0 };
 
-	if (r >= 0 || node->memory.has_noted_pinning)
+	if (r >= 0 || node->resources->has_noted_pinning)
 		return;
-	node->memory.has_noted_pinning = true;
+	node->resources->has_noted_pinning = true;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (r == -ENOMEM || r == -EPERM)
 		log_warning("memory cannot be pinned for the devices: RLIMIT_MEMLOCK allows %llu KiB (raise "
@@ -393,7 +394,10 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	struct node *node = calloc(1, sizeof(*node));
 	int r = 0;
 
-	if (!node) {
+	if (node)
+		node->resources = calloc(1, sizeof(*node->resources));
+	if (!node || !node->resources) {
+		free(node);
 		log_error("out of memory; tierd cannot start");
 		return -ENOMEM;
 	}
@@ -421,8 +425,8 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	node->observe.page = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
 	queue_init(&node->life.dying);
-	queue_init(&node->memory.withheld);
-	queue_init(&node->memory.shortages);
+	queue_init(&node->resources->withheld);
+	queue_init(&node->resources->shortages);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
 	r = telemetry_open(node);
@@ -481,28 +485,38 @@ static bool is_idle(const struct node *node)
 
 void node_check_idle(struct node *node)
 {
-	void (*on_idle)(void *) = node->memory.on_idle;
+	void (*on_idle)(void *) = node->resources->on_idle;
 
 	if (!node->is_stopping || !on_idle || !is_idle(node))
 		return;
-	node->memory.on_idle = NULL;
-	on_idle(node->memory.idle_argument);
+	node->resources->on_idle = NULL;
+	on_idle(node->resources->idle_argument);
 }
 
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument)
 {
 	node->is_stopping = true;
-	node->memory.on_idle = on_idle;
-	node->memory.idle_argument = argument;
+	node->resources->on_idle = on_idle;
+	node->resources->idle_argument = argument;
 	QUEUE_FOREACH (link, &node->jobs)
 		node->parts->hasten(queue_entry(link, struct job, link));
 	node_check_idle(node);
 }
 
+void node_begin_work(struct node *node)
+{
+	node->resources->works++;
+}
+
+void node_end_work(struct node *node)
+{
+	node->resources->works--;
+}
+
 static bool has_ended(const struct node *node)
 {
 	return queue_is_empty(&node->jobs) && queue_is_empty(&node->life.dying) &&
-	       (!node->parts->has_ended || node->parts->has_ended(node)) && node->memory.disposals == 0;
+	       (!node->parts->has_ended || node->parts->has_ended(node)) && node->resources->works == 0;
 }
 
 /* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way
@@ -538,6 +552,7 @@ struct node *node_free(struct node *node)
 		free(node->paths[i].path);
 		free(node->paths[i].folder);
 	}
+	free(node->resources);
 	free(node);
 	return NULL;
 }

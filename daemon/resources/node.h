@@ -76,6 +76,7 @@ struct node;
 struct node_durability;
 struct node_events;
 struct node_recovery;
+struct node_resources;
 struct node_scrub;
 struct node_values;
 struct node_telemetry;
@@ -113,17 +114,6 @@ struct node_settings {
 	unsigned job_name_length, name_length, dimensions_per_tensor;
 };
 
-/* Its budget, and what is under way to give memory back. */
-struct node_memory {
-	uint64_t host_used;
-	struct queue shortages; /* that are waited for */
-	unsigned disposals;	/* under way */
-	struct queue withheld;	/* of disposals: daemon/resources/disposal.h */
-	void (*on_idle)(void *argument);
-	void *idle_argument;
-	bool has_noted_pinning;
-};
-
 /* What users are shown. */
 struct node_observe {
 	struct endurance *endurance;
@@ -154,7 +144,7 @@ struct node {
 	struct workers *slow_workers; /* what can take long in the kernel */
 	struct collective *collective;
 	struct node_path paths[NODE_MAX_PATHS];
-	unsigned path_count, device_count;
+	unsigned path_count;
 	struct queue jobs;
 	struct staging staging;
 	uint64_t jobs_created;
@@ -165,7 +155,7 @@ struct node {
 	const char *fault;
 
 	struct node_settings settings;
-	struct node_memory memory;
+	struct node_resources *resources; /* daemon/resources/own.h */
 	struct node_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct node_values *values;
 	struct node_recovery *recovery;	    /* daemon/recovery/own.h */
@@ -202,6 +192,10 @@ bool node_has_settled(const struct node *node, uid_t uid);
 
 /* Calls on_idle once it is due. */
 void node_check_idle(struct node *node);
+
+/* Something of the node's is under way off the loop: node_free() waits for its end. */
+void node_begin_work(struct node *node);
+void node_end_work(struct node *node);
 
 /* Says, once, that memory could not be pinned (r: what engine_buffer_add() said), and what to do about it. */
 void node_note_pinning(struct node *node, int r);

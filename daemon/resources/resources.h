@@ -8,6 +8,7 @@
 #include "daemon/resources/node.h"
 #include "daemon/resources/placement.h"
 #include "daemon/resources/slots.h"
+#include "daemon/resources/shortage.h"
 #include "daemon/resources/staging.h"
 
 #endif

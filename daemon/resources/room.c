@@ -5,19 +5,20 @@
 #include "common/size.h"
 #include "daemon/resources/budget.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/own.h"
 
 /* Of a budget, what no cache takes. */
 #define RESERVE_MOST (64 * MIB)
 
 struct claim room_claim(const struct job *job)
 {
-	return (struct claim){ job->node, job->uid, job->resources.host_maximum, job };
+	return (struct claim){ job->node, job->uid, job->resources->limits.host_maximum, job };
 }
 
 struct room room_for(const struct claim *claim)
 {
 	const struct node *node = claim->node;
-	uint64_t left = size_rest(node->settings.host_budget, node->memory.host_used), of_user;
+	uint64_t left = size_rest(node->settings.host_budget, node->resources->host_used), of_user;
 
 	if (claim->host_maximum == 0)
 		return (struct room){ left, ROOM_OF_NODE };

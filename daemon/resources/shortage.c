@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/model/model.h"
+#include "daemon/resources/own.h"
 
 /* How long a tract may take to become empty before another one is tried, too. */
 #define RETRY_US 100000
@@ -48,7 +49,7 @@ static bool begin(struct shortage *shortage)
 	if (!shortage->patience)
 		return false;
 	shortage->since_ns = clock_now_ns();
-	queue_push(&node->memory.shortages, &shortage->link);
+	queue_push(&node->resources->shortages, &shortage->link);
 	log_begin(shortage);
 	return event_add(shortage->patience, &interval) == 0;
 }
@@ -89,6 +90,11 @@ void shortage_end(struct shortage *shortage)
 	event_free(shortage->patience);
 	shortage->patience = NULL;
 	queue_remove(&shortage->link);
-	if (queue_is_empty(&node->memory.shortages))
+	if (queue_is_empty(&node->resources->shortages))
 		holders_keep_all(node);
+}
+
+bool shortage_is_awaited(const struct node *node)
+{
+	return !queue_is_empty(&node->resources->shortages);
 }

@@ -31,4 +31,7 @@ bool shortage_await(struct shortage *shortage);
  * was not awaited: does nothing. */
 void shortage_end(struct shortage *shortage);
 
+/* Somebody waits. */
+bool shortage_is_awaited(const struct node *node);
+
 #endif

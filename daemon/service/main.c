@@ -67,7 +67,7 @@ static void describe(const struct daemon *daemon, char *text, size_t size)
 		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu MiB used, budget %llu MiB; "
 		 "NVMe paths: %u",
 		 daemon->config->socket, jobs, node->session.clients,
-		 (unsigned long long)(node->memory.host_used / MIB),
+		 (unsigned long long)(budget_host_used(node) / MIB),
 		 (unsigned long long)(node->settings.host_budget / MIB), node->path_count);
 }
 

@@ -244,7 +244,7 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
 		HANDLE_JOB(TENSOR_READ_MANY, tensor_read_many,
 			   batch_read(pending, request->tensor_read_many));
-		HANDLE_JOB(STATISTICS_READ, statistics_read, account_read(pending));
+		HANDLE_JOB(STATISTICS_READ, statistics_read, report_statistics(pending));
 	default:
 		return false;
 	}

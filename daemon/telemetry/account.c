@@ -96,9 +96,6 @@ void account_statistics(struct job *job, struct member *member, Tierd__Wire__Sta
 	reply->pushes = member ? member->pushes : 0;
 	reply->communicated_elements = member ? member->communicated_elements : 0;
 	reply->job_parameters = job->catalog.parameters;
-	reply->job_host_bytes = job->resources.host_bytes;
-	reply->job_host_budget = job->resources.host_budget;
-	reply->job_nvme_bytes = job->resources.nvme_bytes;
 	reply->job_gather_read_bytes = figures->bytes[STATISTICS_DEMAND][STATISTICS_READ] +
 				       figures->bytes[STATISTICS_PREFETCH][STATISTICS_READ];
 	reply->job_update_read_bytes = figures->bytes[STATISTICS_UPDATE][STATISTICS_READ];
@@ -147,15 +144,4 @@ void account_step(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->communicated_elements += elements;
-}
-
-void account_read(struct pending *pending)
-{
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__StatisticsReply statistics = TIERD__WIRE__STATISTICS_REPLY__INIT;
-
-	account_statistics(pending->member->job, pending->member, &statistics);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_STATISTICS;
-	reply.statistics = &statistics;
-	pending_reply(pending, &reply);
 }

@@ -42,10 +42,9 @@ struct memory *telemetry_page(const struct job *job);
 bool telemetry_note_wait(struct job *job, uint64_t since_ns);
 
 /* ---- account.c ---- */
-void account_read(struct pending *pending);
 /* Units have been defined. */
 void account_define(struct job *job, struct member *member);
-/* Of a member, or, NULL, as rank 0 counts it. */
+/* What is counted: of a member, or, NULL, as rank 0 counts it. */
 void account_statistics(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply);
 /* It has been submitted. */
 void account_transfer(struct job *job, enum statistics_kind kind, struct store_transfer *transfer);

@@ -345,7 +345,7 @@ static bool read_next(struct ahead *ahead)
 
 	if (count == 0)
 		return false;
-	chunk->loan.share = job_share(ahead->job);
+	chunk->loan.share = budget_device_share(ahead->job);
 	if (!staging_lend(&ahead->job->node->staging, &chunk->loan))
 		return false;
 	queue_remove(link);

@@ -165,7 +165,7 @@ static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 	chunk->buffer = TAKE_PTR(sweep->granted);
 	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
 		return true;
-	sweep->wish.share = job_share(sweep->job);
+	sweep->wish.share = budget_device_share(sweep->job);
 	sweep->wish.is_patient = is_patient(sweep);
 	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
 	if (chunk->buffer)

@@ -96,8 +96,8 @@ static void finish_sweep(struct job *job)
 		(unsigned long long)job->catalog.parameters, PLURAL(job->catalog.parameters),
 		job->catalog.unit_count, PLURAL(job->catalog.unit_count), job->options.world_size,
 		PLURAL(job->options.world_size), job->options.stage,
-		(unsigned long long)(job->resources.host_bytes / MIB),
-		(unsigned long long)(job->resources.nvme_bytes / MIB),
+		(unsigned long long)(budget_host_bytes(job) / MIB),
+		(unsigned long long)(budget_nvme_bytes(job) / MIB),
 		job->location.has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
 					    : "in host memory");
 	job_settle(job);

@@ -2,6 +2,7 @@
 #include "common/size.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/warm_inside.h"
+#include "daemon/resources/resources.h"
 
 /* ---- Stretches in the order of a sweep ---- */
 
@@ -72,10 +73,10 @@ uint64_t warm_metadata_bytes(const struct job *job)
 /* Of all that the job may ever have, whoever else there is. */
 static uint64_t share_target(const struct job *job, uint64_t bytes)
 {
-	uint64_t most = job->node->settings.host_budget;
+	uint64_t most = job->node->settings.host_budget, own = budget_limits(job)->host_budget;
 
-	if (job->resources.host_budget && job->resources.host_budget < most)
-		most = job->resources.host_budget;
+	if (own && own < most)
+		most = own;
 	if (bytes < most)
 		most = bytes;
 	return most / SHARES_USUAL > SHARE_LEAST ? most / SHARES_USUAL : SHARE_LEAST;

@@ -32,7 +32,7 @@ static int new_tier(const struct job *job, struct node_path *path, uint64_t byte
 				      .capacity = bytes,
 				      .is_buffered = !path->is_direct,
 				      .device = path->device,
-				      .share = job_share(job),
+				      .share = budget_device_share(job),
 				      .moved = path->moved };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
@@ -55,7 +55,7 @@ static int new_tier(const struct job *job, struct node_path *path, uint64_t byte
 static int grow_files(struct draft *draft)
 {
 	const struct job *job = draft->job;
-	uint64_t bytes = job->resources.draft_path_bytes;
+	uint64_t bytes = budget_draft_bytes(job);
 	uint64_t blocks = bytes / DRAFT_BLOCK_BYTES * job->location.paths.count;
 	uint64_t *checksums = realloc(draft->checksums, blocks * sizeof(*checksums));
 	int r = 0;
@@ -259,5 +259,5 @@ void draft_give_room(struct draft *draft)
 	free(draft->checksums);
 	memcpy(made.draft, draft->tiers, sizeof(made.draft));
 	disposal_start(draft->job->node, &made);
-	budget_give_draft(draft->job, draft->job->resources.draft_path_bytes);
+	budget_give_draft(draft->job, budget_draft_bytes(draft->job));
 }

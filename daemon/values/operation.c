@@ -312,7 +312,7 @@ void operation_take_state(struct tensor_operation *operation)
 	}
 	operation->stage = WAITING_FOR_STAGING;
 	operation->wish.granted = on_staging;
-	operation->wish.share = job_share(job);
+	operation->wish.share = budget_device_share(job);
 	buffer = staging_take(&job->node->staging, &operation->wish);
 	if (buffer)
 		read_state(operation, buffer);

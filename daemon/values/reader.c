@@ -27,7 +27,7 @@ int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t s
 void reader_uncharge(struct reader *reader, uint64_t bytes)
 {
 	reader->bytes -= bytes;
-	reader->node->memory.host_used -= bytes;
+	budget_give_reader(reader->node, bytes);
 }
 
 /* ---- Life ---- */

@@ -134,7 +134,7 @@ static int charge_selection(struct reader *reader, uint64_t bytes, char *message
 
 	if (r < 0 && shortage_can_be_covered(&reader->shortage, reader->shortage.bytes)) {
 		reader->bytes += bytes;
-		reader->node->memory.host_used += bytes;
+		budget_force_reader(reader->node, bytes);
 		r = 0;
 	}
 	return r;

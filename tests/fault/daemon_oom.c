@@ -18,6 +18,7 @@
 #include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore.h"
 #include "daemon/durability/job_file.h"
+#include "daemon/resources/resources.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/fault/daemon_training.h"
 
@@ -247,7 +248,7 @@ static void a_training_with_what_an_idle_job_had_survives(void **state)
 		assert_int_equal(training_run(&scene, &actor, &idle), 0);
 		actor_die(&actor);
 		scene_settle(&scene);
-		scene.node->settings.host_budget = scene.node->memory.host_used + MIB / 2;
+		scene.node->settings.host_budget = budget_host_used(scene.node) + MIB / 2;
 		alloc_fault_arm(nth);
 		int r = training_run(&scene, &actor, &next);
 
@@ -464,7 +465,7 @@ static void a_job_that_is_brought_back_survives(void **state)
 	leave_record();
 	source.definition = definition;
 	source.progress = progress;
-	used = scene.node->memory.host_used;
+	used = budget_host_used(scene.node);
 	for (unsigned nth = 1; has_tripped; nth++) {
 		struct job *job;
 		char message[512] = "";
@@ -478,7 +479,7 @@ static void a_job_that_is_brought_back_survives(void **state)
 		if (r == 0)
 			job_drop(job);
 		scene_settle(&scene);
-		assert_int_equal(scene.node->memory.host_used, used);
+		assert_int_equal(budget_host_used(scene.node), used);
 		assert_int_equal(scene.node->paths[0].used, 0);
 	}
 	free((void *)definition.bytes);

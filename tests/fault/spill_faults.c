@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "daemon/model/job.h"
+#include "daemon/resources/resources.h"
 #include "tests/unit/daemon_support.h"
 
 #define UNITS 5
@@ -236,7 +237,7 @@ static int setup(void **state)
 	log_divert(take_line);
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	assert_int_equal(open_spilled(0), 0);
-	budget = job_find(scene.node, geteuid(), "play")->resources.host_bytes - (UNITS - 2) * SUM_BYTES;
+	budget = budget_host_bytes(job_find(scene.node, geteuid(), "play")) - (UNITS - 2) * SUM_BYTES;
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_int_equal(open_job(&all_in_host), 0);

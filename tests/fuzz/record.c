@@ -10,6 +10,7 @@
 #include "daemon/life/life.h"
 #include "daemon/life/setup.h"
 #include "daemon/recovery/record_read.h"
+#include "daemon/resources/resources.h"
 #include "tests/unit/daemon_support.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
@@ -108,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	if (length < 2)
 		return 0;
 	begin_scene();
-	used = scene.node->memory.host_used;
+	used = budget_host_used(scene.node);
 	first = (size_t)(bytes[0] | bytes[1] << 8);
 	if (first > length - 2)
 		first = length - 2;
@@ -121,6 +122,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	free((void *)definition.bytes);
 	free((void *)progress.bytes);
 	scene_settle(&scene);
-	assert(scene.node->memory.host_used == used && scene.node->paths[0].used == 0);
+	assert(budget_host_used(scene.node) == used && scene.node->paths[0].used == 0);
 	return 0;
 }

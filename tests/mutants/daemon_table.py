@@ -272,14 +272,14 @@ MUTANTS = (
     (
         "buffers beyond the plan without room",
         "spare",
-        "daemon/gradients/spare.c",
-        (("node->memory.host_used + bytes > node->settings.host_budget || ", ""),),
+        "daemon/resources/budget.c",
+        (("if (job->node->resources->host_used + bytes > job->node->settings.host_budget)", "if (false)"),),
     ),
     (
         "buffers beyond the plan not given back to the node",
         "spare",
         "daemon/gradients/spare.c",
-        (("\t\tjob->node->memory.host_used -= bytes;\n", ""),),
+        (("\t\tspare_free(job, spare);\n\t\tbudget_give_beyond(job, bytes);\n", "\t\tspare_free(job, spare);\n"),),
     ),
     (
         "gradients outside of the rank's room",

@@ -3,6 +3,7 @@
 #include "daemon/model/job.h"
 #include "daemon/recovery/recovery.h"
 #include "daemon/resources/loop.h"
+#include "daemon/resources/own.h"
 #include "daemon/scrub/scrub.h"
 #include "daemon/service/node_parts.h"
 #include "tests/unit/daemon_support.h"
@@ -134,12 +135,12 @@ void scene_settle(struct scene *scene)
 
 uint64_t promised_bytes(const struct job *job)
 {
-	return job->resources.host_bytes - job->resources.cache_bytes;
+	return budget_host_bytes(job) - budget_cache_bytes(job);
 }
 
 void scene_await_disposals(struct scene *scene)
 {
-	while (scene->node->memory.disposals > 0)
+	while (scene->node->resources->works > 0)
 		scene_wait(scene);
 }
 

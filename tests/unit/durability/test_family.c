@@ -17,6 +17,7 @@
 #include "daemon/durability/family.h"
 #include "daemon/durability/listing_inside.h"
 #include "daemon/recovery/restore.h"
+#include "daemon/resources/own.h"
 #include "offload/store/extent_store.h"
 #include "offload/store/lineage_backend.h"
 #include "tests/unit/daemon_support.h"
@@ -122,7 +123,7 @@ static uint64_t charged(void)
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++)
-		bytes += find(names[i]) ? find(names[i])->resources.nvme_bytes : 0;
+		bytes += find(names[i]) ? budget_nvme_bytes(find(names[i])) : 0;
 	return bytes;
 }
 
@@ -187,7 +188,7 @@ static void they_leave_one_after_the_other(void **state)
 	assert_int_equal(drop("b"), 0);
 	scene_settle(&scene);
 	assert_int_equal(scene.node->paths[0].used, 0);
-	while (scene.node->memory.disposals > 0)
+	while (scene.node->resources->works > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	actor_die(&asker);
 	actor_die(&rank);
@@ -209,7 +210,7 @@ static void the_files_go_with_two_that_leave_at_once(void **state)
 		actor_send(&asker, &request);
 	}
 	scene_settle(&scene);
-	while (scene.node->memory.disposals > 0)
+	while (scene.node->resources->works > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	actor_die(&asker);
 	actor_die(&rank);
@@ -232,7 +233,7 @@ static void a_fork_that_is_not_back_keeps_the_files(void **state)
 	assert_true(find("a")->life.is_lost);
 	assert_int_equal(drop("play"), 0);
 	scene_settle(&scene);
-	while (scene.node->memory.disposals > 0)
+	while (scene.node->resources->works > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	scene.node->settings.host_budget = budget;
 	job_settle_all(scene.node);
@@ -345,17 +346,17 @@ static void a_fork_that_makes_files_grow_keeps_its_room(void **state)
 	used = path->used;
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	number = send_fork("c");
-	while (find("play")->resources.lent_path_bytes == 0)
+	while (find("play")->resources->lent_path_bytes == 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
-	assert_int_equal(find("play")->resources.lent_path_bytes, more);
+	assert_int_equal(find("play")->resources->lent_path_bytes, more);
 	assert_int_equal(path->used, used + more);
-	used -= find("b")->resources.nvme_bytes;
+	used -= budget_nvme_bytes(find("b"));
 	restore_again(find("b"));
 	assert_int_equal(path->used, used + more);
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&asker, number, 0)->status, 0);
 	scene_settle(&scene);
-	assert_int_equal(find("play")->resources.lent_path_bytes, 0);
+	assert_int_equal(find("play")->resources->lent_path_bytes, 0);
 	expect_all(4);
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/model/job.h"
 #include "daemon/recovery/record_read.h"
 #include "daemon/residency/residency.h"
+#include "daemon/resources/own.h"
 #include "proto/record.pb-c.h"
 #include "tests/unit/daemon_support.h"
 
@@ -300,14 +301,14 @@ static struct job *expect_decoded(struct scene *where, const struct record *reco
 
 static void expect_refused(const struct record *record, int status, const char *text)
 {
-	uint64_t used = other.node->memory.host_used;
+	uint64_t used = budget_host_used(other.node);
 	struct job *job;
 
 	assert_int_equal(decode(&other, record, &job), status);
 	if (!strstr(message, text))
 		fail_msg("\"%s\" does not say \"%s\"", message, text);
 	assert_true(queue_is_empty(&other.node->jobs));
-	assert_int_equal(other.node->memory.host_used, used);
+	assert_int_equal(budget_host_used(other.node), used);
 	assert_int_equal(other.node->paths[0].used, 0);
 }
 
@@ -387,15 +388,15 @@ static void expect_same_job(const struct job *here, const struct job *there)
 			    sizeof(here->update.loss_scale));
 	assert_int_equal(here->step, there->step);
 	assert_int_equal(here->decided, there->decided);
-	assert_int_equal(here->resources.host_budget, there->resources.host_budget);
-	assert_int_equal(here->resources.nvme_budget, there->resources.nvme_budget);
+	assert_int_equal(budget_limits(here)->host_budget, budget_limits(there)->host_budget);
+	assert_int_equal(budget_limits(here)->nvme_budget, budget_limits(there)->nvme_budget);
 	expect_same_tensors(here, there);
 	assert_int_equal(here->durability->blobs.used, there->durability->blobs.used);
 	assert_int_equal(here->durability->blobs.room, there->durability->blobs.room);
-	assert_int_equal(here->resources.charged_bytes - here->resources.windows * WINDOW_BYTES,
-			 there->resources.charged_bytes);
+	assert_int_equal(here->resources->charged_bytes - here->resources->windows * WINDOW_BYTES,
+			 there->resources->charged_bytes);
 	assert_true(here->location.has_nvme_sums ||
-		    here->resources.kept_bytes == there->resources.kept_bytes);
+		    here->resources->kept_bytes == there->resources->kept_bytes);
 	for (uint32_t i = 0; i < here->catalog.unit_count; i++)
 		assert_int_equal(unit_gradient_bytes(&here->catalog.units[i]),
 				 unit_gradient_bytes(&there->catalog.units[i]));
@@ -426,16 +427,16 @@ static void check_way_and_back(const struct job *job)
 	assert_int_equal(back->epoch, job->epoch + job->is_live);
 	for (uint32_t i = 0; i < back->catalog.pack_count; i++)
 		assert_int_equal(residency_version(back, i), job->step);
-	assert_int_equal(back->resources.host_bytes,
-			 back->resources.charged_bytes + back->resources.kept_bytes);
+	assert_int_equal(budget_host_bytes(back),
+			 back->resources->charged_bytes + back->resources->kept_bytes);
 	there = encode(back);
 	expect_same(here.definition, there.definition);
 	expect_same(here.progress, there.progress);
 	expect_same_job(job, back);
 	plan_return(back);
 	expect_same_places(job, back);
-	assert_int_equal(back->resources.host_bytes,
-			 back->resources.charged_bytes + back->resources.kept_bytes);
+	assert_int_equal(budget_host_bytes(back),
+			 back->resources->charged_bytes + back->resources->kept_bytes);
 	job_drop(back);
 	scene_settle(&other);
 	assert_int_equal(other.node->paths[0].used, 0);
@@ -810,7 +811,7 @@ static void try_flips(const struct record *record, const struct record_part *par
 static void damage_is_an_error_or_a_job(void **state)
 {
 	struct record record = small_record();
-	uint64_t used = other.node->memory.host_used;
+	uint64_t used = budget_host_used(other.node);
 
 	for (size_t length = 0; length < record.definition.size; length++)
 		try_cut(&record, &record.definition, length);
@@ -819,7 +820,7 @@ static void damage_is_an_error_or_a_job(void **state)
 	try_flips(&record, &record.definition);
 	try_flips(&record, &record.progress);
 	scene_settle(&other);
-	assert_int_equal(other.node->memory.host_used, used);
+	assert_int_equal(budget_host_used(other.node), used);
 	assert_int_equal(other.node->paths[0].used, 0);
 	free_record(&record);
 }
@@ -1020,7 +1021,7 @@ static void a_job_that_has_no_room_any_more_is_refused(void **state)
 	struct record record = small_record();
 	uint64_t budget = other.node->settings.host_budget;
 
-	other.node->settings.host_budget = other.node->memory.host_used + 100;
+	other.node->settings.host_budget = budget_host_used(other.node) + 100;
 	expect_refused(&record, -ENOMEM, "of host memory");
 	other.node->settings.host_budget = budget;
 	free_record(&record);
@@ -1104,12 +1105,12 @@ static void the_owners_own_groups_count_from_his_return_on(void **state)
 	job = start(&options, MODE_CREATE);
 	bring_back(job);
 	job = find(&scene, options.name);
-	assert_int_equal(job->resources.host_maximum, 150 * MIB);
+	assert_int_equal(budget_limits(job)->host_maximum, 150 * MIB);
 	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
 	actors[0].port.groups = &group;
 	actors[0].port.group_count = 1;
 	assert_int_equal(open_as(&actors[0], &options, 0, MODE_RESUME), 0);
-	assert_int_equal(job->resources.host_maximum, 200 * MIB);
+	assert_int_equal(budget_limits(job)->host_maximum, 200 * MIB);
 	leave(1);
 	scene.node->settings.limits = NULL;
 }

@@ -11,6 +11,7 @@
 
 #include "daemon/gradients/own.h"
 #include "daemon/gradients/gradients.h"
+#include "daemon/resources/resources.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
@@ -124,19 +125,19 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 	uint32_t wait;
 	struct job *job = block_first(&wait);
 	uint64_t planned = promised_bytes(job),
-		 others = scene.node->memory.host_used - job->resources.host_bytes;
+		 others = budget_host_used(scene.node) - budget_host_bytes(job);
 
 	/* The second one may still push what it waits for. */
 	scene_settle(&scene);
 	assert_int_equal(job->gradients->extra_spares, 0);
 	assert_int_equal(actor_await(&second, actor_send_buffer_wait(&second, 0, 2), 0)->status, 0);
 	assert_true(job->gradients->extra_spares > 0 && promised_bytes(job) > planned);
-	assert_int_equal(scene.node->memory.host_used - job->resources.host_bytes, others);
+	assert_int_equal(budget_host_used(scene.node) - budget_host_bytes(job), others);
 	actor_die(&first);
 	actor_die(&second);
 	scene_settle(&scene);
 	assert_int_equal(promised_bytes(job), planned);
-	assert_int_equal(scene.node->memory.host_used - job->resources.host_bytes, others);
+	assert_int_equal(budget_host_used(scene.node) - budget_host_bytes(job), others);
 }
 
 static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **state)
@@ -144,7 +145,7 @@ static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **sta
 	uint32_t wait;
 	const struct job *job = block_first(&wait);
 
-	scene.node->settings.host_budget = scene.node->memory.host_used;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	actor_send_buffer_wait(&second, 0, 2);
 	scene_settle(&scene);
 	assert_non_null(actor_find(&first, wait, 0));

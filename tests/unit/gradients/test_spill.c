@@ -271,7 +271,7 @@ static void a_rank_that_dies_in_a_spill_is_replaced(void **state)
 {
 	double norm = good_norm();
 	struct job *job = start();
-	uint64_t budget = job->resources.host_budget;
+	uint64_t budget = budget_limits(job)->host_budget;
 
 	stop_in_a_spill(job);
 	actor_die(&actor);
@@ -338,7 +338,7 @@ static void begin_other(void)
 						   .parameter_placement = PLACEMENT_HOST,
 						   .optimizer_placement = PLACEMENT_HOST });
 	assert_int_equal(actor_ready(&others[0]), 0);
-	scene.node->settings.host_budget = scene.node->memory.host_used + 24 * MIB;
+	scene.node->settings.host_budget = budget_host_used(scene.node) + 24 * MIB;
 }
 
 static void end_other(void)
@@ -398,7 +398,7 @@ static void a_released_job_comes_back_with_the_sums_that_there_is_room_for(void 
 	struct trained with, without;
 
 	with = train_beside_other(&away, true);
-	assert_int_equal(find()->resources.nvme_bytes, scene.node->paths[0].used);
+	assert_int_equal(budget_nvme_bytes(find()), scene.node->paths[0].used);
 	actor_die(&actor);
 	scene_settle(&scene);
 	scene.node->settings.idle_release_ms = 0;

@@ -11,6 +11,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
+#include "daemon/resources/own.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
@@ -59,22 +60,21 @@ static struct job *leave_idle(struct actor *actor, const char *name, uint32_t du
 static void leave_no_room(void)
 {
 	scene_await_disposals(&scene);
-	scene.node->settings.host_budget = scene.node->memory.host_used + 2 * MIB;
+	scene.node->settings.host_budget = budget_host_used(scene.node) + 2 * MIB;
 	QUEUE_FOREACH (link, &scene.node->jobs)
-		scene.node->settings.host_budget -=
-			queue_entry(link, struct job, link)->resources.cache_bytes;
+		scene.node->settings.host_budget -= budget_cache_bytes(queue_entry(link, struct job, link));
 }
 
 static void an_idle_job_gives_its_memory_to_the_next_one(void **state)
 {
 	struct job *job = leave_idle(&first, "first", DURABILITY_STEP);
-	uint64_t held = job->resources.host_bytes;
+	uint64_t held = budget_host_bytes(job);
 
 	leave_no_room();
 	start(&second, "second", DURABILITY_STEP);
 	assert_int_equal(job->phase, JOB_RELEASED);
-	assert_true(job->resources.host_bytes < MIB && held > 16 * MIB);
-	assert_true(scene.node->memory.host_used <= scene.node->settings.host_budget);
+	assert_true(budget_host_bytes(job) < MIB && held > 16 * MIB);
+	assert_true(budget_host_used(scene.node) <= scene.node->settings.host_budget);
 	/* Its ranks come back to it, when there is room. */
 	assert_int_equal(open_job(&first, "first", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&first), -ENOMEM);
@@ -129,7 +129,7 @@ static void a_window_takes_it_too(void **state)
 	struct job *job = leave_idle(&first, "first", DURABILITY_STEP);
 
 	scene_await_disposals(&scene);
-	scene.node->settings.host_budget = scene.node->memory.host_used;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(job->phase, JOB_RELEASED);
 	assert_int_equal(actor_ready(&second), 0);
@@ -141,7 +141,7 @@ static void a_reader_takes_it_too(void **state)
 	uint32_t reader;
 
 	scene_await_disposals(&scene);
-	scene.node->settings.host_budget = scene.node->memory.host_used;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(actor_open_reader(&second, "first", &reader), 0);
 	assert_int_equal(job->phase, JOB_RELEASED);
@@ -165,7 +165,7 @@ static void a_commit_that_is_under_way_is_waited_for(void **state)
 	actor_die(&first);
 	assert_true(durable_is_behind(job));
 	ready = actor_send_ready(&second, -1);
-	while (queue_is_empty(&scene.node->memory.shortages))
+	while (!shortage_is_awaited(scene.node))
 		scene_wait(&scene);
 	assert_int_equal(job->phase, JOB_TRAINED);
 	scene_hear_of_devices(&scene);
@@ -209,7 +209,7 @@ static void a_broken_job_gives_what_is_lost(void **state)
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&second), 0);
 	assert_int_equal(job->phase, JOB_BROKEN);
-	assert_int_equal(job->resources.nvme_bytes, 0);
+	assert_int_equal(budget_nvme_bytes(job), 0);
 }
 
 /* Between its end and its return. */
@@ -244,13 +244,13 @@ static void what_a_broken_job_gives_is_counted_once(void **state)
 	job_break(job, -EIO, NULL, "it is broken by a test");
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_true(job->resources.cache_bytes > job->resources.charged_bytes);
+	assert_true(budget_cache_bytes(job) > job->resources->charged_bytes);
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
 	request.node_read = &read;
 	assert_int_equal(actor_ask(&second, &request, &reply), 0);
 	assert_true(reply->node->host_idle_bytes > 0);
-	assert_in_range(reply->node->limits->host_held, 0, job->resources.charged_bytes);
+	assert_in_range(reply->node->limits->host_held, 0, job->resources->charged_bytes);
 	assert_in_range(reply->node->host_cache_bytes + reply->node->host_idle_bytes, 0,
 			reply->node->host_used_bytes);
 }
@@ -276,12 +276,12 @@ static int release(struct actor *actor, const char *name, uint64_t *ret_bytes)
 static void it_is_released_by_hand(void **state)
 {
 	struct job *job = leave_idle(&first, "first", DURABILITY_STEP);
-	uint64_t held = job->resources.host_bytes, bytes;
+	uint64_t held = budget_host_bytes(job), bytes;
 
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(release(&second, "first", &bytes), 0);
 	assert_int_equal(job->phase, JOB_RELEASED);
-	assert_int_equal(bytes, held - job->resources.host_bytes);
+	assert_int_equal(bytes, held - budget_host_bytes(job));
 	assert_int_equal(release(&second, "first", &bytes), 0);
 	assert_int_equal(bytes, 0);
 }

@@ -12,6 +12,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/disposal.h"
+#include "daemon/resources/resources.h"
 #include "daemon/session/request.h"
 #include "tests/unit/daemon_support.h"
 
@@ -188,7 +189,7 @@ static void drop_at(unsigned point)
 	uint64_t before;
 
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	before = scene.node->memory.host_used;
+	before = budget_host_used(scene.node);
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
 	open_rank(&stays, 0, 3);
@@ -204,7 +205,7 @@ static void drop_at(unsigned point)
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
 	/* They live, and have what they were given. */
-	assert_int_equal(scene.node->memory.host_used - disposal_withheld_by_all(scene.node), before);
+	assert_int_equal(budget_host_used(scene.node) - disposal_withheld_by_all(scene.node), before);
 	assert_int_equal(scene.node->paths[0].used, 0);
 	/* What the name means now is a new job. */
 	open_rank(&stays, 0, 3);
@@ -244,7 +245,7 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1), 0);
 	actor_die(&stays);
 	await_all_that_is_withheld();
-	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
 	scene_close(&scene);
 }
 
@@ -289,7 +290,7 @@ static void expect_all_is_given_back(void)
 	actor_die(&stays);
 	scene_settle(&scene);
 	await_all_that_is_withheld();
-	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 	scene_close(&scene);
 }
@@ -313,7 +314,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 
 	train_and_release();
 	job = job_find(scene.node, geteuid(), "play");
-	released = job->resources.host_bytes;
+	released = budget_host_bytes(job);
 	open_rank(&stays, 0, 3);
 	open_rank(&leaves, 1, 3);
 	actor_send_ready(&stays, -1);
@@ -325,7 +326,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	while (job->phase == JOB_RETURNING)
 		scene_wait(&scene);
 	await_phase(JOB_RELEASED);
-	assert_int_equal(job->resources.host_bytes, released);
+	assert_int_equal(budget_host_bytes(job), released);
 	assert_int_equal(job->step, 1);
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);

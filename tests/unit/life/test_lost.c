@@ -166,7 +166,7 @@ static void a_job_without_host_memory_comes_back_when_there_is_some(void **state
 	come_back("other");
 	come_back("play");
 	scene_await_disposals(&scene);
-	scene.node->settings.host_budget = scene.node->memory.host_used - 1;
+	scene.node->settings.host_budget = budget_host_used(scene.node) - 1;
 	come_back("play");
 	expect_lost("play", "of host memory");
 	drop(find("other"));

@@ -10,6 +10,7 @@
 #include "common/cleanup.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/placement.h"
+#include "daemon/resources/resources.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 8
@@ -160,8 +161,8 @@ static void as_much_as_fits_is_in_host_memory(void **state)
 				 (unsigned long long)(cases[i].budget / MIB),
 				 find_job()->location.has_nvme_parameters,
 				 find_job()->location.has_nvme_optimizer, find_job()->location.has_nvme_sums,
-				 (unsigned long long)(find_job()->resources.host_bytes / KIB));
-		assert_true(cases[i].budget == 0 || find_job()->resources.host_bytes <= cases[i].budget);
+				 (unsigned long long)(budget_host_bytes(find_job()) / KIB));
+		assert_true(cases[i].budget == 0 || budget_host_bytes(find_job()) <= cases[i].budget);
 		end();
 	}
 }
@@ -183,7 +184,7 @@ static void the_disk_counts_as_well(void **state)
 	assert_non_null(strstr(actor_message(&actor), "and 64.0 MiB are left there"));
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "daemon/model/job.h"
+#include "daemon/resources/own.h"
 #include "tests/unit/scene_test.h"
 
 #define UNITS 2
@@ -168,7 +169,7 @@ static void a_user_has_both_of_them_in_his_budget(void **state)
 
 	begin(&first, &replacing);
 	scene_settle(&scene);
-	job_find(scene.node, geteuid(), "play")->resources.nvme_maximum = 2 * used - 1;
+	job_find(scene.node, geteuid(), "play")->resources->limits.nvme_maximum = 2 * used - 1;
 	assert_int_equal(actor_ready(&first), -ENOSPC);
 	if (!strstr(actor_message(&first), "the job that it replaces stays there until"))
 		fail_msg("it says: %s", actor_message(&first));

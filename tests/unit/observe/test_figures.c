@@ -121,7 +121,7 @@ static void a_step_shows_what_it_moved(void **state)
 	assert_int_equal(page.figures.epochs, 1);
 	assert_int_equal(page.figures.pushes, PLAY_UNITS);
 	assert_true(page.figures.step_ns > 0);
-	assert_int_equal(page.nvme_bytes, job->resources.nvme_bytes);
+	assert_int_equal(page.nvme_bytes, budget_nvme_bytes(job));
 	/* Remainder, m and v, and the parameters. */
 	assert_int_equal(page.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN],
 			 PLAY_UNITS * 12 * PLAY_ELEMENTS);

@@ -114,13 +114,13 @@ static void expect_consistent(void)
 		for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
 			if (residency_slots(job)->tracts[i].state != TRACT_AWAY)
 				here += residency_slots(job)->tracts[i].bytes;
-		assert_int_equal(job->resources.cache_bytes - warm_bytes(job), here);
+		assert_int_equal(budget_cache_bytes(job) - warm_bytes(job), here);
 		/* What nobody holds, the kernel has. */
 		if (job->residency->cache.base)
 			assert_int_equal(memory_resident(&job->residency->cache), here);
-		used += job->resources.host_bytes;
+		used += budget_host_bytes(job);
 	}
-	assert_int_equal(scene.node->memory.host_used, used);
+	assert_int_equal(budget_host_used(scene.node), used);
 	assert_true(used <= scene.node->settings.host_budget);
 }
 
@@ -131,11 +131,11 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 	start(&first, "first", 0);
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		sums[unit] = gather_digest(&first, unit);
-	before = find("first")->resources.cache_bytes;
+	before = budget_cache_bytes(find("first"));
 	assert_true(before > 8 * MIB && before < residency_slots(find("first"))->cache);
 	expect_consistent();
 	start(&second, "second", 0);
-	assert_true(find("first")->resources.cache_bytes < before);
+	assert_true(budget_cache_bytes(find("first")) < before);
 	expect_consistent();
 	for (uint32_t unit = 0; unit < UNITS; unit++) {
 		assert_int_equal(gather_digest(&first, unit), sums[unit]);
@@ -191,13 +191,13 @@ static void who_keeps_everything_leased_is_named(void **state)
 	scene.node->settings.cache_patience_ms = 300;
 	start(&first, "first", 0);
 	count = lease_all(&first, find("first"), addresses);
-	before = find("first")->resources.cache_bytes;
+	before = budget_cache_bytes(find("first"));
 	open_job(&second, "second", 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_non_null(strstr(actor_message(&second), "of it cache"));
 	/* It has lost nothing by that, and the other may try again. */
-	assert_int_equal(find("first")->resources.cache_bytes, before);
+	assert_int_equal(budget_cache_bytes(find("first")), before);
 	assert_int_equal(residency_slots(find("first"))->here, count);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
@@ -210,11 +210,11 @@ static void what_is_promised_is_not_taken(void **state)
 	start(&first, "first", 9 * MIB);
 	open_job(&second, "second", 0);
 	/* As if others had all that the second job lacks, beside the cache. */
-	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
-	assert_true(find("first")->resources.cache_bytes > 0);
+	scene.node->settings.host_budget = budget_host_used(scene.node) + MIB;
+	assert_true(budget_cache_bytes(find("first")) > 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
-	assert_int_equal(find("second")->resources.shortage.since_ns, 0);
+	assert_false(budget_is_awaited(find("second")));
 	for (uint32_t i = 0; i < residency_slots(find("first"))->tract_count; i++)
 		assert_int_equal(residency_slots(find("first"))->tracts[i].state, TRACT_HERE);
 }
@@ -243,7 +243,7 @@ static void who_waits_may_die(void **state)
 
 	start(&first, "first", 0);
 	count = lease_all(&first, find("first"), addresses);
-	before = find("first")->resources.cache_bytes;
+	before = budget_cache_bytes(find("first"));
 	open_job(&second, "second", 0);
 	actor_send_ready(&second, -1);
 	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
@@ -252,7 +252,7 @@ static void who_waits_may_die(void **state)
 	scene_settle(&scene);
 	for (uint32_t i = 0; i < residency_slots(find("first"))->tract_count; i++)
 		assert_int_not_equal(residency_slots(find("first"))->tracts[i].state, TRACT_DRAINING);
-	assert_int_equal(find("first")->resources.cache_bytes, before);
+	assert_int_equal(budget_cache_bytes(find("first")), before);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
 }
@@ -272,12 +272,12 @@ static void a_cache_grows_when_memory_is_given_back(void **state)
 	uint64_t before, shrunk;
 
 	start(&first, "first", 0);
-	before = find("first")->resources.cache_bytes;
+	before = budget_cache_bytes(find("first"));
 	start(&second, "second", 0);
-	shrunk = find("first")->resources.cache_bytes;
+	shrunk = budget_cache_bytes(find("first"));
 	assert_true(shrunk < before);
 	drop(&second, "second");
-	while (find("first")->resources.cache_bytes < before || find("first")->residency->cache_moves > 0)
+	while (budget_cache_bytes(find("first")) < before || find("first")->residency->cache_moves > 0)
 		scene_wait(&scene);
 	expect_consistent();
 	for (uint32_t unit = 0; unit < UNITS; unit++)
@@ -289,7 +289,7 @@ static void who_comes_later_gets_as_much(void **state)
 	start(&first, "first", 0);
 	start(&second, "second", 0);
 	expect_consistent();
-	uint64_t one = find("first")->resources.cache_bytes, other = find("second")->resources.cache_bytes;
+	uint64_t one = budget_cache_bytes(find("first")), other = budget_cache_bytes(find("second"));
 
 	assert_true(other > 0);
 	assert_in_range(one > other ? one - other : other - one, 0, 6 * MIB);
@@ -297,7 +297,7 @@ static void who_comes_later_gets_as_much(void **state)
 	actor_die(&first);
 	gather_digest(&second, 1);
 	expect_consistent();
-	assert_true(find("second")->resources.cache_bytes > other);
+	assert_true(budget_cache_bytes(find("second")) > other);
 	expect_consistent();
 }
 
@@ -313,7 +313,7 @@ static void a_choice_of_tierd_counts_on_caches(void **state)
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(actor_open(&second, &job), 0);
 	define_units(&second);
-	assert_true(scene.node->memory.host_used + 10 * MIB > scene.node->settings.host_budget);
+	assert_true(budget_host_used(scene.node) + 10 * MIB > scene.node->settings.host_budget);
 	assert_int_equal(actor_ready(&second), 0);
 	assert_false(find("second")->location.has_nvme_parameters);
 	expect_consistent();
@@ -347,8 +347,8 @@ static void a_budget_of_its_own_bounds_what_grows(void **state)
 {
 	start(&first, "first", 16 * MIB);
 	assert_int_equal(residency_slots(find("first"))->here, residency_slots(find("first"))->count);
-	assert_true(find("first")->resources.host_bytes <= 16 * MIB);
-	assert_true(find("first")->resources.host_bytes > 13 * MIB);
+	assert_true(budget_host_bytes(find("first")) <= 16 * MIB);
+	assert_true(budget_host_bytes(find("first")) > 13 * MIB);
 }
 
 /* A gather that only slots of a tract which is to go could serve gets one of them. */
@@ -362,7 +362,7 @@ static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 	start(&first, "first", 0);
 	count = lease_all(&first, find("first"), addresses);
 	open_job(&second, "second", 0);
-	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
+	scene.node->settings.host_budget = budget_host_used(scene.node) + MIB;
 	ready = actor_send_ready(&second, -1);
 	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
 		scene_wait(&scene);
@@ -421,7 +421,7 @@ static uint32_t start_reader_without_room(uint32_t *ret_count)
 	start(&first, "first", 0);
 	*ret_count = lease_all(&first, find("first"), addresses);
 	come_to_rest();
-	scene.node->settings.host_budget = scene.node->memory.host_used + MIB;
+	scene.node->settings.host_budget = budget_host_used(scene.node) + MIB;
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	request = actor_send_open_reader(&second, "first");
 	assert_null(actor_find(&second, request, 0));
@@ -438,13 +438,13 @@ static void release_all(uint32_t count)
 static void a_reader_waits_until_caches_have_shrunk(void **state)
 {
 	uint32_t count, request = start_reader_without_room(&count);
-	uint64_t before = find("first")->resources.cache_bytes;
+	uint64_t before = budget_cache_bytes(find("first"));
 
 	release_all(count);
 	assert_int_equal(actor_await(&second, request, 0)->status, 0);
-	assert_true(find("first")->resources.cache_bytes < before);
-	assert_true(scene.node->memory.host_used <= scene.node->settings.host_budget);
-	assert_true(queue_is_empty(&scene.node->memory.shortages));
+	assert_true(budget_cache_bytes(find("first")) < before);
+	assert_true(budget_host_used(scene.node) <= scene.node->settings.host_budget);
+	assert_false(shortage_is_awaited(scene.node));
 }
 
 static void a_refresh_waits_until_caches_have_shrunk(void **state)
@@ -459,7 +459,7 @@ static void a_refresh_waits_until_caches_have_shrunk(void **state)
 	for (uint32_t unit = 0; unit < count; unit++)
 		assert_int_equal(actor_gather(&first, unit, 0, NULL), 0);
 	come_to_rest();
-	scene.node->settings.host_budget = scene.node->memory.host_used;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	piece.state = (char *)"parameter";
 	piece.unit = 1;
 	piece.all_tensors = true;
@@ -469,7 +469,7 @@ static void a_refresh_waits_until_caches_have_shrunk(void **state)
 	assert_null(actor_find(&second, request, 0));
 	release_all(count);
 	assert_int_equal(actor_await(&second, request, 0)->status, 0);
-	assert_true(scene.node->memory.host_used <= scene.node->settings.host_budget);
+	assert_true(budget_host_used(scene.node) <= scene.node->settings.host_budget);
 }
 
 static void a_reader_is_told_who_keeps_everything_leased(void **state)
@@ -479,12 +479,12 @@ static void a_reader_is_told_who_keeps_everything_leased(void **state)
 
 	scene.node->settings.cache_patience_ms = 300;
 	request = start_reader_without_room(&count);
-	before = find("first")->resources.cache_bytes;
+	before = budget_cache_bytes(find("first"));
 	assert_int_equal(actor_await(&second, request, 0)->status, -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_non_null(strstr(actor_message(&second), "of it cache"));
 	assert_true(node_values_have_ended(scene.node));
-	assert_int_equal(find("first")->resources.cache_bytes, before);
+	assert_int_equal(budget_cache_bytes(find("first")), before);
 	assert_false(is_draining(find("first")));
 	release_all(count);
 }
@@ -507,7 +507,7 @@ static void a_reader_that_waits_outlives_its_job(void **state)
 	drop(&first, "first");
 	assert_int_equal(actor_await(&second, request, 0)->status, -ENOENT);
 	assert_true(node_values_have_ended(scene.node));
-	assert_true(queue_is_empty(&scene.node->memory.shortages));
+	assert_false(shortage_is_awaited(scene.node));
 }
 
 static int setup(void **state)

@@ -14,6 +14,7 @@
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/budget.h"
+#include "daemon/resources/own.h"
 #include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
@@ -266,12 +267,12 @@ static void a_job_that_needs_more_than_there_is_is_refused(void **state)
 	assert_int_equal(actor_ready(&first), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
 	/* Its definitions and windows are still there. */
-	assert_int_equal(scene.node->memory.host_used,
+	assert_int_equal(budget_host_used(scene.node),
 			 staging_bytes(scene.node->staging.count) +
-				 job_find(scene.node, geteuid(), "play")->resources.charged_bytes);
+				 job_find(scene.node, geteuid(), "play")->resources->charged_bytes);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
 }
 
 /* Until a definition is refused: the number of those that were not. */
@@ -298,25 +299,25 @@ static unsigned define_until_refused(void)
 
 static void definitions_are_charged_before_the_job_is_planned(void **state)
 {
-	uint64_t before = scene.node->memory.host_used;
+	uint64_t before = budget_host_used(scene.node);
 	unsigned count;
 
 	scene.node->settings.host_budget = before + 2 * MIB;
 	assert_int_equal(actor_enter(&scene, &first), 0);
 	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
-	assert_int_equal(scene.node->memory.host_used, before + MIB);
+	assert_int_equal(budget_host_used(scene.node), before + MIB);
 	count = define_until_refused();
 	assert_non_null(strstr(actor_message(&first), "what tierd has left of its own"));
 	assert_in_range(count, MIB / 2048, MIB / 512);
-	assert_in_range(scene.node->memory.host_used, before + 2 * MIB - 2048, before + 2 * MIB);
+	assert_in_range(budget_host_used(scene.node), before + 2 * MIB - 2048, before + 2 * MIB);
 	/* What is refused for another reason costs nothing. */
 	scene.node->settings.host_budget += MIB;
-	before = scene.node->memory.host_used;
+	before = budget_host_used(scene.node);
 	assert_int_equal(actor_define(&first, "", NULL, 0), -EINVAL);
-	assert_int_equal(scene.node->memory.host_used, before);
+	assert_int_equal(budget_host_used(scene.node), before);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->memory.host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
 }
 
 static void a_user_has_no_more_jobs_than_are_configured(void **state)
@@ -341,7 +342,7 @@ static void jobs_of_definitions_alone_end_at_the_nodes_budget(void **state)
 	char name[8];
 	int r = 0;
 
-	scene.node->settings.host_budget = scene.node->memory.host_used + 10 * MIB;
+	scene.node->settings.host_budget = budget_host_used(scene.node) + 10 * MIB;
 	assert_int_equal(actor_enter(&scene, &first), 0);
 	for (unsigned i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "job%u", i);
@@ -369,7 +370,7 @@ static void orders_of_phases_are_charged(void **state)
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	assert_int_equal(promised_bytes(job), before + member_phase_bytes(job));
-	scene.node->settings.host_budget = scene.node->memory.host_used;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_set_phase(&first, "sample"), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "phase \"sample\""));
 	assert_int_equal(promised_bytes(job), before + member_phase_bytes(job));
@@ -406,7 +407,7 @@ static void needs_that_cannot_be_counted_are_refused(void **state)
 	assert_non_null(strstr(message, "at least 16.0 EiB"));
 	slots_free(residency_slots(job));
 	catalog_unpack(&job->catalog);
-	assert_int_equal(job->resources.host_bytes, job->resources.charged_bytes);
+	assert_int_equal(budget_host_bytes(job), job->resources->charged_bytes);
 }
 
 static void a_disk_that_is_too_small_is_refused(void **state)

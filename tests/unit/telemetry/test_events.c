@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "daemon/model/job.h"
+#include "daemon/resources/resources.h"
 #include "daemon/telemetry/log_limit.h"
 #include "daemon/telemetry/telemetry.h"
 #include "tests/unit/daemon_support.h"
@@ -162,15 +163,14 @@ static void a_unit_without_memory_for_it_is_told_in_one_line(void **state)
 	static char name[100000];
 	const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 256, false };
 	const struct line *line;
-	uint64_t used;
+	uint64_t budget = scene.node->settings.host_budget;
 
 	memset(name, '\n', sizeof(name) - 1);
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
-	used = scene.node->memory.host_used;
-	scene.node->memory.host_used = scene.node->settings.host_budget;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_define(&actor, name, &tensor, 1), -ENOMEM);
-	scene.node->memory.host_used = used;
+	scene.node->settings.host_budget = budget;
 	line = find_line("unit ");
 	assert_null(strchr(line->text, '\n'));
 	assert_string_equal(line->unit, "");

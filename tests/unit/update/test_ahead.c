@@ -75,7 +75,7 @@ static struct actor_job streaming(void)
 
 	if (need == 0) {
 		open_rank(&options);
-		need = find()->resources.host_bytes - find()->resources.cache_bytes;
+		need = budget_host_bytes(find()) - budget_cache_bytes(find());
 		end_job();
 	}
 	options.host_budget = need;

@@ -255,6 +255,7 @@ static void it_is_spread_over_the_sweep(void **state)
 	struct warm *warm = calloc(1, sizeof(*warm));
 	uint32_t shares = 0;
 
+	assert_int_equal(budget_new(&job), 0);
 	job.catalog.packs = calloc(PACKS, sizeof(struct pack));
 	warm->job = &job;
 	warm->first_stretch = calloc(PACKS + 1, sizeof(*warm->first_stretch));
@@ -265,6 +266,7 @@ static void it_is_spread_over_the_sweep(void **state)
 	while (shares < SHARES_MOST && warm->shares[shares].bytes > 0)
 		expect_even(warm, ++shares);
 	assert_true(shares > SHARES_USUAL / 2);
+	free(job.resources);
 	free(job.catalog.packs);
 	free(warm->first_stretch);
 	free(warm->stretches);
@@ -730,7 +732,7 @@ static void a_job_without_ranks_has_none(void **state)
 	assert_true(idle_release(job));
 	scene_await_disposals(&scene);
 	assert_null(job->update.warm);
-	assert_int_equal(job->resources.cache_bytes, 0);
+	assert_int_equal(budget_cache_bytes(job), 0);
 	read = read_bytes(job);
 	come_back(0);
 	take_step(&actor, 2);

@@ -155,7 +155,7 @@ static struct picture take_picture(void)
 
 	scene_settle(&scene);
 	picture.host_bytes = promised_bytes(play());
-	picture.nvme_bytes = play()->resources.nvme_bytes;
+	picture.nvme_bytes = budget_nvme_bytes(play());
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		for (uint32_t tensor = 0; tensor < 4; tensor++) {
 			read_tensor(&picture, unit, tensor, "parameter");
@@ -196,7 +196,7 @@ static void begin(const struct scene_options *options, struct actor_job job, boo
 	job.is_drafted = is_drafted;
 	seed = 1;
 	assert_int_equal(scene_open(options, &scene), 0);
-	host_before = scene.node->memory.host_used;
+	host_before = budget_host_used(scene.node);
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &job), 0);
 }
@@ -388,7 +388,7 @@ static void a_rank_that_goes_lets_the_other_write(void **state)
 		scene_settle(&scene);
 		assert_null(play());
 		assert_int_equal(drafts(), 0);
-		assert_int_equal(scene.node->memory.host_used, host_before);
+		assert_int_equal(budget_host_used(scene.node), host_before);
 		assert_int_equal(scene.node->paths[0].used, 0);
 		scene_close(&scene);
 	}
@@ -511,7 +511,7 @@ static void values_on_nvme_are_charged(void **state)
 	begin(&(struct scene_options){ .capacity = 100 * MIB }, (struct actor_job){ .stage = 3 }, true);
 	assert_int_equal(write_until_it_fails(), -ENOSPC);
 	assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
-	assert_int_equal(play()->resources.nvme_bytes, 96 * MIB);
+	assert_int_equal(budget_nvme_bytes(play()), 96 * MIB);
 	end();
 }
 
@@ -546,7 +546,7 @@ static void a_job_that_has_become_too_large_is_told(void **state)
 				 -ENOSPC);
 		assert_non_null(strstr(actor_message(&actor), "twice its state"));
 		assert_true(is_defined_first || play()->catalog.unit_count < 30);
-		assert_int_equal(play()->resources.nvme_bytes, is_defined_first ? 0 : 16 * MIB);
+		assert_int_equal(budget_nvme_bytes(play()), is_defined_first ? 0 : 16 * MIB);
 		end();
 		assert_int_equal(write_many(&memory, (struct actor_job){ .stage = 3 }, is_defined_first),
 				 -ENOMEM);
@@ -569,12 +569,12 @@ static void a_plan_that_fails_takes_nothing_away(void **state)
 	}
 	uint64_t budget = scene.node->settings.host_budget;
 
-	const uint64_t taken = play()->resources.nvme_bytes;
+	const uint64_t taken = budget_nvme_bytes(play());
 
 	assert_true(taken > 0);
-	scene.node->settings.host_budget = scene.node->memory.host_used;
+	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_ready(&actor), -ENOMEM);
-	assert_int_equal(play()->resources.nvme_bytes, taken);
+	assert_int_equal(budget_nvme_bytes(play()), taken);
 	assert_int_equal(play()->phase, JOB_FORMING);
 	assert_int_equal(drafts(), 1);
 	scene.node->settings.host_budget = budget;

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
+#include "daemon/resources/resources.h"
 #include "daemon/update/warm.h"
 #include "daemon/values/reader.h"
 #include "tests/unit/scene_test.h"
@@ -33,7 +34,7 @@ static uint64_t steps;
 /* Warm state comes and goes as it likes. */
 static uint64_t used_bytes(void)
 {
-	return scene.node->memory.host_used - warm_bytes(job);
+	return budget_host_used(scene.node) - warm_bytes(job);
 }
 
 static void start_with(unsigned units, uint64_t elements, uint32_t placement)

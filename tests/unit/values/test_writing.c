@@ -922,7 +922,7 @@ static void what_finds_no_room_leaves_all_as_it_was(void **state)
 
 	begin(&options, &placements[2], 5, false);
 	before = take_picture(actor);
-	used = scene.node->memory.host_used;
+	used = budget_host_used(scene.node);
 	scene.node->settings.host_budget = used + 7 * MIB;
 	open_writing(1, numbers);
 	for (unsigned i = 0; i < 20 && r == 0; i++)
@@ -933,7 +933,7 @@ static void what_finds_no_room_leaves_all_as_it_was(void **state)
 	assert_true(are_equal(before, take_picture(actor)));
 	scene_settle(&scene);
 	assert_false(draft_exists(play()));
-	assert_int_equal(scene.node->memory.host_used, used);
+	assert_int_equal(budget_host_used(scene.node), used);
 	end();
 }
 
