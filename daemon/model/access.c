@@ -20,10 +20,11 @@ static bool is_member(const struct port *port, gid_t group)
 	return port->gid == group;
 }
 
-static bool is_meant(const struct port *port, const struct who *who)
+static bool is_meant(const struct port *port, const struct principal *principal)
 {
-	return who->kind == WHO_EVERYONE || (who->kind == WHO_USER && port->uid == who->id) ||
-	       (who->kind == WHO_GROUP && is_member(port, who->id));
+	return principal->kind == PRINCIPAL_EVERYONE ||
+	       (principal->kind == PRINCIPAL_USER && port->uid == principal->id) ||
+	       (principal->kind == PRINCIPAL_GROUP && is_member(port, principal->id));
 }
 
 /* Root is none by itself: it may be root of a container only, which has the same number. */
@@ -45,12 +46,12 @@ static uint64_t find_word(const struct node *node, const struct port *port, size
 {
 	uint64_t most = 0;
 
-	for (enum who_kind kind = WHO_USER; kind <= WHO_EVERYONE && most == 0; kind++)
+	for (enum principal_kind kind = PRINCIPAL_USER; kind <= PRINCIPAL_EVERYONE && most == 0; kind++)
 		for (unsigned i = 0; node->settings.limits && i < node->settings.limits->count; i++) {
 			const struct limit *limit = &node->settings.limits->entries[i];
 			uint64_t word = *(const uint64_t *)((const char *)&limit->quota + offset);
 
-			if (limit->who.kind == kind && is_meant(port, &limit->who) && word > most)
+			if (limit->principal.kind == kind && is_meant(port, &limit->principal) && word > most)
 				most = word;
 		}
 	return most;

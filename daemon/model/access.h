@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_ACCESS_H
 
 #include "daemon/model/job.h"
+#include "daemon/model/quota.h"
 #include "daemon/request/request.h"
 
 bool access_is_administrator(const struct node *node, const struct port *port);

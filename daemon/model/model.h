@@ -10,6 +10,7 @@
 #include "daemon/model/location.h"
 #include "daemon/model/member.h"
 #include "daemon/model/options.h"
+#include "daemon/model/quota.h"
 #include "daemon/model/state.h"
 #include "daemon/model/step_state.h"
 #include "daemon/model/sums.h"

@@ -411,7 +411,7 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	node->settings.durability = config->durability;
 	node->settings.administrators = config->administrators;
 	node->settings.limits = config->limits;
-	node->settings.jobs_per_user = config->jobs_per_user ? config->jobs_per_user : LIMIT_JOBS_PER_USER;
+	node->settings.jobs_per_user = config->jobs_per_user ? config->jobs_per_user : QUOTA_JOBS_PER_USER;
 	node->settings.units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
 	node->settings.tensors_per_job =
 		config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;

@@ -10,7 +10,6 @@
 #include "common/queue.h"
 #include "common/workers.h"
 #include "daemon/resources/staging.h"
-#include "daemon/service/limit.h"
 #include "offload/device/memory.h"
 #include "offload/device/tier.h"
 #include "proto/statistics.h"
@@ -37,6 +36,9 @@ struct path_list {
 	uint8_t paths[NODE_MAX_PATHS];
 };
 
+struct limit_list;
+struct principal_list;
+
 /* What a node is made from; the daemon's configuration fills it. */
 struct node_config {
 	uint64_t host_budget; /* bytes of host memory for all jobs together */
@@ -54,15 +56,15 @@ struct node_config {
 		uint64_t capacity;
 		uint64_t endurance; /* 0: the one below */
 	} paths[NODE_MAX_PATHS];
-	uint64_t idle_release_ms;		 /* 0: never */
-	uint32_t durability;			 /* of jobs that do not ask for one */
-	unsigned scrub_days;			 /* once through all data; 0: never */
-	uint64_t endurance;			 /* bytes; 0: not known */
-	const char *state_directory;		 /* borrowed; NULL: it keeps nothing there */
-	const struct who_list *administrators;	 /* borrowed until node_free(); NULL: none */
-	const struct limit_list *limits;	 /* in the same way */
-	unsigned jobs_per_user;			 /* 0: LIMIT_JOBS_PER_USER */
-	unsigned units_per_job, tensors_per_job; /* of jobs from now on; 0: CATALOG_MAX_… */
+	uint64_t idle_release_ms;		     /* 0: never */
+	uint32_t durability;			     /* of jobs that do not ask for one */
+	unsigned scrub_days;			     /* once through all data; 0: never */
+	uint64_t endurance;			     /* bytes; 0: not known */
+	const char *state_directory;		     /* borrowed; NULL: it keeps nothing there */
+	const struct principal_list *administrators; /* borrowed until node_free(); NULL: none */
+	const struct limit_list *limits;	     /* in the same way */
+	unsigned jobs_per_user;			     /* 0: QUOTA_JOBS_PER_USER */
+	unsigned units_per_job, tensors_per_job;     /* of jobs from now on; 0: CATALOG_MAX_… */
 	unsigned job_name_length, name_length, dimensions_per_tensor; /* in the same way; 0: WIRE_MAX_… */
 	unsigned connections_per_user;				      /* that the server allows: to be told */
 	const char *fault; /* as fault_config_parse() takes it; for tests; NULL: none */
@@ -108,7 +110,7 @@ struct node_settings {
 	uint64_t cache_patience_ms; /* how long caches are waited for */
 	uint64_t idle_release_ms;
 	uint32_t durability;
-	const struct who_list *administrators;
+	const struct principal_list *administrators;
 	const struct limit_list *limits;
 	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
 	unsigned job_name_length, name_length, dimensions_per_tensor;

@@ -29,7 +29,7 @@ static const struct config built_in = {
 	.requests_per_connection = 64,
 	.output_queue = 4 * MIB,
 	.frame_size = FRAME_MAX_BYTES,
-	.jobs_per_user = LIMIT_JOBS_PER_USER,
+	.jobs_per_user = QUOTA_JOBS_PER_USER,
 	.units_per_job = CATALOG_MAX_UNITS,
 	.tensors_per_job = CATALOG_MAX_TENSORS,
 	.job_name_length = WIRE_MAX_JOB_NAME,
@@ -217,7 +217,7 @@ struct config *config_free(struct config *config)
 	free(config->file);
 	free(config->socket);
 	free(config->state_directory);
-	who_list_clear(&config->administrators);
+	principal_list_clear(&config->administrators);
 	limit_list_clear(&config->limits);
 	free(config->fault);
 	free(config);

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/service/limit.h"
+#include "daemon/service/principal.h"
 
 #define CONFIG_MAX_PATHS 16
 #define CONFIG_SYSTEM_FILE "/etc/tierd/tierd.conf"
@@ -48,7 +49,7 @@ struct config {
 	unsigned jobs_per_user, units_per_job, tensors_per_job;
 	unsigned job_name_length, name_length, dimensions_per_tensor;
 	unsigned first_frame_seconds, frame_seconds;
-	struct who_list administrators;
+	struct principal_list administrators;
 	struct limit_list limits;
 	char *fault; /* NULL: none */
 };

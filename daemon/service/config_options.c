@@ -225,9 +225,9 @@ static int add_limit(struct limit_list *place, const char *value)
 	return r == -ENOENT ? -EINVAL : r;
 }
 
-static int set_who(struct who_list *place, const char *value)
+static int set_principals(struct principal_list *place, const char *value)
 {
-	int r = strchr(value, ';') ? -EINVAL : who_list_set(place, value);
+	int r = strchr(value, ';') ? -EINVAL : principal_list_set(place, value);
 
 	return r == -ENOENT ? -EINVAL : r;
 }
@@ -250,7 +250,7 @@ int config_option_set(struct config *config, const struct config_option *option,
 	case CONFIG_PATHS:
 		return add_path(config, option, value);
 	case CONFIG_WHO:
-		return set_who(place, value);
+		return set_principals(place, value);
 	case CONFIG_LIMITS:
 		return add_limit(place, value);
 	case CONFIG_KINDS:
@@ -307,8 +307,8 @@ bool config_option_equal(const struct config_option *option, const struct config
 	case CONFIG_KINDS:
 		break;
 	case CONFIG_WHO:
-		return is_same_text(((const struct who_list *)left)->text,
-				    ((const struct who_list *)right)->text);
+		return is_same_text(((const struct principal_list *)left)->text,
+				    ((const struct principal_list *)right)->text);
 	}
 	return false;
 }
@@ -319,7 +319,7 @@ static size_t value_size(enum config_kind kind)
 	case CONFIG_SIZE:
 		return sizeof(uint64_t);
 	case CONFIG_WHO:
-		return sizeof(struct who_list);
+		return sizeof(struct principal_list);
 	case CONFIG_LIMITS:
 		return sizeof(struct limit_list);
 	default:
@@ -387,7 +387,7 @@ void config_option_describe(const struct config_option *option, char *text, size
 	case CONFIG_WHO:
 		snprintf(text, size,
 			 "users and @groups that exist here, such as root, @wheel; at most %d of them",
-			 WHO_LIST_MAX);
+			 PRINCIPALS_MAXIMUM);
 		break;
 	case CONFIG_LIMITS:
 		snprintf(text, size,
@@ -395,7 +395,7 @@ void config_option_describe(const struct config_option *option, char *text, size
 			 "with a size from 1M, snapshots_default or snapshots_maximum with a number from 0 "
 			 "to %d, io_share or io_weight_maximum with one from 1 to %d, such as '@research "
 			 "host_maximum=64G io_share=50'; at most %d of them",
-			 WIRE_MAX_SNAPSHOTS, SCHEDULE_MAX_SHARE, LIMIT_LIST_MAX);
+			 WIRE_MAX_SNAPSHOTS, SCHEDULE_MAX_SHARE, LIMITS_MAXIMUM);
 		break;
 	case CONFIG_KINDS:
 		break;
@@ -451,7 +451,7 @@ void config_option_print(const struct config *config, const struct config_option
 		print_count_or_choice(option, *(const unsigned *)place, stream);
 		break;
 	case CONFIG_WHO:
-		fputs(((const struct who_list *)place)->text ?: "nobody", stream);
+		fputs(((const struct principal_list *)place)->text ?: "nobody", stream);
 		break;
 	case CONFIG_LIMITS:
 		print_limits(place, stream);

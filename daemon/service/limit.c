@@ -7,6 +7,7 @@
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/service/config_values.h"
+#include "daemon/service/principal.h"
 #include "offload/device/schedule.h"
 #include "proto/vocabulary.h"
 
@@ -71,7 +72,7 @@ static int set_word(struct quota *quota, char *word)
 	return -EINVAL;
 }
 
-int limit_parse(const char *text, struct limit *ret_limit)
+static int parse(const char *text, struct limit *ret_limit)
 {
 	_cleanup_free_ char *copy = strdup(text);
 	struct limit limit = { 0 };
@@ -81,7 +82,7 @@ int limit_parse(const char *text, struct limit *ret_limit)
 	if (!copy)
 		return -ENOMEM;
 	word = strtok_r(copy, " \t", &place);
-	r = word ? who_parse(word, &limit.who) : -EINVAL;
+	r = word ? principal_parse(word, &limit.principal) : -EINVAL;
 	for (; r == 0 && (word = strtok_r(NULL, " \t", &place)); count++)
 		r = set_word(&limit.quota, word);
 	if (r < 0 || count == 0)
@@ -95,7 +96,7 @@ int limit_parse(const char *text, struct limit *ret_limit)
 
 int limit_list_add(struct limit_list *list, const char *text)
 {
-	int r = list->count < LIMIT_LIST_MAX ? limit_parse(text, &list->entries[list->count]) : -EINVAL;
+	int r = list->count < LIMITS_MAXIMUM ? parse(text, &list->entries[list->count]) : -EINVAL;
 
 	if (r == 0)
 		list->count++;

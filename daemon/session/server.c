@@ -238,7 +238,7 @@ static struct census count_sessions(struct server *server, const struct session 
 
 static void refuse_user(struct server *server, struct session *session)
 {
-	const struct who_list *administrators = server->shared.node->settings.administrators;
+	const struct principal_list *administrators = server->shared.node->settings.administrators;
 
 	session_refuse(
 		session, -EBUSY,

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "daemon/service/config_values.h"
 #include "daemon/service/limit.h"
+#include "daemon/service/principal.h"
 #include "examples/gpt/environment.h"
 #include "offload/device/fault.h"
 #include "proto/name.h"
@@ -50,10 +51,10 @@ static void read_path(const char *text)
 
 static void read_who(const char *text)
 {
-	struct who_list list = { 0 };
+	struct principal_list list = { 0 };
 
-	who_list_set(&list, text);
-	who_list_clear(&list);
+	principal_list_set(&list, text);
+	principal_list_clear(&list);
 }
 
 static void read_limit(const char *text)

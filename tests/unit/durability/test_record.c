@@ -1093,8 +1093,8 @@ static void a_message_that_unpacks_to_far_more_is_refused(void **state)
 static void the_owners_own_groups_count_from_his_return_on(void **state)
 {
 	const struct limit_list limits = {
-		.entries = { { .who = { WHO_EVERYONE }, .quota.host_maximum = 150 * MIB },
-			     { .who = { WHO_GROUP, 54321 }, .quota.host_maximum = 200 * MIB } },
+		.entries = { { .principal = { PRINCIPAL_EVERYONE }, .quota.host_maximum = 150 * MIB },
+			     { .principal = { PRINCIPAL_GROUP, 54321 }, .quota.host_maximum = 200 * MIB } },
 		.count = 2,
 	};
 	gid_t group = 54321;

@@ -209,13 +209,13 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->background_bytes, 16 * MIB);
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
 	assert_int_equal(config->limits.count, 3);
-	assert_int_equal(config->limits.entries[0].who.kind, WHO_USER);
+	assert_int_equal(config->limits.entries[0].principal.kind, PRINCIPAL_USER);
 	assert_int_equal(config->limits.entries[0].quota.host_maximum, 2 * GIB);
 	assert_int_equal(config->limits.entries[0].quota.nvme_default, 3 * MIB);
 	assert_int_equal(config->limits.entries[0].quota.host_default, 0);
-	assert_int_equal(config->limits.entries[1].who.id, 77);
+	assert_int_equal(config->limits.entries[1].principal.id, 77);
 	assert_int_equal(config->limits.entries[1].quota.nvme_maximum, 1024 * GIB);
-	assert_int_equal(config->limits.entries[2].who.kind, WHO_EVERYONE);
+	assert_int_equal(config->limits.entries[2].principal.kind, PRINCIPAL_EVERYONE);
 	/* Nothing is said, and none. */
 	assert_int_equal(config->limits.entries[1].quota.snapshots_default, 0);
 	assert_int_equal(config->limits.entries[2].quota.snapshots_default, 1);
@@ -224,9 +224,9 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->limits.entries[2].quota.io_share, 10000);
 	assert_int_equal(config->limits.entries[2].quota.io_weight_maximum, 1);
 	assert_int_equal(config->administrators.count, 3);
-	assert_int_equal(config->administrators.entries[0].kind, WHO_USER);
+	assert_int_equal(config->administrators.entries[0].kind, PRINCIPAL_USER);
 	assert_int_equal(config->administrators.entries[0].id, 0);
-	assert_int_equal(config->administrators.entries[1].kind, WHO_GROUP);
+	assert_int_equal(config->administrators.entries[1].kind, PRINCIPAL_GROUP);
 	assert_int_equal(config->administrators.entries[2].id, 77);
 	assert_int_equal(config->connections, 10);
 	assert_int_equal(config->connections_per_user, 9);

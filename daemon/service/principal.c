@@ -1,4 +1,4 @@
-#include "daemon/service/who.h"
+#include "daemon/service/principal.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -48,26 +48,27 @@ static int find_group(const char *text, uint32_t *ret_id)
 	return 0;
 }
 
-int who_parse(const char *text, struct who *ret_who)
+int principal_parse(const char *text, struct principal *ret_principal)
 {
-	struct who who = { .kind = text[0] == '@' ? WHO_GROUP : WHO_USER };
+	struct principal principal = { .kind = text[0] == '@' ? PRINCIPAL_GROUP : PRINCIPAL_USER };
 	int r;
 
 	if (strcmp(text, "*") == 0) {
-		*ret_who = (struct who){ .kind = WHO_EVERYONE };
+		*ret_principal = (struct principal){ .kind = PRINCIPAL_EVERYONE };
 		return 0;
 	}
 	if (text[0] == '\0' || strcmp(text, "@") == 0)
 		return -EINVAL;
-	r = who.kind == WHO_GROUP ? find_group(text + 1, &who.id) : find_user(text, &who.id);
+	r = principal.kind == PRINCIPAL_GROUP ? find_group(text + 1, &principal.id)
+					      : find_user(text, &principal.id);
 	if (r == 0)
-		*ret_who = who;
+		*ret_principal = principal;
 	return r;
 }
 
-int who_list_set(struct who_list *list, const char *text)
+int principal_list_set(struct principal_list *list, const char *text)
 {
-	struct who_list new = { .text = strdup(text) };
+	struct principal_list new = { .text = strdup(text) };
 	_cleanup_free_ char *words = strdup(text);
 	char *place = NULL;
 
@@ -76,22 +77,23 @@ int who_list_set(struct who_list *list, const char *text)
 		return -ENOMEM;
 	}
 	for (char *word = strtok_r(words, ", \t", &place); word; word = strtok_r(NULL, ", \t", &place)) {
-		int r = new.count < WHO_LIST_MAX ? who_parse(word, &new.entries[new.count++]) : -EINVAL;
+		int r = new.count < PRINCIPALS_MAXIMUM ? principal_parse(word, &new.entries[new.count++])
+						       : -EINVAL;
 
-		if (r == 0 && new.entries[new.count - 1].kind == WHO_EVERYONE)
+		if (r == 0 && new.entries[new.count - 1].kind == PRINCIPAL_EVERYONE)
 			r = -EINVAL;
 		if (r < 0) {
 			free(new.text);
 			return r;
 		}
 	}
-	who_list_clear(list);
+	principal_list_clear(list);
 	*list = new;
 	return 0;
 }
 
-void who_list_clear(struct who_list *list)
+void principal_list_clear(struct principal_list *list)
 {
 	free(list->text);
-	*list = (struct who_list){ 0 };
+	*list = (struct principal_list){ 0 };
 }
