@@ -212,7 +212,7 @@ static int make_memory(struct setup *setup)
 		r = memory_seal(&setup->made.arena);
 	}
 	if (r == 0)
-		r = tract_make_cache(setup->job, &setup->made.cache, &setup->pinning);
+		r = segment_make_cache(setup->job, &setup->made.cache, &setup->pinning);
 	if (r == 0)
 		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
 	if (r == 0)

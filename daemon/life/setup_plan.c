@@ -355,7 +355,7 @@ static int plan_budgets(struct setup *setup)
 	setup->needs = needs;
 	int r = budget_take_host(job, &needs, residency_slots(job), setup->message, sizeof(setup->message));
 
-	setup->arena_bytes = slots_memory(residency_slots(job)->promised);
+	setup->arena_bytes = slots_memory(residency_slots(job)->reserved);
 	if (r < 0 || (!setup->nvme && !setup->sums))
 		return r;
 	return plan_paths(setup);

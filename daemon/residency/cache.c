@@ -1,18 +1,18 @@
-/* Warm state goes before any tract: without it a sweep reads more, and without slots ranks wait. Who gives:
- * jobs without ranks, which need none now; then whoever has the most, tract by tract, so that
- * caches become alike and small ones are spared. A tract that goes is emptied first: nothing new comes into
+/* Warm state goes before any segment: without it a sweep reads more, and without slots ranks wait. Who gives:
+ * jobs without ranks, which need none now; then whoever has the most, segment by segment, so that
+ * caches become alike and small ones are spared. A segment that goes is emptied first: nothing new comes into
  * its slots, and what is leased, moved or updated there is left until it is not. Then a worker unpins its
- * pages and gives them to the kernel, and only then they are somebody else's. A tract that does not become
+ * pages and gives them to the kernel, and only then they are somebody else's. A segment that does not become
  * empty delays, but does not prevent that: another one is emptied beside it. */
 
 #include "common/size.h"
 #include "daemon/residency/cache.h"
-#include "daemon/residency/tract.h"
+#include "daemon/residency/segment.h"
 #include "daemon/residency/own.h"
 #include "daemon/resources/resources.h"
 
 /* How often a rank without a slot waits for a turn of the slot timer, until memory of others comes. */
-#define RESCUES_MOST 100
+#define STUCK_WAITS_MOST 100
 
 static bool is_usable(const struct job *job)
 {
@@ -30,13 +30,14 @@ static bool may_give(const struct claim *claim, const struct job *job)
 /* ---- Shrinking ---- */
 
 /* The one that becomes empty soonest. */
-static uint32_t find_tract(struct job *job)
+static uint32_t find_segment(struct job *job)
 {
 	uint32_t found = SLOT_NONE, least = UINT32_MAX;
 
-	for (uint32_t i = job->residency->slots.tract_count; i-- > 0 && least > 0;) {
-		const struct slot_tract *tract = &job->residency->slots.tracts[i];
-		uint32_t held = tract->state == TRACT_HERE ? tract_held_slots(job, tract) : UINT32_MAX;
+	for (uint32_t i = job->residency->slots.segment_count; i-- > 0 && least > 0;) {
+		const struct slot_segment *segment = &job->residency->slots.segments[i];
+		uint32_t held =
+			segment->state == SEGMENT_HERE ? segment_held_slots(job, segment) : UINT32_MAX;
 
 		if (held < least) {
 			least = held;
@@ -49,9 +50,9 @@ static uint32_t find_tract(struct job *job)
 /* What it has of it, and may give up. */
 typedef uint64_t stock_of(const struct job *job);
 
-static uint64_t tracts_here(const struct job *job)
+static uint64_t segments_here(const struct job *job)
 {
-	return tract_bytes(job, TRACT_HERE);
+	return segment_bytes(job, SEGMENT_HERE);
 }
 
 static uint64_t warm_here(const struct job *job)
@@ -94,7 +95,7 @@ static uint64_t sum_of_givers(const struct claim *claim, stock_of *stock)
 
 static uint64_t bytes_leaving(const struct job *job)
 {
-	return tract_bytes(job, TRACT_DRAINING) + tract_bytes(job, TRACT_GOING) +
+	return segment_bytes(job, SEGMENT_DRAINING) + segment_bytes(job, SEGMENT_GOING) +
 	       job->residency->cache_tenant->bytes_leaving(job);
 }
 
@@ -106,7 +107,7 @@ uint64_t cache_bytes_on_the_way(const struct claim *claim)
 static uint64_t bytes_at_most(const struct claim *claim)
 {
 	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_here) +
-	       sum_of_givers(claim, tracts_here);
+	       sum_of_givers(claim, segments_here);
 }
 
 /* False: nobody has anything left. */
@@ -117,10 +118,10 @@ static bool give_up_some(const struct claim *claim)
 	if (giver) {
 		giver->residency->cache_tenant->close(giver);
 	} else {
-		giver = find_giver(claim, tracts_here);
+		giver = find_giver(claim, segments_here);
 		if (!giver)
 			return false;
-		slots_close_tract(&giver->residency->slots, find_tract(giver));
+		slots_close_segment(&giver->residency->slots, find_segment(giver));
 	}
 	job_settle(giver);
 	return true;
@@ -134,9 +135,9 @@ void cache_reclaim(const struct claim *claim, uint64_t bytes)
 
 static void keep_all(struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
-		if (job->residency->slots.tracts[i].state == TRACT_DRAINING) {
-			slots_open_tract(&job->residency->slots, i);
+	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
+		if (job->residency->slots.segments[i].state == SEGMENT_DRAINING) {
+			slots_open_segment(&job->residency->slots, i);
 			job_settle(job);
 		}
 }
@@ -174,14 +175,15 @@ static bool may_grow(const struct job *job)
 	       job->residency->slots.here < job->residency->slots.count;
 }
 
-static uint64_t tracts_of(const struct job *job)
+static uint64_t segments_of(const struct job *job)
 {
 	return budget_cache_bytes(job) - job->residency->cache_tenant->bytes(job);
 }
 
 static bool goes_before(const struct job *other, const struct job *job)
 {
-	return other->residency->rescues > 0 || (may_grow(other) && tracts_of(other) < tracts_of(job));
+	return other->residency->stuck_waits > 0 ||
+	       (may_grow(other) && segments_of(other) < segments_of(job));
 }
 
 /* Nobody has less, or waits for what there is. */
@@ -200,21 +202,21 @@ static bool is_next(const struct job *job)
 
 static uint32_t find_away(const struct job *job)
 {
-	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
-		if (job->residency->slots.tracts[i].state == TRACT_AWAY)
+	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
+		if (job->residency->slots.segments[i].state == SEGMENT_AWAY)
 			return i;
 	return SLOT_NONE;
 }
 
 static bool fetch(struct job *job)
 {
-	uint32_t tract = find_away(job);
+	uint32_t segment = find_away(job);
 
-	if (tract == SLOT_NONE || !budget_take_cache(job, job->residency->slots.tracts[tract].bytes))
+	if (segment == SLOT_NONE || !budget_take_cache(job, job->residency->slots.segments[segment].bytes))
 		return false;
-	if (tract_fetch(job, tract))
+	if (segment_fetch(job, segment))
 		return true;
-	budget_give_cache(job, job->residency->slots.tracts[tract].bytes);
+	budget_give_cache(job, job->residency->slots.segments[segment].bytes);
 	return false;
 }
 
@@ -236,21 +238,21 @@ static bool is_fair(const struct trade *trade, uint64_t lacking)
 	       (trade->left > taken && trade->left - taken > trade->own + trade->wanted);
 }
 
-/* Warm state of others is taken for it, and then tracts, where that is fair. */
+/* Warm state of others is taken for it, and then segments, where that is fair. */
 static void balance(struct job *job)
 {
 	struct claim claim = room_claim(job);
-	const struct job *giver = find_giver(&claim, tracts_here);
-	uint32_t tract = find_away(job);
+	const struct job *giver = find_giver(&claim, segments_here);
+	uint32_t segment = find_away(job);
 
-	if (tract == SLOT_NONE || cache_bytes_on_the_way(&claim) > 0)
+	if (segment == SLOT_NONE || cache_bytes_on_the_way(&claim) > 0)
 		return;
-	uint64_t bytes = job->residency->slots.tracts[tract].bytes, lacking = room_lacking(&claim, bytes);
+	uint64_t bytes = job->residency->slots.segments[segment].bytes, lacking = room_lacking(&claim, bytes);
 	uint64_t warm = sum_of_givers(&claim, warm_here);
 	const struct trade trade = { .giver = giver,
-				     .left = giver ? tracts_here(giver) : 0,
-				     .least = giver ? giver->residency->slots.tracts[0].bytes : 0,
-				     .own = tracts_of(job),
+				     .left = giver ? segments_here(giver) : 0,
+				     .least = giver ? giver->residency->slots.segments[0].bytes : 0,
+				     .own = segments_of(job),
 				     .wanted = bytes };
 
 	if (bytes > budget_own_room(job))
@@ -281,16 +283,16 @@ static bool may_take_warm(struct job *job)
 	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
 }
 
-/* It will get the memory for another tract, if nobody takes that before. */
-static bool awaits_tract(const struct job *job)
+/* It will get the memory for another segment, if nobody takes that before. */
+static bool awaits_segment(const struct job *job)
 {
 	struct claim claim = room_claim(job);
-	uint32_t tract = is_usable(job) && !job_is_idle(job) ? find_away(job) : SLOT_NONE;
+	uint32_t segment = is_usable(job) && !job_is_idle(job) ? find_away(job) : SLOT_NONE;
 	uint64_t bytes;
 
-	if (tract == SLOT_NONE)
+	if (segment == SLOT_NONE)
 		return false;
-	bytes = job->residency->slots.tracts[tract].bytes;
+	bytes = job->residency->slots.segments[segment].bytes;
 	return bytes <= budget_own_room(job) &&
 	       room_lacking(&claim, bytes) <=
 		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_here);
@@ -304,7 +306,7 @@ static bool is_next_to_warm(struct job *job)
 		struct job *other = queue_entry(link, struct job, link);
 
 		if (other != job &&
-		    (other->residency->rescues > 0 || awaits_tract(other) ||
+		    (other->residency->stuck_waits > 0 || awaits_segment(other) ||
 		     (may_take_warm(other) && other->residency->cache_tenant->bytes(other) <
 						      job->residency->cache_tenant->bytes(job))))
 			return false;
@@ -347,15 +349,15 @@ static void grow_warm(struct job *job)
 
 /* ---- Turns ---- */
 
-/* False: some tract of it is not empty yet. */
-static bool empty_tracts(struct job *job)
+/* False: some segment of it is not empty yet. */
+static bool empty_segments(struct job *job)
 {
 	bool is_draining = false;
 
-	for (uint32_t i = 0; i < job->residency->slots.tract_count; i++)
-		if (job->residency->slots.tracts[i].state == TRACT_DRAINING) {
-			tract_empty(job, i);
-			is_draining |= job->residency->slots.tracts[i].state == TRACT_DRAINING;
+	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
+		if (job->residency->slots.segments[i].state == SEGMENT_DRAINING) {
+			segment_empty(job, i);
+			is_draining |= job->residency->slots.segments[i].state == SEGMENT_DRAINING;
 		}
 	return !is_draining;
 }
@@ -365,7 +367,7 @@ void cache_go_on(struct job *job)
 	if (!is_usable(job))
 		return;
 	shrink_warm(job);
-	if (!empty_tracts(job))
+	if (!empty_segments(job))
 		job_watch_slots(job);
 	else if (may_grow(job) && is_next(job) && !fetch(job))
 		balance(job);
@@ -377,21 +379,21 @@ void cache_go_on(struct job *job)
 static bool is_helped(struct job *job)
 {
 	struct claim claim = room_claim(job);
-	uint32_t tract = find_away(job);
-	uint64_t bytes = tract != SLOT_NONE ? job->residency->slots.tracts[tract].bytes : 0;
+	uint32_t segment = find_away(job);
+	uint64_t bytes = segment != SLOT_NONE ? job->residency->slots.segments[segment].bytes : 0;
 
-	if (bytes == 0 || bytes > budget_own_room(job) || ++job->residency->rescues > RESCUES_MOST)
-		job->residency->rescues = 0;
+	if (bytes == 0 || bytes > budget_own_room(job) || ++job->residency->stuck_waits > STUCK_WAITS_MOST)
+		job->residency->stuck_waits = 0;
 	else if (holders_make_room(&claim, bytes))
 		return true;
 	return false;
 }
 
-bool cache_rescue(struct job *job)
+bool cache_help_stuck(struct job *job)
 {
-	if (tract_bytes(job, TRACT_COMING) > 0)
+	if (segment_bytes(job, SEGMENT_COMING) > 0)
 		return true;
-	if (tract_bytes(job, TRACT_DRAINING) > 0) {
+	if (segment_bytes(job, SEGMENT_DRAINING) > 0) {
 		keep_all(job);
 		return true;
 	}

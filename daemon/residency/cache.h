@@ -1,12 +1,12 @@
-/* Cache: what a job's arena holds beyond what is promised to it, in tracts. It shrinks when others need the
- * memory, and grows while there is more than enough. */
+/* Cache: what a job's arena holds beyond what is reserved for it, in segments. It shrinks when others need
+ * the memory, and grows while there is more than enough. */
 #ifndef TIERD_DAEMON_CACHE_H
 #define TIERD_DAEMON_CACHE_H
 
 #include "daemon/model/model.h"
 #include "daemon/resources/resources.h"
 
-/* A tenant has that part of a cache which is no tract. Its room, above this one, has the table. */
+/* A tenant has that part of a cache which is no segment. A module above this one has the table. */
 struct cache_tenant {
 	/* All that is charged to the job; of that, what may be given up, and what is given up already, and
 	 * has not gone. */
@@ -35,7 +35,7 @@ void cache_keep_all(struct node *node);
 /* They are a holder of the node. */
 extern const struct holder cache_holder;
 
-/* What comes to a cache or leaves it, of its tenant: a tract is counted by itself. */
+/* What comes to a cache or leaves it, of its tenant: a segment is counted by itself. */
 void cache_begin_move(struct job *job);
 void cache_end_move(struct job *job);
 bool cache_is_quiet(const struct job *job);
@@ -44,6 +44,6 @@ bool cache_is_quiet(const struct job *job);
 void cache_go_on(struct job *job);
 
 /* All that has a slot waits for another: the job gets some back, if there are any. */
-bool cache_rescue(struct job *job);
+bool cache_help_stuck(struct job *job);
 
 #endif

@@ -22,8 +22,8 @@ static void mark_stuck(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = false;
-	QUEUE_FOREACH (wish, &job->residency->slot_wishes) {
-		struct residence *residence = queue_entry(wish, struct residence, link);
+	QUEUE_FOREACH (place, &job->residency->slot_queue) {
+		struct residence *residence = queue_entry(place, struct residence, link);
 
 		QUEUE_FOREACH (link, &residence->waiters) {
 			struct waiter *waiter = queue_entry(link, struct waiter, link);
@@ -64,8 +64,8 @@ bool residency_awaits_release(struct job *job, const struct member *member)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = true;
-	QUEUE_FOREACH (wish, &job->residency->slot_wishes) {
-		struct residence *residence = queue_entry(wish, struct residence, link);
+	QUEUE_FOREACH (place, &job->residency->slot_queue) {
+		struct residence *residence = queue_entry(place, struct residence, link);
 
 		QUEUE_FOREACH (link, &residence->waiters)
 			if (queue_entry(link, struct waiter, link)->blocked == member &&
@@ -86,14 +86,14 @@ static bool unmark_waiters(struct residence *residence)
 	return has_changed;
 }
 
-/* Ranks whose wish can still come true are not stuck, which may free others; until nothing changes. */
+/* Ranks whose packs can still get a slot are not stuck, which may free others; until nothing changes. */
 static void unmark_lucky(struct job *job)
 {
 	bool has_changed = true;
 
 	while (has_changed) {
 		has_changed = false;
-		QUEUE_FOREACH (link, &job->residency->slot_wishes) {
+		QUEUE_FOREACH (link, &job->residency->slot_queue) {
 			struct residence *residence = queue_entry(link, struct residence, link);
 
 			if (!can_never_fit(job, residence_pack(residence)))
@@ -128,17 +128,17 @@ const char *residency_holders(const struct job *job)
 
 void residency_check_deadlock(struct job *job)
 {
-	if (queue_is_empty(&job->residency->slot_wishes))
+	if (queue_is_empty(&job->residency->slot_queue))
 		return;
 	mark_stuck(job);
 	unmark_lucky(job);
-	QUEUE_FOREACH (link, &job->residency->slot_wishes) {
+	QUEUE_FOREACH (link, &job->residency->slot_queue) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		struct waiter *waiter = stuck_waiter(residence);
 
 		if (!waiter || !can_never_fit(job, residence_pack(residence)))
 			continue;
-		if (cache_rescue(job))
+		if (cache_help_stuck(job))
 			return;
 		name_holders(job, residence_pack(residence), job->residency->holders,
 			     sizeof(job->residency->holders));

@@ -24,7 +24,7 @@ struct residence {
 	uint64_t version;
 	uint64_t used; /* the job's clock at its last use */
 	struct queue waiters;
-	struct queue link; /* of slot_wishes */
+	struct queue link; /* of slot_queue */
 	struct pack_transfer parts[UNIT_SECTIONS];
 	unsigned transfers_left;
 	int status;
@@ -37,13 +37,13 @@ struct job_residency {
 	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
 	struct directory_header *directory;
 	struct slots slots;
-	struct queue slot_wishes; /* residences that wait for a slot */
+	struct queue slot_queue; /* residences that wait for a slot */
 	const struct residency_listener *listener;
 	const struct cache_tenant *cache_tenant; /* daemon/residency/cache.h */
 	uint64_t clock;
 	char holders[RESIDENCY_HOLDERS_TEXT]; /* who keeps a gather from ever fitting, for its message */
-	unsigned cache_moves;		      /* tracts, and shares of warm state, that come or go */
-	unsigned rescues;		      /* how often memory of others was waited for */
+	unsigned cache_moves;		      /* segments, and shares of warm state, that come or go */
+	unsigned stuck_waits;		      /* how often memory of others was waited for */
 	uint32_t *next_use;		      /* by pack */
 	bool has_next_uses;		      /* nothing has moved since they were found */
 	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */

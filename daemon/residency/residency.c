@@ -1,8 +1,8 @@
-/* Packs in host memory, whose states are in state.c.
+/* Packs in host memory: state.c has what may happen to one, and this file most of what is done then.
  *
- * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none wishes for one; wishes
- * are served when a transfer ends, a client rings at a release, or, should one release without that, a timer
- * fires. */
+ * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none is queued for one. The
+ * queue is served when a transfer ends, when a client rings at a release, and, should one release without
+ * that, when a timer fires. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int residency_new(struct job *job)
 	*own = (struct job_residency){ .directory_memory = MEMORY_INIT,
 				       .arena = MEMORY_INIT,
 				       .cache = MEMORY_INIT };
-	queue_init(&own->slot_wishes);
+	queue_init(&own->slot_queue);
 	job->residency = own;
 	return 0;
 }
@@ -386,7 +386,7 @@ void enter_queue(struct job *job, uint32_t pack)
 	struct residence *residence = residence_of(job, pack);
 
 	move_stalls(residence);
-	queue_push(&job->residency->slot_wishes, &residence->link);
+	queue_push(&job->residency->slot_queue, &residence->link);
 	job_watch_slots(job);
 	/* A release between looking and asking has not rung. */
 	job_settle(job);
@@ -481,7 +481,7 @@ bool residency_prefetch(struct job *job, uint32_t pack)
 
 bool residency_awaits_slot(const struct job *job)
 {
-	return !queue_is_empty(&job->residency->slot_wishes);
+	return !queue_is_empty(&job->residency->slot_queue);
 }
 
 bool residency_is_loading(const struct job *job)
@@ -491,7 +491,7 @@ bool residency_is_loading(const struct job *job)
 
 void residency_ring(struct job *job)
 {
-	/* First the wish, then the look: a release between the two rings again. */
+	/* First it asks for bells, then it looks: a release between the two rings again. */
 	if (residency_awaits_slot(job))
 		job_watch_slots(job);
 	residency_serve(job);
@@ -501,11 +501,12 @@ void residency_ring(struct job *job)
 
 void residency_serve(struct job *job)
 {
-	if (queue_is_empty(&job->residency->slot_wishes))
+	if (queue_is_empty(&job->residency->slot_queue))
 		return;
 	prefetch_find_next_uses(job);
-	/* Nothing called from here serves wishes or takes them back, a load that fails at once included. */
-	QUEUE_FOREACH (link, &job->residency->slot_wishes) {
+	/* Nothing called from here serves the queue or takes another pack out of it, a load that fails at
+	 * once included. */
+	QUEUE_FOREACH (link, &job->residency->slot_queue) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		uint32_t pack = residence_pack(residence);
 

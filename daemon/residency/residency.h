@@ -1,4 +1,31 @@
-/* Packs in host memory: slots, gather, prefetch, eviction, cache. */
+/* Packs in host memory: which are there, which come, and which leave.
+ *
+ * A *pack* is the units that are moved and updated together. Its *residence* says how it is present in host
+ * memory; state.c has the states. A *slot* is the place of one pack in the *arena*, which clients map; the
+ * *directory* beside it tells clients what lies where, at which version. The plan reserves at least two slots
+ * of each size for a job. Slots beyond that are its *cache*. They lie in *segments*, whose memory comes and
+ * goes as other jobs need it.
+ *
+ * A gather that finds its unit in the directory needs nothing of this module. One that misses waits here: the
+ * pack gets a free slot, or that of the pack whose next use is farthest, and is read into it. Where every
+ * slot is in use, it is queued for one. Each rank writes a trace of its gathers; the order that they follow
+ * is learned from it for each phase, and what comes next is loaded before it is asked for. A sweep of the
+ * update *claims* packs: from then on until it has ended a pack's update, the pack is neither loaded nor
+ * evicted. A client's lease, a reader's pin and a transfer from the slot keep a pack where it is.
+ *
+ * Life cycle: residency_new() and residency_free() with the job; residency_plan() when its packs are known;
+ * arena_take_over() and arena_open() when its memory is there; arena_give_up() and residency_forget_all()
+ * when it is released; residency_clear() at the end.
+ *
+ * Callers: the session's requests (gather, prefetch, phase), the update, readers and writers of values,
+ * backups, and the job's life, whose turns call residency_serve(), cache_go_on() and prefetch_bring_back().
+ *
+ * Upwards it reports by two tables: residency_listener hears that somebody waits for a pack, and cache_tenant
+ * has the part of the cache that is no segment. What was in flight and has come home ends in job_settle().
+ *
+ * Limits: prefetches load at most 64 MiB at once; an eviction looks 16 times for a pack that no client has
+ * just leased; a rank that can go on in no other way has other jobs asked 100 times for memory, and then it
+ * is told who keeps it waiting. */
 #ifndef TIERD_DAEMON_RESIDENCY_FRONT_H
 #define TIERD_DAEMON_RESIDENCY_FRONT_H
 
@@ -8,7 +35,7 @@
 #include "daemon/residency/damage.h"
 #include "daemon/residency/order.h"
 #include "daemon/residency/phase.h"
-#include "daemon/residency/tract.h"
+#include "daemon/residency/segment.h"
 
 /* job_break(), because a transfer of the pack to its NVMe store has failed. */
 void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status);

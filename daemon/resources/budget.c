@@ -395,8 +395,9 @@ void budget_give_cache(struct job *job, uint64_t bytes)
 
 static void take_cache(struct job *job, struct slots *slots)
 {
-	for (uint32_t i = 0; i < slots->tract_count && budget_take_cache(job, slots->tracts[i].bytes); i++)
-		slots->tracts[i].state = TRACT_COMING;
+	for (uint32_t i = 0; i < slots->segment_count && budget_take_cache(job, slots->segments[i].bytes);
+	     i++)
+		slots->segments[i].state = SEGMENT_COMING;
 }
 
 /* ---- The plan of a job ---- */
@@ -472,11 +473,11 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, struct s
 	job->resources->shortage.bytes = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	least = size_sum(fixed, slots_memory(slots->promised));
+	least = size_sum(fixed, slots_memory(slots->reserved));
 	if (least > room.bytes) {
 		if (least <= budget_own_room(job))
 			job->resources->shortage.bytes = size_rest(least, room_for(&claim).bytes);
-		return refuse_host(job, needs, slots->promised, room, message, size);
+		return refuse_host(job, needs, slots->reserved, room, message, size);
 	}
 	take_host(job, least);
 	take_cache(job, slots);

@@ -12,7 +12,7 @@ struct job_resources {
 	uint64_t host_bytes, nvme_bytes; /* of the budgets */
 	uint64_t charged_bytes;		 /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;		 /* of its plan: what stays when it is released */
-	uint64_t cache_bytes;		 /* of host_bytes: tracts and warm state */
+	uint64_t cache_bytes;		 /* of host_bytes: segments and warm state */
 	struct shortage shortage;	 /* what its plan lacks */
 	uint32_t windows;		 /* of members, as many as were charged */
 	bool has_plan;			 /* all its ranks' windows are in it */

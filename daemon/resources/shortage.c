@@ -8,7 +8,7 @@
 #include "daemon/model/model.h"
 #include "daemon/resources/own.h"
 
-/* How long a tract may take to become empty before another one is tried, too. */
+/* How long a segment may take to become empty before another one is tried, too. */
 #define RETRY_US 100000
 
 void shortage_init(struct shortage *shortage, struct claim claim, struct job *job)

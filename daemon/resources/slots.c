@@ -73,8 +73,8 @@ static void share_out(struct slots *slots, bool with_all, uint64_t budget)
 	for (uint32_t c = 0; c < slots->class_count; c++) {
 		struct slot_class *class = &slots->classes[c];
 
-		class->promised = with_all ? class->packs : class->packs < 2 ? class->packs : 2;
-		class->count = class->promised;
+		class->reserved = with_all ? class->packs : class->packs < 2 ? class->packs : 2;
+		class->count = class->reserved;
 		slots->bytes += class->count * class->bytes;
 		all += class->packs * class->bytes;
 	}
@@ -100,30 +100,30 @@ static int allocate(struct slots *slots)
 	}
 	slots->offsets = calloc(slots->count + 1, sizeof(*slots->offsets));
 	slots->owners = calloc(slots->count + 1, sizeof(*slots->owners));
-	slots->tract_of = calloc(slots->count + 1, sizeof(*slots->tract_of));
-	slots->in_tracts = calloc(slots->count + 1, sizeof(*slots->in_tracts));
-	slots->tracts = calloc(slots->count + 1, sizeof(*slots->tracts));
-	return slots->offsets && slots->owners && slots->tract_of && slots->in_tracts && slots->tracts
+	slots->segment_of = calloc(slots->count + 1, sizeof(*slots->segment_of));
+	slots->in_segments = calloc(slots->count + 1, sizeof(*slots->in_segments));
+	slots->segments = calloc(slots->count + 1, sizeof(*slots->segments));
+	return slots->offsets && slots->owners && slots->segment_of && slots->in_segments && slots->segments
 		       ? 0
 		       : -ENOMEM;
 }
 
-static void place_promised(struct slots *slots)
+static void place_reserved(struct slots *slots)
 {
 	for (uint32_t c = 0; c < slots->class_count; c++)
-		for (uint32_t i = 0; i < slots->classes[c].promised; i++) {
+		for (uint32_t i = 0; i < slots->classes[c].reserved; i++) {
 			uint32_t slot = slots->classes[c].first + i;
 
-			slots->offsets[slot] = slots->promised;
-			slots->owners[slot] = slots->tract_of[slot] = SLOT_NONE;
-			slots->promised += slots->classes[c].bytes;
+			slots->offsets[slot] = slots->reserved;
+			slots->owners[slot] = slots->segment_of[slot] = SLOT_NONE;
+			slots->reserved += slots->classes[c].bytes;
 			slots->here++;
 		}
 }
 
-/* ---- Tracts ---- */
+/* ---- Segments ---- */
 
-/* The class that is the farthest behind: so each tract has about the same share of every class. placed: by
+/* The class that is the farthest behind: so each segment has about the same share of every class. placed: by
  * class. */
 static uint32_t next_class(const struct slots *slots, const uint32_t *placed)
 {
@@ -131,7 +131,7 @@ static uint32_t next_class(const struct slots *slots, const uint32_t *placed)
 	double least = 1;
 
 	for (uint32_t c = 0; c < slots->class_count; c++) {
-		uint32_t all = slots->classes[c].count - slots->classes[c].promised;
+		uint32_t all = slots->classes[c].count - slots->classes[c].reserved;
 		double share = all > placed[c] ? (placed[c] + 0.5) / all : 1;
 
 		if (share < least) {
@@ -142,38 +142,39 @@ static uint32_t next_class(const struct slots *slots, const uint32_t *placed)
 	return next;
 }
 
-static void add_to_tract(struct slots *slots, uint32_t slot, uint64_t bytes, uint64_t target)
+static void add_to_segment(struct slots *slots, uint32_t slot, uint64_t bytes, uint64_t target)
 {
-	struct slot_tract *tract = slots->tract_count > 0 ? &slots->tracts[slots->tract_count - 1] : NULL;
+	struct slot_segment *segment =
+		slots->segment_count > 0 ? &slots->segments[slots->segment_count - 1] : NULL;
 
-	if (!tract || tract->bytes + bytes > target) {
-		tract = &slots->tracts[slots->tract_count++];
-		tract->offset = slots->cache;
-		tract->first = tract == slots->tracts ? 0 : tract[-1].first + tract[-1].count;
+	if (!segment || segment->bytes + bytes > target) {
+		segment = &slots->segments[slots->segment_count++];
+		segment->offset = slots->cache;
+		segment->first = segment == slots->segments ? 0 : segment[-1].first + segment[-1].count;
 	}
-	slots->in_tracts[tract->first + tract->count++] = slot;
+	slots->in_segments[segment->first + segment->count++] = slot;
 	slots->offsets[slot] = slots_cache_offset(slots) + slots->cache;
 	slots->owners[slot] = SLOT_AWAY;
-	slots->tract_of[slot] = slots->tract_count - 1;
-	tract->bytes += bytes;
+	slots->segment_of[slot] = slots->segment_count - 1;
+	segment->bytes += bytes;
 	slots->cache += bytes;
 }
 
 /* Small enough that little more goes than is needed, and few enough for the kernel's table of buffers. */
-#define TRACTS_USUAL 16
-#define TRACTS_MOST 32
+#define SEGMENTS_USUAL 16
+#define SEGMENTS_MOST 32
 
-static uint64_t tract_target(const struct slots *slots, uint64_t usual_cache)
+static uint64_t segment_target(const struct slots *slots, uint64_t usual_cache)
 {
-	uint64_t all = slots->bytes - slots->promised;
-	uint64_t usual = (usual_cache < all ? usual_cache : all) / TRACTS_USUAL;
+	uint64_t all = slots->bytes - slots->reserved;
+	uint64_t usual = (usual_cache < all ? usual_cache : all) / SEGMENTS_USUAL;
 
-	return usual > all / TRACTS_MOST ? usual : all / TRACTS_MOST;
+	return usual > all / SEGMENTS_MOST ? usual : all / SEGMENTS_MOST;
 }
 
-static int place_tracts(struct slots *slots, uint64_t usual_cache)
+static int place_segments(struct slots *slots, uint64_t usual_cache)
 {
-	uint64_t target = tract_target(slots, usual_cache);
+	uint64_t target = segment_target(slots, usual_cache);
 	uint32_t *placed = calloc(slots->class_count + 1, sizeof(*placed));
 
 	if (!placed)
@@ -181,48 +182,48 @@ static int place_tracts(struct slots *slots, uint64_t usual_cache)
 	for (uint32_t c = next_class(slots, placed); c != SLOT_NONE; c = next_class(slots, placed)) {
 		const struct slot_class *class = &slots->classes[c];
 
-		add_to_tract(slots, class->first + class->promised + placed[c]++, class->bytes, target);
+		add_to_segment(slots, class->first + class->reserved + placed[c]++, class->bytes, target);
 	}
 	free(placed);
 	return 0;
 }
 
-void slots_open_tract(struct slots *slots, uint32_t index)
+void slots_open_segment(struct slots *slots, uint32_t index)
 {
-	const struct slot_tract *tract = &slots->tracts[index];
+	const struct slot_segment *segment = &slots->segments[index];
 
-	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
-		uint32_t *owner = &slots->owners[slots->in_tracts[i]];
+	for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+		uint32_t *owner = &slots->owners[slots->in_segments[i]];
 
 		if (*owner == SLOT_AWAY) {
 			*owner = SLOT_NONE;
 			slots->here++;
 		}
 	}
-	slots->tracts[index].state = TRACT_HERE;
+	slots->segments[index].state = SEGMENT_HERE;
 }
 
-void slots_close_tract(struct slots *slots, uint32_t index)
+void slots_close_segment(struct slots *slots, uint32_t index)
 {
-	const struct slot_tract *tract = &slots->tracts[index];
+	const struct slot_segment *segment = &slots->segments[index];
 
-	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
-		uint32_t *owner = &slots->owners[slots->in_tracts[i]];
+	for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+		uint32_t *owner = &slots->owners[slots->in_segments[i]];
 
 		if (*owner == SLOT_NONE) {
 			*owner = SLOT_AWAY;
 			slots->here--;
 		}
 	}
-	slots->tracts[index].state = TRACT_DRAINING;
+	slots->segments[index].state = SEGMENT_DRAINING;
 }
 
 bool slots_is_empty(const struct slots *slots, uint32_t index)
 {
-	const struct slot_tract *tract = &slots->tracts[index];
+	const struct slot_segment *segment = &slots->segments[index];
 
-	for (uint32_t i = tract->first; i < tract->first + tract->count; i++)
-		if (slots->owners[slots->in_tracts[i]] != SLOT_AWAY)
+	for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+		if (slots->owners[slots->in_segments[i]] != SLOT_AWAY)
 			return false;
 	return true;
 }
@@ -241,8 +242,8 @@ int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, ui
 		r = allocate(&slots);
 	}
 	if (r == 0) {
-		place_promised(&slots);
-		r = place_tracts(&slots, usual_cache);
+		place_reserved(&slots);
+		r = place_segments(&slots, usual_cache);
 	}
 	if (r < 0) {
 		slots_free(&slots);
@@ -258,9 +259,9 @@ void slots_free(struct slots *slots)
 	free(slots->class_of_pack);
 	free(slots->offsets);
 	free(slots->owners);
-	free(slots->tract_of);
-	free(slots->in_tracts);
-	free(slots->tracts);
+	free(slots->segment_of);
+	free(slots->in_segments);
+	free(slots->segments);
 	*slots = (struct slots){ 0 };
 }
 
@@ -278,8 +279,8 @@ uint32_t slots_take(struct slots *slots, uint32_t pack)
 
 void slots_give(struct slots *slots, uint32_t slot)
 {
-	uint32_t tract = slots->tract_of[slot];
-	bool goes = tract != SLOT_NONE && slots->tracts[tract].state == TRACT_DRAINING;
+	uint32_t segment = slots->segment_of[slot];
+	bool goes = segment != SLOT_NONE && slots->segments[segment].state == SEGMENT_DRAINING;
 
 	slots->owners[slot] = goes ? SLOT_AWAY : SLOT_NONE;
 	slots->here -= goes;

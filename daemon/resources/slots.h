@@ -1,5 +1,6 @@
 /* Slots: the places of an arena, in a few fixed sizes, planned when the job is ready. The first ones of each
- * size are promised to the job; the others lie in tracts, which come and go with the memory behind them. */
+ * size are reserved for the job; the others lie in segments, which come and go with the memory behind them.
+ */
 #ifndef TIERD_DAEMON_SLOTS_H
 #define TIERD_DAEMON_SLOTS_H
 
@@ -12,23 +13,23 @@
 #define SLOT_NONE UINT32_MAX
 /* As an owner: there is no memory in the slot now. */
 #define SLOT_AWAY (UINT32_MAX - 1)
-/* What is promised and what is not lie in regions of their own, which huge pages do not straddle. */
+/* What is reserved and what is not lie in regions of their own, which huge pages do not straddle. */
 #define SLOTS_ALIGNMENT (UINT64_C(2) << 20)
 
 struct slot_class {
 	uint64_t bytes;	       /* of each slot */
 	uint32_t packs;	       /* that are of this class */
-	uint32_t promised;     /* the first of its slots */
+	uint32_t reserved;     /* the first of its slots */
 	uint32_t first, count; /* its slots */
 	bool is_full;	       /* scratch of the prefetcher */
 };
 
-enum tract_state { TRACT_AWAY, TRACT_COMING, TRACT_HERE, TRACT_DRAINING, TRACT_GOING };
+enum segment_state { SEGMENT_AWAY, SEGMENT_COMING, SEGMENT_HERE, SEGMENT_DRAINING, SEGMENT_GOING };
 
-struct slot_tract {
+struct slot_segment {
 	uint64_t offset, bytes; /* in the cache */
-	uint32_t first, count;	/* in slots->in_tracts */
-	enum tract_state state;
+	uint32_t first, count;	/* in slots->in_segments */
+	enum segment_state state;
 };
 
 struct slots {
@@ -36,21 +37,21 @@ struct slots {
 	uint32_t class_count;
 	uint32_t *class_of_pack;
 	uint32_t count;
-	uint32_t here;	    /* of them, those that have memory */
-	uint64_t bytes;	    /* of all slots */
-	uint64_t promised;  /* of those that are promised; their region */
-	uint64_t cache;	    /* of the others; it begins at slots_cache_offset() */
-	uint64_t *offsets;  /* by slot */
-	uint32_t *owners;   /* by slot: the pack, SLOT_NONE or SLOT_AWAY */
-	uint32_t *tract_of; /* by slot; SLOT_NONE: it is promised */
-	struct slot_tract *tracts;
-	uint32_t tract_count;
-	uint32_t *in_tracts; /* the slots of one tract after the other */
+	uint32_t here;	      /* of them, those that have memory */
+	uint64_t bytes;	      /* of all slots */
+	uint64_t reserved;    /* of those that are reserved; their region */
+	uint64_t cache;	      /* of the others; it begins at slots_cache_offset() */
+	uint64_t *offsets;    /* by slot */
+	uint32_t *owners;     /* by slot: the pack, SLOT_NONE or SLOT_AWAY */
+	uint32_t *segment_of; /* by slot; SLOT_NONE: it is reserved */
+	struct slot_segment *segments;
+	uint32_t segment_count;
+	uint32_t *in_segments; /* the slots of one segment after the other */
 };
 
-/* Sizes the classes for the packs of a catalog: with_all, a slot for every pack, all of them promised; else
+/* Sizes the classes for the packs of a catalog: with_all, a slot for every pack, all of them reserved; else
  * as many as budget allows, shared out in proportion, and at least two of each class (or as many as it has
- * packs), which are promised: slots->promised may exceed the budget, it is the least that works. Tracts are
+ * packs), which are reserved: slots->reserved may exceed the budget, it is the least that works. Segments are
  * made for a cache of about usual_cache bytes, and are away. -ENOMEM. */
 int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, uint64_t usual_cache,
 	       struct slots *ret_slots);
@@ -76,14 +77,14 @@ static inline uint64_t slots_memory(uint64_t bytes)
 
 static inline uint64_t slots_cache_offset(const struct slots *slots)
 {
-	return size_align(slots->promised, SLOTS_ALIGNMENT);
+	return size_align(slots->reserved, SLOTS_ALIGNMENT);
 }
 
-/* A tract's slots can be taken from now on, or no more: those that have an owner are away when they are given
- * back. */
-void slots_open_tract(struct slots *slots, uint32_t tract);
-void slots_close_tract(struct slots *slots, uint32_t tract);
-/* No slot of a closed tract has an owner. */
-bool slots_is_empty(const struct slots *slots, uint32_t tract);
+/* A segment's slots can be taken from now on, or no more: those that have an owner are away when they are
+ * given back. */
+void slots_open_segment(struct slots *slots, uint32_t segment);
+void slots_close_segment(struct slots *slots, uint32_t segment);
+/* No slot of a closed segment has an owner. */
+bool slots_is_empty(const struct slots *slots, uint32_t segment);
 
 #endif

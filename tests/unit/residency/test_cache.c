@@ -1,5 +1,5 @@
 /* Caches shrink when another job needs the memory, and grow when there is some: what is leased stays where it
- * is, what was promised stays, and the kernel gets the pages. */
+ * is, what was reserved stays, and the kernel gets the pages. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,8 +82,8 @@ static bool is_moving(const struct job *job)
 {
 	bool is_moving = job->residency->cache_moves > 0;
 
-	for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
-		is_moving |= residency_slots(job)->tracts[i].state == TRACT_DRAINING;
+	for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
+		is_moving |= residency_slots(job)->segments[i].state == SEGMENT_DRAINING;
 	return is_moving;
 }
 
@@ -111,9 +111,9 @@ static void expect_consistent(void)
 		struct job *job = queue_entry(link, struct job, link);
 		uint64_t here = 0;
 
-		for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
-			if (residency_slots(job)->tracts[i].state != TRACT_AWAY)
-				here += residency_slots(job)->tracts[i].bytes;
+		for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
+			if (residency_slots(job)->segments[i].state != SEGMENT_AWAY)
+				here += residency_slots(job)->segments[i].bytes;
 		assert_int_equal(budget_cache_bytes(job) - warm_bytes(job), here);
 		/* What nobody holds, the kernel has. */
 		if (job->residency->cache.base)
@@ -167,8 +167,8 @@ static void what_is_leased_stays_until_it_is_released(void **state)
 		sums[unit] = digest(addresses[unit], unit);
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
-	/* More and more tracts are to become empty, none does. */
-	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
+	/* More and more segments are to become empty, none does. */
+	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
 		scene_wait(&scene);
 	assert_null(actor_find(&second, ready, 0));
 	assert_int_equal(find("first")->residency->cache_moves, 0);
@@ -205,7 +205,7 @@ static void who_keeps_everything_leased_is_named(void **state)
 	expect_consistent();
 }
 
-static void what_is_promised_is_not_taken(void **state)
+static void what_is_reserved_is_not_taken(void **state)
 {
 	start(&first, "first", 9 * MIB);
 	open_job(&second, "second", 0);
@@ -215,8 +215,8 @@ static void what_is_promised_is_not_taken(void **state)
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_false(budget_is_awaited(find("second")));
-	for (uint32_t i = 0; i < residency_slots(find("first"))->tract_count; i++)
-		assert_int_equal(residency_slots(find("first"))->tracts[i].state, TRACT_HERE);
+	for (uint32_t i = 0; i < residency_slots(find("first"))->segment_count; i++)
+		assert_int_equal(residency_slots(find("first"))->segments[i].state, SEGMENT_HERE);
 }
 
 static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
@@ -228,7 +228,7 @@ static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
 	lease_all(&first, find("first"), addresses);
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
-	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
 		scene_wait(&scene);
 	actor_die(&first);
 	assert_int_equal(actor_finish_ready(&second, ready), 0);
@@ -246,12 +246,12 @@ static void who_waits_may_die(void **state)
 	before = budget_cache_bytes(find("first"));
 	open_job(&second, "second", 0);
 	actor_send_ready(&second, -1);
-	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
 		scene_wait(&scene);
 	actor_die(&second);
 	scene_settle(&scene);
-	for (uint32_t i = 0; i < residency_slots(find("first"))->tract_count; i++)
-		assert_int_not_equal(residency_slots(find("first"))->tracts[i].state, TRACT_DRAINING);
+	for (uint32_t i = 0; i < residency_slots(find("first"))->segment_count; i++)
+		assert_int_not_equal(residency_slots(find("first"))->segments[i].state, SEGMENT_DRAINING);
 	assert_int_equal(budget_cache_bytes(find("first")), before);
 	for (uint32_t unit = 0; unit < count; unit++)
 		actor_release(&first, unit);
@@ -351,11 +351,11 @@ static void a_budget_of_its_own_bounds_what_grows(void **state)
 	assert_true(budget_host_bytes(find("first")) > 13 * MIB);
 }
 
-/* A gather that only slots of a tract which is to go could serve gets one of them. */
+/* A gather that only slots of a segment which is to go could serve gets one of them. */
 static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 {
 	const void *addresses[MORE_UNITS];
-	uint32_t count, ready, gather, tract = 0;
+	uint32_t count, ready, gather, segment = 0;
 
 	units = MORE_UNITS;
 	scene.node->settings.host_budget = 90 * MIB;
@@ -364,16 +364,17 @@ static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 	open_job(&second, "second", 0);
 	scene.node->settings.host_budget = budget_host_used(scene.node) + MIB;
 	ready = actor_send_ready(&second, -1);
-	while (residency_slots(find("first"))->tracts[0].state != TRACT_DRAINING)
+	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
 		scene_wait(&scene);
-	/* Of a tract of two slots or more, one is free, and is not to be used. */
-	while (residency_slots(find("first"))->tracts[tract].count < 2)
-		assert_true(++tract < residency_slots(find("first"))->tract_count);
+	/* Of a segment of two slots or more, one is free, and is not to be used. */
+	while (residency_slots(find("first"))->segments[segment].count < 2)
+		assert_true(++segment < residency_slots(find("first"))->segment_count);
 	actor_release(
 		&first,
 		residency_slots(find("first"))
 			->owners[residency_slots(find("first"))
-					 ->in_tracts[residency_slots(find("first"))->tracts[tract].first]]);
+					 ->in_segments
+						 [residency_slots(find("first"))->segments[segment].first]]);
 	gather = actor_send_gather(&first, count, 0, true);
 	assert_int_equal(actor_await(&first, gather, 0)->status, 0);
 	actor_die(&first);
@@ -405,8 +406,8 @@ static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
 
 static bool is_draining(const struct job *job)
 {
-	for (uint32_t i = 0; i < residency_slots(job)->tract_count; i++)
-		if (residency_slots(job)->tracts[i].state == TRACT_DRAINING)
+	for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
+		if (residency_slots(job)->segments[i].state == SEGMENT_DRAINING)
 			return true;
 	return false;
 }
@@ -524,7 +525,7 @@ int main(void)
 		TEST(caches_shrink_for_a_job_that_opens),
 		TEST(what_is_leased_stays_until_it_is_released),
 		TEST(who_keeps_everything_leased_is_named),
-		TEST(what_is_promised_is_not_taken),
+		TEST(what_is_reserved_is_not_taken),
 		TEST(a_job_that_dies_while_it_shrinks_leaves_its_memory),
 		TEST(who_waits_may_die),
 		TEST(a_cache_grows_when_memory_is_given_back),

@@ -33,10 +33,10 @@ static int compare_offsets(const void *a, const void *b)
 	return *left < *right ? -1 : *left > *right;
 }
 
-/* Side by side, what is promised in one region and the rest in the other. */
+/* Side by side, what is reserved in one region and the rest in the other. */
 static void expect_disjoint_places(const struct slots *slots)
 {
-	uint64_t places[MAX_PACKS][2], end = 0, all = 0, promised = 0;
+	uint64_t places[MAX_PACKS][2], end = 0, all = 0, reserved = 0;
 	uint32_t count = 0;
 
 	for (uint32_t c = 0; c < slots->class_count; c++)
@@ -46,20 +46,21 @@ static void expect_disjoint_places(const struct slots *slots)
 			places[count][0] = slots->offsets[slot];
 			places[count++][1] = slots->classes[c].bytes;
 			all += slots->classes[c].bytes;
-			assert_int_equal(slots->tract_of[slot] == SLOT_NONE, i < slots->classes[c].promised);
-			promised += i < slots->classes[c].promised ? slots->classes[c].bytes : 0;
+			assert_int_equal(slots->segment_of[slot] == SLOT_NONE,
+					 i < slots->classes[c].reserved);
+			reserved += i < slots->classes[c].reserved ? slots->classes[c].bytes : 0;
 		}
 	assert_int_equal(count, slots->count);
 	qsort(places, count, sizeof(places[0]), compare_offsets);
 	for (uint32_t i = 0; i < count; i++) {
-		if (end == slots->promised && i > 0)
+		if (end == slots->reserved && i > 0)
 			end = slots_cache_offset(slots);
 		assert_int_equal(places[i][0], end);
 		end += places[i][1];
 	}
 	assert_int_equal(all, slots->bytes);
-	assert_int_equal(promised, slots->promised);
-	assert_int_equal(promised + slots->cache, slots->bytes);
+	assert_int_equal(reserved, slots->reserved);
+	assert_int_equal(reserved + slots->cache, slots->bytes);
 }
 
 static void similar_sizes_share_a_class(void **state)
@@ -142,9 +143,9 @@ static void a_pack_takes_slots_of_its_class_alone(void **state)
 	slots_free(&slots);
 }
 
-/* ---- Tracts ---- */
+/* ---- Segments ---- */
 
-static void tracts_hold_all_that_is_not_promised(void **state)
+static void segments_hold_all_that_is_not_reserved(void **state)
 {
 	const uint64_t sizes[] = {
 		MIB, MIB, MIB, MIB, MIB, MIB, MIB, MIB, MIB, MIB, 4 * MIB, 4 * MIB, 4 * MIB
@@ -154,16 +155,16 @@ static void tracts_hold_all_that_is_not_promised(void **state)
 	uint32_t first = 0;
 
 	expect_disjoint_places(&slots);
-	assert_int_equal(slots.promised, 10 * MIB);
+	assert_int_equal(slots.reserved, 10 * MIB);
 	assert_int_equal(slots.cache, 12 * MIB);
 	assert_int_equal(slots.here, 4);
-	assert_true(slots.tract_count > 4);
-	for (uint32_t i = 0; i < slots.tract_count; i++) {
-		assert_int_equal(slots.tracts[i].offset, end);
-		assert_int_equal(slots.tracts[i].first, first);
-		assert_int_equal(slots.tracts[i].state, TRACT_AWAY);
-		end += slots.tracts[i].bytes;
-		first += slots.tracts[i].count;
+	assert_true(slots.segment_count > 4);
+	for (uint32_t i = 0; i < slots.segment_count; i++) {
+		assert_int_equal(slots.segments[i].offset, end);
+		assert_int_equal(slots.segments[i].first, first);
+		assert_int_equal(slots.segments[i].state, SEGMENT_AWAY);
+		end += slots.segments[i].bytes;
+		first += slots.segments[i].count;
 	}
 	assert_int_equal(end, slots.cache);
 	assert_int_equal(first, 9);
@@ -171,7 +172,7 @@ static void tracts_hold_all_that_is_not_promised(void **state)
 }
 
 /* However much of the cache there is, classes have their share of it. */
-static void tracts_have_something_of_each_class(void **state)
+static void segments_have_something_of_each_class(void **state)
 {
 	uint64_t sizes[MAX_PACKS];
 
@@ -181,7 +182,7 @@ static void tracts_have_something_of_each_class(void **state)
 	uint32_t counts[2] = { 0, 0 };
 
 	for (uint32_t i = 0; i < 12; i++) {
-		counts[slots.in_tracts[i] >= slots.classes[1].first]++;
+		counts[slots.in_segments[i] >= slots.classes[1].first]++;
 		assert_in_range(counts[0], counts[1] - (counts[1] > 0), counts[1] + 1);
 	}
 	slots_free(&slots);
@@ -196,32 +197,32 @@ static void a_slot_that_is_away_is_not_taken(void **state)
 	assert_int_equal(slots_take(&slots, 1), 1);
 	assert_int_equal(slots_take(&slots, 2), SLOT_NONE);
 	assert_false(slots_has_pack(&slots, 2));
-	slots_open_tract(&slots, 0);
+	slots_open_segment(&slots, 0);
 	assert_int_equal(slots.here, 3);
 	assert_int_equal(slots_take(&slots, 2), 2);
 	assert_true(slots_has_pack(&slots, 2));
 	slots_free(&slots);
 }
 
-static void a_tract_that_closes_is_empty_when_its_last_slot_is_given_back(void **state)
+static void a_segment_that_closes_is_empty_when_its_last_slot_is_given_back(void **state)
 {
 	const uint64_t sizes[] = { 64 * 4096, 64 * 4096, 64 * 4096, 64 * 4096 };
 	struct slots slots = plan(sizes, 4, false, GIB);
 	uint32_t slot = SLOT_NONE;
 
-	for (uint32_t tract = 0; tract < slots.tract_count; tract++)
-		slots_open_tract(&slots, tract);
+	for (uint32_t segment = 0; segment < slots.segment_count; segment++)
+		slots_open_segment(&slots, segment);
 	for (uint32_t pack = 0; pack < 3; pack++)
 		slot = slots_take(&slots, pack);
-	uint32_t tract = slots.tract_of[slot];
+	uint32_t segment = slots.segment_of[slot];
 
-	slots_close_tract(&slots, tract);
-	assert_false(slots_is_empty(&slots, tract));
+	slots_close_segment(&slots, segment);
+	assert_false(slots_is_empty(&slots, segment));
 	slots_give(&slots, slot);
-	assert_true(slots_is_empty(&slots, tract));
+	assert_true(slots_is_empty(&slots, segment));
 	/* It was the last of the three to be taken; the fourth lies elsewhere. */
 	assert_int_not_equal(slots_take(&slots, 3), slot);
-	slots_open_tract(&slots, tract);
+	slots_open_segment(&slots, segment);
 	assert_int_equal(slots.here, 4);
 	assert_int_equal(slots_take(&slots, 2), slot);
 	slots_free(&slots);
@@ -232,11 +233,12 @@ static void there_is_room_for_packs_whose_slots_have_memory(void **state)
 	const uint64_t sizes[] = { 4096, 100 * 4096, 100 * 4096, 100 * 4096, 100 * 4096 };
 	struct slots slots = plan(sizes, 5, false, 1000 * 4096);
 
-	/* All tracts are away: two slots of the larger class, and the smaller one's only pack has its own. */
+	/* All segments are away: two slots of the larger class, and the smaller one's only pack has its own.
+	 */
 	assert_true(slots_have_room_for(&slots, 2));
 	assert_false(slots_have_room_for(&slots, 3));
-	for (uint32_t i = 0; i < slots.tract_count; i++)
-		slots_open_tract(&slots, i);
+	for (uint32_t i = 0; i < slots.segment_count; i++)
+		slots_open_segment(&slots, i);
 	assert_true(slots_have_room_for(&slots, 5));
 	slots_free(&slots);
 }
@@ -250,11 +252,11 @@ int main(void)
 		cmocka_unit_test(a_budget_is_shared_out_and_kept),
 		cmocka_unit_test(more_budget_than_packs_gives_one_each),
 		cmocka_unit_test(a_pack_takes_slots_of_its_class_alone),
-		cmocka_unit_test(tracts_hold_all_that_is_not_promised),
-		cmocka_unit_test(tracts_have_something_of_each_class),
+		cmocka_unit_test(segments_hold_all_that_is_not_reserved),
+		cmocka_unit_test(segments_have_something_of_each_class),
 		cmocka_unit_test(there_is_room_for_packs_whose_slots_have_memory),
 		cmocka_unit_test(a_slot_that_is_away_is_not_taken),
-		cmocka_unit_test(a_tract_that_closes_is_empty_when_its_last_slot_is_given_back),
+		cmocka_unit_test(a_segment_that_closes_is_empty_when_its_last_slot_is_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 #include "daemon/life/idle.h"
 #include "daemon/residency/cache.h"
 #include "daemon/residency/residency.h"
-#include "daemon/residency/tract.h"
+#include "daemon/residency/segment.h"
 #include "daemon/update/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/warm_inside.h"
@@ -556,10 +556,10 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 
 /* ---- Others ---- */
 
-static bool has_all_tracts(const struct job *job)
+static bool has_all_segments(const struct job *job)
 {
 	assert_true(residency_slots(job)->cache > 0);
-	return tract_bytes(job, TRACT_HERE) == residency_slots(job)->cache;
+	return segment_bytes(job, SEGMENT_HERE) == residency_slots(job)->cache;
 }
 
 static void it_goes_before_any_slot(void **state)
@@ -570,13 +570,13 @@ static void it_goes_before_any_slot(void **state)
 
 	take_step(&actor, 0);
 	before = warm_bytes_here(job);
-	assert_true(has_all_tracts(job) && before > 0);
+	assert_true(has_all_segments(job) && before > 0);
 	cache_reclaim(&claim, before);
-	assert_true(has_all_tracts(job) && warm_bytes_here(job) == 0);
+	assert_true(has_all_segments(job) && warm_bytes_here(job) == 0);
 	cache_reclaim(&claim, before + 1);
-	assert_false(has_all_tracts(job));
+	assert_false(has_all_segments(job));
 	cache_keep_all(scene.node);
-	assert_true(has_all_tracts(job) && warm_bytes_here(job) == before);
+	assert_true(has_all_segments(job) && warm_bytes_here(job) == before);
 	end_job(&actor, job);
 }
 
@@ -590,11 +590,11 @@ static void it_is_shared_with_others(void **state)
 	take_step(&actor, 0);
 	take_step(&actor, 1);
 	before = warm_bytes_here(job);
-	assert_true(has_all_tracts(job) && before > 0);
+	assert_true(has_all_segments(job) && before > 0);
 	options.name = "other";
 	second = start_with(&other, &options);
 	assert_true(warm_bytes_here(job) < before);
-	assert_true(has_all_tracts(job));
+	assert_true(has_all_segments(job));
 	take_step(&other, 0);
 	take_step(&actor, 2);
 	assert_true(hash_of(&actor, 3) == expected);

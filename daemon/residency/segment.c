@@ -1,0 +1,167 @@
+#include "daemon/residency/segment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "daemon/residency/own.h"
+#include "daemon/resources/resources.h"
+
+uint64_t segment_bytes(const struct job *job, enum segment_state state)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
+		if (job->residency->slots.segments[i].state == state)
+			bytes += job->residency->slots.segments[i].bytes;
+	return bytes;
+}
+
+static int fetch_pages(struct engine *engine, const struct memory *cache, const struct slot_segment *segment)
+{
+	memory_populate(cache, segment->offset, segment->bytes);
+	return engine_buffer_add(engine, cache->base + segment->offset, segment->bytes);
+}
+
+/* As large as it may ever become; what has no segment has no pages. */
+int segment_make_cache(const struct job *job, struct memory *cache, int *pinning)
+{
+	int r;
+
+	if (job->residency->slots.cache == 0)
+		return 0;
+	r = memory_new_shared("tierd-cache", job->residency->slots.cache, cache);
+	if (r < 0)
+		return r;
+	memory_make_huge(cache, false);
+	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
+		if (job->residency->slots.segments[i].state == SEGMENT_COMING) {
+			int pinned =
+				fetch_pages(job->node->engine, cache, &job->residency->slots.segments[i]);
+
+			*pinning = pinned < 0 ? pinned : *pinning;
+		}
+	return memory_seal(cache);
+}
+
+void segment_open_all(struct job *job)
+{
+	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
+		if (job->residency->slots.segments[i].state == SEGMENT_COMING)
+			slots_open_segment(&job->residency->slots, i);
+}
+
+/* ---- Moving ---- */
+
+struct move {
+	struct work work;
+	struct job *job;
+	uint32_t segment;
+	int status;
+};
+
+static void run_fetch(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+
+	move->status = fetch_pages(job->node->engine, &job->residency->cache,
+				   &job->residency->slots.segments[move->segment]);
+}
+
+/* Pages that are pinned would stay, whatever becomes of the file. */
+static void run_discard(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+	const struct slot_segment *segment = &job->residency->slots.segments[move->segment];
+
+	engine_buffer_remove(job->node->engine, job->residency->cache.base + segment->offset, segment->bytes);
+	move->status = memory_discard(&job->residency->cache, segment->offset, segment->bytes);
+}
+
+static void on_fetched(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+
+	node_note_pinning(job->node, move->status);
+	slots_open_segment(&job->residency->slots, move->segment);
+	job->residency->cache_moves--;
+	job->residency->stuck_waits = 0;
+	job_settle(job);
+	free(move);
+}
+
+static void on_discarded(struct work *work)
+{
+	struct move *move = container_of(work, struct move, work);
+	struct job *job = move->job;
+
+	job->residency->cache_moves--;
+	if (move->status < 0) {
+		log_error("job %s: the kernel does not take memory of its cache back: %s; the job keeps it",
+			  job->name, strerror(-move->status));
+		slots_open_segment(&job->residency->slots, move->segment);
+	} else {
+		job->residency->slots.segments[move->segment].state = SEGMENT_AWAY;
+		budget_give_cache(job, job->residency->slots.segments[move->segment].bytes);
+	}
+	/* The job too: if it was dropped, it waited for this. */
+	job_settle(job);
+	job_settle_all(job->node);
+	free(move);
+}
+
+static bool start_move(struct job *job, uint32_t segment, enum segment_state state)
+{
+	struct move *move = calloc(1, sizeof(*move));
+
+	if (!move)
+		return false;
+	*move = (struct move){
+		.work = { .run = state == SEGMENT_COMING ? run_fetch : run_discard,
+			  .done = state == SEGMENT_COMING ? on_fetched : on_discarded,
+			  .urgency = WORK_NORMAL },
+		.job = job,
+		.segment = segment,
+	};
+	job->residency->slots.segments[segment].state = state;
+	job->residency->cache_moves++;
+	workers_submit(job->node->slow_workers, &move->work);
+	return true;
+}
+
+bool segment_fetch(struct job *job, uint32_t segment)
+{
+	return start_move(job, segment, SEGMENT_COMING);
+}
+
+/* ---- Emptying ---- */
+
+void segment_empty(struct job *job, uint32_t index)
+{
+	const struct slot_segment *segment = &job->residency->slots.segments[index];
+
+	for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+		uint32_t slot = job->residency->slots.in_segments[i];
+
+		if (slots_has_pack(&job->residency->slots, slot))
+			residency_evict(job, job->residency->slots.owners[slot]);
+	}
+	if (slots_is_empty(&job->residency->slots, index))
+		start_move(job, index, SEGMENT_GOING);
+}
+
+uint32_t segment_held_slots(struct job *job, const struct slot_segment *segment)
+{
+	uint32_t held = 0;
+
+	for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+		uint32_t slot = job->residency->slots.in_segments[i];
+
+		held += slots_has_pack(&job->residency->slots, slot) &&
+			residency_is_held(job, job->residency->slots.owners[slot]);
+	}
+	return held;
+}

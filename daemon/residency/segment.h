@@ -1,0 +1,28 @@
+/* A segment: slots of a cache side by side, whose pages come from the kernel and go to it off the loop. It is
+ * charged to its job from the moment that it comes until the kernel has its pages back. */
+#ifndef TIERD_DAEMON_SEGMENT_H
+#define TIERD_DAEMON_SEGMENT_H
+
+#include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
+
+uint64_t segment_bytes(const struct job *job, enum segment_state state);
+
+/* Of one that is away, and charged: it is here later, and the job settled. False: out of memory. */
+bool segment_fetch(struct job *job, uint32_t segment);
+
+/* Evicts what can be evicted of one that drains; when nothing is left it goes, and when the kernel has its
+ * pages, all jobs are settled. */
+void segment_empty(struct job *job, uint32_t segment);
+
+/* That could not be emptied now. */
+uint32_t segment_held_slots(struct job *job, const struct slot_segment *segment);
+
+/* On a worker, of a job that is being planned: the file of its cache, with pages for the segments that are
+ * coming, if it has one. pinning: what engine_buffer_add() said, if it failed. A negative errno; what there
+ * is of it is the caller's. */
+int segment_make_cache(const struct job *job, struct memory *cache, int *pinning);
+/* Their slots can be taken. */
+void segment_open_all(struct job *job);
+
+#endif
