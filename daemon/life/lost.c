@@ -12,7 +12,6 @@
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
-#include "daemon/recovery/restore.h"
 #include "daemon/telemetry/telemetry.h"
 
 /* ---- A broken job ---- */
