@@ -20,7 +20,7 @@
 
 struct reserve {
 	struct store_task task;
-	struct asker asker;
+	struct requester requester;
 	unsigned snapshots, former;
 	struct store_room more; /* that has been taken from the budgets */
 	bool has_more;
@@ -29,7 +29,7 @@ struct reserve {
 
 static void reserve_free(struct reserve *reserve)
 {
-	asker_end(&reserve->asker);
+	requester_end(&reserve->requester);
 	free(reserve);
 }
 
@@ -122,8 +122,8 @@ static void fail(struct reserve *reserve, int status)
 	if (reserve->has_more)
 		budget_shrink(reserve->task.job, &reserve->more);
 	explain(reserve, status);
-	if (reserve->asker.pending)
-		pending_error(reserve->asker.pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
+	if (reserve->requester.pending)
+		pending_error(reserve->requester.pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
 			      reserve->message);
 }
 
@@ -140,13 +140,13 @@ static void tell(struct reserve *reserve)
 		job_settle(job);
 	family_charge_again(job->node, job->location.file);
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
-		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),
+		      (unsigned)reserve->requester.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);
 	body.nvme_bytes = budget_nvme_bytes(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RESERVE;
 	reply.job_reserve = &body;
-	if (reserve->asker.pending)
-		pending_reply(reserve->asker.pending, &reply);
+	if (reserve->requester.pending)
+		pending_reply(reserve->requester.pending, &reply);
 }
 
 static void on_done(struct store_task *task, int status)
@@ -184,7 +184,8 @@ int reserve_check_limit(const struct job *job, const struct port *port, unsigned
 	return job->uid == port->uid ? access_check_snapshots(&quota, snapshots, message, size) : 0;
 }
 
-void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request, struct queue *askers)
+void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request,
+		       struct queue *requesters)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	char message[SNAPSHOT_TEXT];
@@ -203,7 +204,7 @@ void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *r
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	asker_begin(&reserve->asker, pending, askers);
+	requester_begin(&reserve->requester, pending, requesters);
 	reserve->snapshots = request->snapshots;
 	reserve->task.job = job;
 	reserve->task.begin = begin;

@@ -4,7 +4,8 @@
 
 #include "daemon/model/model.h"
 
-void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request, struct queue *askers);
+void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request,
+		       struct queue *requesters);
 /* Of a store that was found: it may have grown since its job was made. A negative errno with a message: the
  * job's budgets have no room for that. */
 int reserve_find(struct job *job, const struct store *store, char *message, size_t size);

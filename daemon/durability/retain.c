@@ -17,7 +17,7 @@
 
 struct retain {
 	struct store_task task;
-	struct asker asker;
+	struct requester requester;
 	uint64_t every;
 	uint32_t keep;
 	bool is_said; /* in the definition, whose commit is awaited */
@@ -58,19 +58,20 @@ static void reply_retained(const struct retain *retain)
 
 	if (retain->every == 0)
 		events_of_job(retain->task.job, EVENT_RETAINED, NULL, "user %u has it keep no step by itself",
-			      (unsigned)retain->asker.uid);
+			      (unsigned)retain->requester.uid);
 	else
 		events_of_job(retain->task.job, EVENT_RETAINED, NULL,
 			      "user %u has it keep each step that %llu divides by itself, and the last %u of "
 			      "those",
-			      (unsigned)retain->asker.uid, (unsigned long long)retain->every, retain->keep);
-	if (!retain->asker.pending)
+			      (unsigned)retain->requester.uid, (unsigned long long)retain->every,
+			      retain->keep);
+	if (!retain->requester.pending)
 		return;
 	body.every = retain->every;
 	body.keep = retain->keep;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RETAIN;
 	reply.job_retain = &body;
-	pending_reply(retain->asker.pending, &reply);
+	pending_reply(retain->requester.pending, &reply);
 }
 
 static void on_done(struct store_task *task, int status)
@@ -83,9 +84,9 @@ static void on_done(struct store_task *task, int status)
 	}
 	if (status == -EALREADY)
 		reply_retained(retain);
-	else if (retain->asker.pending)
-		snapshot_fail(retain->asker.pending, task->job, "", status);
-	asker_end(&retain->asker);
+	else if (retain->requester.pending)
+		snapshot_fail(retain->requester.pending, task->job, "", status);
+	requester_end(&retain->requester);
 	free(retain);
 }
 
@@ -117,7 +118,8 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 	return 0;
 }
 
-void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *request, struct queue *askers)
+void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *request,
+		      struct queue *requesters)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	char message[SNAPSHOT_TEXT];
@@ -138,6 +140,6 @@ void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *req
 	retain->task.job = job;
 	retain->task.begin = say;
 	retain->task.done = on_done;
-	asker_begin(&retain->asker, pending, askers);
+	requester_begin(&retain->requester, pending, requesters);
 	store_task_send(&retain->task);
 }

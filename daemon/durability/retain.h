@@ -4,8 +4,9 @@
 
 #include "daemon/model/model.h"
 
-/* Answers when that is durable. askers: of the client, until then. */
-void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *request, struct queue *askers);
+/* Answers when that is durable. requesters: of the client, until then. */
+void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *request,
+		      struct queue *requesters);
 
 /* Who opens the job need not know. */
 void retain_overlook(const struct job *job, struct job_options *asked);

@@ -21,7 +21,7 @@
 /* A client's, until the store has done it. */
 struct snapshot_request {
 	struct store_task task;
-	struct asker asker;
+	struct requester requester;
 	char name[WIRE_MAX_SNAPSHOT_NAME + 1], to[WIRE_MAX_SNAPSHOT_NAME + 1];
 	uint64_t step, changed_bytes;
 	/* It has been done. */
@@ -245,7 +245,7 @@ void snapshot_fail(struct pending *pending, const struct job *job, const char *n
 
 static void request_free(struct snapshot_request *request)
 {
-	asker_end(&request->asker);
+	requester_end(&request->requester);
 	free(request);
 }
 
@@ -255,8 +255,8 @@ static void on_done(struct store_task *task, int status)
 
 	if (status == 0)
 		request->tell(request);
-	else if (request->asker.pending)
-		snapshot_fail(request->asker.pending, task->job, request->name, status);
+	else if (request->requester.pending)
+		snapshot_fail(request->requester.pending, task->job, request->name, status);
 	request_free(request);
 }
 
@@ -316,7 +316,7 @@ static bool check_lost(struct pending *pending, const struct job *job)
 
 /* NULL, and it is answered: there is no memory for it. */
 static struct snapshot_request *request_new(struct pending *pending, struct job *job, const char *name,
-					    struct queue *askers)
+					    struct queue *requesters)
 {
 	struct snapshot_request *request = calloc(1, sizeof(*request));
 
@@ -327,7 +327,7 @@ static struct snapshot_request *request_new(struct pending *pending, struct job 
 	snprintf(request->name, sizeof(request->name), "%s", name);
 	request->task.job = job;
 	request->task.done = on_done;
-	asker_begin(&request->asker, pending, askers);
+	requester_begin(&request->requester, pending, requesters);
 	return request;
 }
 
@@ -348,16 +348,16 @@ static void tell_taken(struct snapshot_request *request)
 
 	events_of_job(request->task.job, EVENT_SNAPSHOT_TAKEN, &(struct log_fields){ .step = &request->step },
 		      "step %llu is kept as snapshot %s", (unsigned long long)request->step, request->name);
-	if (!request->asker.pending)
+	if (!request->requester.pending)
 		return;
 	body.step = request->step;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE;
 	reply.snapshot_take = &body;
-	pending_reply(request->asker.pending, &reply);
+	pending_reply(request->requester.pending, &reply);
 }
 
 void snapshot_take(struct pending *pending, const struct member *member,
-		   const Tierd__Wire__SnapshotTake *take, struct queue *askers)
+		   const Tierd__Wire__SnapshotTake *take, struct queue *requesters)
 {
 	struct job *job =
 		member ? member->job : access_find(pending, take->name, take->has_owner, take->owner);
@@ -365,7 +365,7 @@ void snapshot_take(struct pending *pending, const struct member *member,
 
 	if (!job || !check_name(pending, take->snapshot) || !check_take(pending, job))
 		return;
-	request = request_new(pending, job, take->snapshot, askers);
+	request = request_new(pending, job, take->snapshot, requesters);
 	if (!request)
 		return;
 	request->tell = tell_taken;
@@ -386,12 +386,13 @@ static int begin_delete(struct store_task *task, struct store *store)
 static void tell_deleted(struct snapshot_request *request)
 {
 	events_of_job(request->task.job, EVENT_SNAPSHOT_DELETED, NULL, "user %u has deleted snapshot %s",
-		      (unsigned)request->asker.uid, request->name);
-	if (request->asker.pending)
-		pending_reply(request->asker.pending, NULL);
+		      (unsigned)request->requester.uid, request->name);
+	if (request->requester.pending)
+		pending_reply(request->requester.pending, NULL);
 }
 
-void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete, struct queue *askers)
+void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete,
+		     struct queue *requesters)
 {
 	struct job *job = access_find(pending, delete->name, delete->has_owner, delete->owner);
 	struct snapshot_request *request;
@@ -405,7 +406,7 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 	}
 	if (!check_job(pending, job) || !check_lost(pending, job))
 		return;
-	request = request_new(pending, job, delete->snapshot, askers);
+	request = request_new(pending, job, delete->snapshot, requesters);
 	if (!request)
 		return;
 	request->tell = tell_deleted;
@@ -425,7 +426,7 @@ static int begin_diff(struct store_task *task, struct store *store)
 	struct snapshot_request *request = container_of(task, struct snapshot_request, task);
 
 	/* Nothing comes of it but an answer. */
-	if (!request->asker.pending)
+	if (!request->requester.pending)
 		return -ECANCELED;
 	return store_diff(store, request->name, request->to[0] ? request->to : NULL, &task->request,
 			  &request->changed_bytes);
@@ -436,16 +437,16 @@ static void tell_diff(struct snapshot_request *request)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotDiffReply body = TIERD__WIRE__SNAPSHOT_DIFF_REPLY__INIT;
 
-	if (!request->asker.pending)
+	if (!request->requester.pending)
 		return;
 	body.changed_bytes = request->changed_bytes;
 	body.state_bytes = store_state_bytes(job_nvme_store(request->task.job));
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
 	reply.snapshot_diff = &body;
-	pending_reply(request->asker.pending, &reply);
+	pending_reply(request->requester.pending, &reply);
 }
 
-void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *askers)
+void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *requesters)
 {
 	struct job *job = access_find(pending, diff->name, diff->has_owner, diff->owner);
 	const char *names[] = { diff->from, diff->to };
@@ -461,7 +462,7 @@ void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *dif
 			pending_error(pending, -ENOENT, "%s", message);
 			return;
 		}
-	request = request_new(pending, job, diff->from, askers);
+	request = request_new(pending, job, diff->from, requesters);
 	if (!request)
 		return;
 	snprintf(request->to, sizeof(request->to), "%s", diff->to);

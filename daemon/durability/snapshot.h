@@ -4,12 +4,12 @@
 
 #include "daemon/model/model.h"
 
-/* member: who asks as a rank, or NULL. askers: of the client, until they are answered. */
+/* member: who asks as a rank, or NULL. requesters: of the client, until they are answered. */
 void snapshot_take(struct pending *pending, const struct member *member,
-		   const Tierd__Wire__SnapshotTake *take, struct queue *askers);
+		   const Tierd__Wire__SnapshotTake *take, struct queue *requesters);
 void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
-		     struct queue *askers);
-void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *askers);
+		     struct queue *requesters);
+void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *requesters);
 
 /* That it has. */
 unsigned snapshot_count(const struct job *job);

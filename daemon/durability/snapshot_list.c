@@ -12,7 +12,7 @@
 
 struct snapshot_list {
 	struct store_task task;
-	struct asker asker;
+	struct requester requester;
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
 	bool is_measured[STORE_MAX_SNAPSHOTS];
@@ -21,7 +21,7 @@ struct snapshot_list {
 
 static void snapshot_list_free(struct snapshot_list *list)
 {
-	asker_end(&list->asker);
+	requester_end(&list->requester);
 	free(list);
 }
 
@@ -69,7 +69,7 @@ static void reply(struct snapshot_list *list, const struct job *job)
 	add_readers(job, &kept, &body);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
 	reply.snapshots = &body;
-	pending_reply(list->asker.pending, &reply);
+	pending_reply(list->requester.pending, &reply);
 }
 
 /* ---- Measuring: one after the other, so that commits come in between ---- */
@@ -78,7 +78,7 @@ static int begin(struct store_task *task, struct store *store)
 {
 	struct snapshot_list *list = container_of(task, struct snapshot_list, task);
 
-	if (!list->asker.pending)
+	if (!list->requester.pending)
 		return -ECANCELED;
 	return store_measure_snapshot(store, list->snapshots[list->measured].name, &task->request,
 				      &list->own_bytes[list->measured]);
@@ -101,10 +101,11 @@ static void on_measured(struct store_task *task, int status)
 {
 	struct snapshot_list *list = container_of(task, struct snapshot_list, task);
 
-	if (!list->asker.pending) {
+	if (!list->requester.pending) {
 		snapshot_list_free(list);
 	} else if (status == -ESHUTDOWN) {
-		snapshot_fail(list->asker.pending, task->job, list->snapshots[list->measured].name, status);
+		snapshot_fail(list->requester.pending, task->job, list->snapshots[list->measured].name,
+			      status);
 		snapshot_list_free(list);
 	} else {
 		list->is_measured[list->measured] = status == 0;
@@ -112,7 +113,7 @@ static void on_measured(struct store_task *task, int status)
 	}
 }
 
-void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *askers)
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *requesters)
 {
 	struct job *job = access_find(pending, read->name, read->has_owner, read->owner);
 	struct snapshot_list *list;
@@ -131,7 +132,7 @@ void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *re
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	asker_begin(&list->asker, pending, askers);
+	requester_begin(&list->requester, pending, requesters);
 	list->count = store_snapshots(job_nvme_store(job), list->snapshots);
 	list->task = (struct store_task){ .job = job, .begin = begin, .done = on_measured };
 	if (read->measures && list->count > 0) {

@@ -4,8 +4,8 @@
 
 #include "daemon/request/request.h"
 
-/* Answers at once, or, if what they keep is to be measured, when the store has done that. askers: of
+/* Answers at once, or, if what they keep is to be measured, when the store has done that. requesters: of
  * the client, until then. */
-void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *askers);
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *requesters);
 
 #endif

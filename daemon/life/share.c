@@ -17,7 +17,7 @@
 
 struct share {
 	struct store_task task;
-	struct asker asker;
+	struct requester requester;
 	Tierd__Wire__JobShareReply body;
 	bool is_said; /* in the definition, whose commit is awaited */
 };
@@ -141,11 +141,11 @@ static void on_done(struct store_task *task, int status)
 		store_task_send(task);
 		return;
 	}
-	if (share->asker.pending && status == -EALREADY)
-		reply_shared(share->asker.pending, &share->body);
-	else if (share->asker.pending)
-		fail(share->asker.pending, task->job, status);
-	asker_end(&share->asker);
+	if (share->requester.pending && status == -EALREADY)
+		reply_shared(share->requester.pending, &share->body);
+	else if (share->requester.pending)
+		fail(share->requester.pending, task->job, status);
+	requester_end(&share->requester);
 	free(share);
 }
 
@@ -187,7 +187,7 @@ static bool has_record(const struct job *job)
 	return durable_has_store(job) && job->phase >= JOB_TRAINED && !job->life.is_dropped;
 }
 
-void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *askers)
+void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *requesters)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	char message[SNAPSHOT_TEXT];
@@ -210,7 +210,7 @@ void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, st
 	end_sessions(job, pending_port(pending)->uid, &share->body);
 	r = has_record(job) ? 0 : durable_redefine(job);
 	share->task = (struct store_task){ .job = job, .begin = say, .done = on_done };
-	asker_begin(&share->asker, pending, askers);
+	requester_begin(&share->requester, pending, requesters);
 	if (has_record(job) && job->phase != JOB_BROKEN)
 		store_task_send(&share->task);
 	else

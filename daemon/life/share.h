@@ -5,8 +5,8 @@
 #include "daemon/model/model.h"
 
 /* It counts at once: who loses a right by that loses its ranks, readers, verifications and traces, too.
- * Answers when that is durable, as far as the job is. askers: of the client, until then. */
-void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *askers);
+ * Answers when that is durable, as far as the job is. requesters: of the client, until then. */
+void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *requesters);
 
 /* Who opens the job need not know. */
 void share_overlook(const struct job *job, struct job_options *asked);

@@ -19,7 +19,7 @@
 struct fork {
 	struct store_task task; /* of its origin */
 	struct restore_notice notice;
-	struct asker asker;
+	struct requester requester;
 	struct job_file file;
 	char origin[WIRE_MAX_JOB_NAME + 1], snapshot[WIRE_MAX_SNAPSHOT_NAME + 1];
 	unsigned snapshots; /* that there is to be room for; 0: as many as were asked for before */
@@ -31,7 +31,7 @@ struct fork {
 
 static void fork_free(struct fork *fork)
 {
-	asker_end(&fork->asker);
+	requester_end(&fork->requester);
 	free(fork);
 }
 
@@ -178,10 +178,10 @@ static void fail(struct fork *fork, int status)
 	budget_take_back(job, fork->more);
 	if (fork->restore)
 		restore_cancel_fork(fork->restore);
-	if (fork->asker.pending && fork->message[0])
-		pending_error(fork->asker.pending, status, "%s", fork->message);
-	else if (fork->asker.pending)
-		snapshot_fail(fork->asker.pending, job, fork->snapshot, status);
+	if (fork->requester.pending && fork->message[0])
+		pending_error(fork->requester.pending, status, "%s", fork->message);
+	else if (fork->requester.pending)
+		snapshot_fail(fork->requester.pending, job, fork->snapshot, status);
 	fork_free(fork);
 }
 
@@ -215,12 +215,12 @@ static void reply(struct pending *pending, const struct job *job)
 static void on_there(struct restore_notice *notice, const struct job *job, const char *why)
 {
 	struct fork *fork = container_of(notice, struct fork, notice);
-	struct pending *pending = fork->asker.pending;
+	struct pending *pending = fork->requester.pending;
 
 	if (job)
 		events_of_job(job, EVENT_FORKED, &(struct log_fields){ .step = &job->step },
 			      "user %u has forked it from job %s%s%s, at step %llu",
-			      (unsigned)fork->asker.uid, fork->origin, fork->snapshot[0] ? "@" : "",
+			      (unsigned)fork->requester.uid, fork->origin, fork->snapshot[0] ? "@" : "",
 			      fork->snapshot, (unsigned long long)job->step);
 	if (pending && job)
 		reply(pending, job);
@@ -232,7 +232,7 @@ static void on_there(struct restore_notice *notice, const struct job *job, const
 
 /* ---- The request ---- */
 
-void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, struct queue *askers)
+void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, struct queue *requesters)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	char message[SNAPSHOT_TEXT];
@@ -248,7 +248,7 @@ void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, stru
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	asker_begin(&fork->asker, pending, askers);
+	requester_begin(&fork->requester, pending, requesters);
 	fork->file.uid = job->uid;
 	snprintf(fork->file.name, sizeof(fork->file.name), "%s", request->fork);
 	snprintf(fork->origin, sizeof(fork->origin), "%s", job->name);

@@ -5,7 +5,7 @@
 
 #include "daemon/model/model.h"
 
-/* askers: of the client, until they are answered. */
-void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, struct queue *askers);
+/* requesters: of the client, until they are answered. */
+void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, struct queue *requesters);
 
 #endif

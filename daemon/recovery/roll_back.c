@@ -20,7 +20,7 @@
 struct roll_back {
 	struct store_task task;
 	struct restore_notice notice;
-	struct asker asker;
+	struct requester requester;
 	struct store_snapshot snapshot;
 	char doubt[SNAPSHOT_TEXT]; /* "", or why nobody knows whether it was done */
 	bool is_deletion;	   /* of that snapshot, which is lost */
@@ -28,7 +28,7 @@ struct roll_back {
 
 static void roll_back_free(struct roll_back *roll_back)
 {
-	asker_end(&roll_back->asker);
+	requester_end(&roll_back->requester);
 	free(roll_back);
 }
 
@@ -36,7 +36,7 @@ static void roll_back_free(struct roll_back *roll_back)
 
 static void answer_doubt(struct roll_back *roll_back, const struct job *job, const char *why)
 {
-	struct pending *pending = roll_back->asker.pending;
+	struct pending *pending = roll_back->requester.pending;
 
 	if (job)
 		pending_error(pending, -EIO, "%s; it was opened again, and stands at step %llu",
@@ -60,18 +60,18 @@ static void on_back(struct restore_notice *notice, const struct job *job, const 
 {
 	struct roll_back *roll_back = container_of(notice, struct roll_back, notice);
 
-	if (roll_back->asker.pending && roll_back->doubt[0])
+	if (roll_back->requester.pending && roll_back->doubt[0])
 		answer_doubt(roll_back, job, why);
-	else if (roll_back->asker.pending && job && roll_back->is_deletion)
-		pending_reply(roll_back->asker.pending, NULL);
-	else if (roll_back->asker.pending && job)
-		reply_rolled_back(roll_back->asker.pending, job->step);
-	else if (roll_back->asker.pending && roll_back->is_deletion)
-		pending_error(roll_back->asker.pending, -EIO,
+	else if (roll_back->requester.pending && job && roll_back->is_deletion)
+		pending_reply(roll_back->requester.pending, NULL);
+	else if (roll_back->requester.pending && job)
+		reply_rolled_back(roll_back->requester.pending, job->step);
+	else if (roll_back->requester.pending && roll_back->is_deletion)
+		pending_error(roll_back->requester.pending, -EIO,
 			      "snapshot %s was deleted, and the job cannot be opened: %s",
 			      roll_back->snapshot.name, why);
-	else if (roll_back->asker.pending)
-		pending_error(roll_back->asker.pending, -EIO,
+	else if (roll_back->requester.pending)
+		pending_error(roll_back->requester.pending, -EIO,
 			      "the job was rolled back to step %llu, and cannot be opened there: %s",
 			      (unsigned long long)roll_back->snapshot.step, why);
 	roll_back_free(roll_back);
@@ -126,8 +126,8 @@ static void fail(struct roll_back *roll_back, int status)
 	struct job *job = roll_back->task.job;
 
 	job->life.is_rolling_back = false;
-	if (roll_back->asker.pending)
-		snapshot_fail(roll_back->asker.pending, job, roll_back->snapshot.name, status);
+	if (roll_back->requester.pending)
+		snapshot_fail(roll_back->requester.pending, job, roll_back->snapshot.name, status);
 	roll_back_free(roll_back);
 }
 
@@ -136,12 +136,12 @@ static void tell_done(const struct roll_back *roll_back, const struct job *job)
 	if (roll_back->is_deletion)
 		events_of_job(job, EVENT_SNAPSHOT_DELETED, NULL,
 			      "user %u has given up snapshot %s, which was lost",
-			      (unsigned)roll_back->asker.uid, roll_back->snapshot.name);
+			      (unsigned)roll_back->requester.uid, roll_back->snapshot.name);
 	else
 		events_of_job(job, EVENT_ROLLED_BACK,
 			      &(struct log_fields){ .step = &roll_back->snapshot.step },
 			      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
-			      (unsigned)roll_back->asker.uid, (unsigned long long)job->step,
+			      (unsigned)roll_back->requester.uid, (unsigned long long)job->step,
 			      roll_back->snapshot.name, (unsigned long long)roll_back->snapshot.step);
 }
 
@@ -167,7 +167,7 @@ static void on_rolled_back(struct store_task *task, int status)
 /* ---- The request ---- */
 
 static void start(struct pending *pending, struct job *job, const struct store_snapshot *snapshot,
-		  bool is_deletion, struct queue *askers)
+		  bool is_deletion, struct queue *requesters)
 {
 	struct roll_back *roll_back = calloc(1, sizeof(*roll_back));
 	char reason[160];
@@ -176,7 +176,7 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	asker_begin(&roll_back->asker, pending, askers);
+	requester_begin(&roll_back->requester, pending, requesters);
 	roll_back->snapshot = *snapshot;
 	roll_back->is_deletion = is_deletion;
 	roll_back->notice.done = on_back;
@@ -187,12 +187,12 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 	job->life.is_rolling_back = true;
 	/* Nobody is there while a snapshot is lost. */
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
-		 (unsigned long long)snapshot->step, (unsigned)roll_back->asker.uid);
+		 (unsigned long long)snapshot->step, (unsigned)roll_back->requester.uid);
 	drop_ranks(job, reason);
 	store_task_send(&roll_back->task);
 }
 
-void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers)
+void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *requesters)
 {
 	const struct port *port = pending_port(pending);
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
@@ -224,11 +224,11 @@ void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *requ
 			"all steps after the snapshot",
 			job->name, ranks);
 	else
-		start(pending, job, &snapshot, false, askers);
+		start(pending, job, &snapshot, false, requesters);
 }
 
 void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
-			   struct queue *askers)
+			   struct queue *requesters)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	struct store_snapshot snapshot;
@@ -252,5 +252,5 @@ void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotD
 	if (r < 0)
 		pending_error(pending, r, "%s", message);
 	else
-		start(pending, job, &snapshot, true, askers);
+		start(pending, job, &snapshot, true, requesters);
 }

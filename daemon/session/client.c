@@ -51,7 +51,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	queue_init(&client->jobs.members);
 	queue_init(&client->readers);
 	queue_init(&client->verifies);
-	queue_init(&client->askers);
+	queue_init(&client->requesters);
 	watch_init(&client->watch, port);
 	tracer_init(&client->tracer, port);
 	node->session.clients++;
@@ -116,7 +116,7 @@ void client_hang_up(struct client *client, const char *reason)
 	tracer_end(&client->tracer);
 	readers_close_all(&client->readers);
 	verify_forget_all(&client->verifies);
-	askers_forget(&client->askers);
+	requesters_forget(&client->requesters);
 	/* From the start each time: a leaving member can take others with it. */
 	for (struct member *member = first_present(client); member; member = first_present(client)) {
 		if (reason)

@@ -12,7 +12,7 @@
 struct client {
 	struct memberships jobs;
 	struct queue readers, verifies;
-	struct queue askers;
+	struct queue requesters;
 	uint32_t next_handle;
 	struct watch watch;
 	struct tracer tracer;

@@ -179,33 +179,33 @@ static void take_snapshot(struct pending *pending, const Tierd__Wire__SnapshotTa
 	const struct member *member = take->job ? find_member(pending, take->job, false) : NULL;
 
 	if (member || !take->job)
-		snapshot_take(pending, member, take, &client_of(pending)->askers);
+		snapshot_take(pending, member, take, &client_of(pending)->requesters);
 }
 
 static void delete_snapshot(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete)
 {
-	struct queue *askers = &client_of(pending)->askers;
+	struct queue *requesters = &client_of(pending)->requesters;
 
 	if (delete->is_lost)
-		roll_back_delete_lost(pending, delete, askers);
+		roll_back_delete_lost(pending, delete, requesters);
 	else
-		snapshot_delete(pending, delete, askers);
+		snapshot_delete(pending, delete, requesters);
 }
 
 static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__Request *request)
 {
-	struct queue *askers = &client_of(pending)->askers;
+	struct queue *requesters = &client_of(pending)->requesters;
 
 	switch (request->body_case) {
 		HANDLE(SNAPSHOT_TAKE, take_snapshot(pending, request->snapshot_take));
 		HANDLE(SNAPSHOT_DELETE, delete_snapshot(pending, request->snapshot_delete));
-		HANDLE(SNAPSHOT_DIFF, snapshot_diff(pending, request->snapshot_diff, askers));
-		HANDLE(SNAPSHOTS_READ, snapshot_list(pending, request->snapshots_read, askers));
-		HANDLE(JOB_ROLL_BACK, roll_back_job(pending, request->job_roll_back, askers));
-		HANDLE(JOB_RETAIN, retain_snapshots(pending, request->job_retain, askers));
-		HANDLE(JOB_FORK, fork_job(pending, request->job_fork, askers));
-		HANDLE(JOB_SHARE, share_job(pending, request->job_share, askers));
-		HANDLE(JOB_RESERVE, reserve_snapshots(pending, request->job_reserve, askers));
+		HANDLE(SNAPSHOT_DIFF, snapshot_diff(pending, request->snapshot_diff, requesters));
+		HANDLE(SNAPSHOTS_READ, snapshot_list(pending, request->snapshots_read, requesters));
+		HANDLE(JOB_ROLL_BACK, roll_back_job(pending, request->job_roll_back, requesters));
+		HANDLE(JOB_RETAIN, retain_snapshots(pending, request->job_retain, requesters));
+		HANDLE(JOB_FORK, fork_job(pending, request->job_fork, requesters));
+		HANDLE(JOB_SHARE, share_job(pending, request->job_share, requesters));
+		HANDLE(JOB_RESERVE, reserve_snapshots(pending, request->job_reserve, requesters));
 	default:
 		return false;
 	}

@@ -103,8 +103,8 @@ static int begin_snapshot(struct store_task *task, struct store *store)
 	/* It has waited for a commit, and its client has not. */
 	if (!reader->pending)
 		return -ECANCELED;
-	return store_open_snapshot(store, reader->as_snapshot ? NULL : reader->snapshot_name,
-				   &task->request, &reader->snapshot);
+	return store_open_snapshot(store, reader->as_snapshot ? NULL : reader->snapshot_name, &task->request,
+				   &reader->snapshot);
 }
 
 static void fail_snapshot(struct reader *reader, const struct job *job, int status)
@@ -132,7 +132,8 @@ static void on_snapshot(struct store_task *task, int status)
 static void open_snapshot(struct reader *reader)
 {
 	reader->is_opening = true;
-	reader->opening = (struct store_task){ .job = reader->job, .begin = begin_snapshot, .done = on_snapshot };
+	reader->opening =
+		(struct store_task){ .job = reader->job, .begin = begin_snapshot, .done = on_snapshot };
 	/* What is applied, and not only what was committed some time ago. */
 	if (reader->as_snapshot)
 		reader->opening.step = reader->job->step;
