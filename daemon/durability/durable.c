@@ -530,7 +530,7 @@ void durable_advance(struct job *job)
 		return;
 	pace_note_step(&durable->pace);
 	/* A step that is being measured is decided when that has ended: nothing would hold it up then. */
-	if (is_due(durable) && durable_is_quiet(job) && !norm_is_running(job) && !job->update.sweep &&
+	if (is_due(durable) && durable_is_quiet(job) && !norm_is_running(job) && !update_is_sweeping(job) &&
 	    job->decided == job->step && !job->life.is_dropped)
 		begin(durable);
 }

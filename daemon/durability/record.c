@@ -11,6 +11,7 @@
 #include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/update/update.h"
 #include "proto/record.pb-c.h"
 
 /* Fields that are written by hand, and how: lengths before bytes. */
@@ -379,9 +380,9 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	progress.format = job->location.record_format;
 	progress.step = job->step;
 	progress.epoch = job->epoch + job->is_live;
-	progress.loss_scale = job->update.loss_scale.value;
-	progress.loss_scale_steps = job->update.loss_scale.steps;
-	options_write_groups(job->update.groups, job->options.group_count, &groups);
+	progress.loss_scale = update_loss_scale(job)->value;
+	progress.loss_scale_steps = update_loss_scale(job)->steps;
+	options_write_groups(update_groups(job), job->options.group_count, &groups);
 	progress.n_groups = job->options.group_count;
 	progress.groups = groups.pointers;
 	at += tierd__record__job_progress__pack(&progress, at);

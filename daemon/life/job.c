@@ -140,14 +140,13 @@ static bool members_are_quiet(const struct job *job)
 bool job_is_still(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && values_are_quiet(job) &&
-	       !job->update.sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
-	       durability_is_quiet(job) && gradients_are_quiet(job) && cache_is_quiet(job) &&
-	       residency_is_quiet(job) && members_are_quiet(job);
+	       update_is_still(job) && durability_is_quiet(job) && gradients_are_quiet(job) &&
+	       cache_is_quiet(job) && residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
 {
-	return job_is_still(job) && !early_is_busy(job) && !ahead_is_busy(job);
+	return job_is_still(job) && update_is_at_rest(job);
 }
 
 static bool is_quiet(const struct job *job)
@@ -181,20 +180,16 @@ void job_set_limits(struct job *job, const struct quota *quota)
 		     });
 }
 
-/* Of the options, of the last decided step, and of two rates. */
-#define JOB_ROOMS 4
-
-static void settle_groups(struct job *job, const struct optimizer_group *groups)
+/* Its own, instead of the caller's. */
+static int copy_groups(struct job *job)
 {
-	uint32_t count = job->options.group_count;
-	struct optimizer_group *own = job->update.rooms;
+	const struct optimizer_group *groups = job->options.groups;
+	struct optimizer_group *own = options_new_groups(&job->options, 1);
 
-	job->update.groups = own + count;
-	job->update.open_rates.groups = own + 2 * count;
-	job->update.decided_rates.groups = own + 3 * count;
-	memcpy(own, groups, count * sizeof(*groups));
-	memcpy(job->update.groups, groups, count * sizeof(*groups));
+	if (own)
+		memcpy(own, groups, job->options.group_count * sizeof(*groups));
 	job->options.groups = own;
+	return own ? 0 : -ENOMEM;
 }
 
 /* What the modules keep of it. */
@@ -209,6 +204,8 @@ static int make_parts(struct job *job)
 	if (r == 0)
 		r = gradients_new(job);
 	if (r == 0)
+		r = update_new(job);
+	if (r == 0)
 		r = values_new(job);
 	if (r == 0)
 		r = durability_new(job);
@@ -220,6 +217,7 @@ static void free_parts(struct job *job)
 	scrub_free(job);
 	durability_free(job);
 	values_free(job);
+	update_free(job);
 	gradients_free(job);
 	residency_free(job);
 	telemetry_free(job);
@@ -253,16 +251,12 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	listeners_set(job);
 	job_set_limits(job, quota);
 	job->location.durability = options->durability ? options->durability : node->settings.durability;
-	job->update.loss_scale.value = options->loss_scale.initial;
 	queue_init(&job->life.lingering);
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
-	job->update.rooms = options_new_groups(&job->options, JOB_ROOMS);
 	job->life.slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
 	job->life.turn = event_new(node->loop, -1, 0, on_turn, job);
-	if (job->update.rooms)
-		settle_groups(job, options->groups);
-	if (!job->ranks || !job->update.rooms || !job->life.slot_timer || !job->life.turn) {
+	if (copy_groups(job) < 0 || !job->ranks || !job->life.slot_timer || !job->life.turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -307,7 +301,7 @@ void job_free(struct job *job)
 	queue_remove(&job->link);
 	free_parts(job);
 	free(job->ranks);
-	free(job->update.rooms);
+	free((struct optimizer_group *)job->options.groups);
 	free(job);
 	disposal_start_trim(node);
 

@@ -56,8 +56,6 @@ static const struct sweep_listener sweep_listener = {
 void listeners_set(struct job *job)
 {
 	gradients_listen(job, &gradient_listener);
-	job->update.commit_listener = &commit_listener;
-	job->update.writing_listener = &writing_listener;
-	job->update.sweep_listener = &sweep_listener;
+	update_listen(job, &commit_listener, &writing_listener, &sweep_listener);
 	residency_listen(job, &sweep_residency_listener, &warm_tenant);
 }

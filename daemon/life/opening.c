@@ -20,6 +20,7 @@
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 #include "daemon/values/values.h"
 
 static inline void source_freep(struct source **source)
@@ -65,7 +66,7 @@ static void reply_opened(struct pending *pending, struct member *member)
 	/* New is a job whose tensors need values; they have them once they are being stored. */
 	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
 	open.step = job->step;
-	open.loss_scale = job->update.loss_scale.value;
+	open.loss_scale = update_loss_scale(job)->value;
 	open.epoch = job->epoch;
 	open.window_bytes = WINDOW_BYTES;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;

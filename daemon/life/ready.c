@@ -154,7 +154,7 @@ static bool reply_ready(struct member *member)
 	}
 	ready.status = job->life.has_begun ? JOB_RESUMED : JOB_NEW;
 	ready.step = job->step;
-	ready.loss_scale = job->update.loss_scale.value;
+	ready.loss_scale = update_loss_scale(job)->value;
 	ready.epoch = job->epoch;
 	ready.unit_count = job->catalog.unit_count;
 	ready.directory_bytes = shared.directory->length;
@@ -266,8 +266,8 @@ void job_go_on(struct job *job)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
-		if (!writing_go_on(job) && can_start && !job->update.sweep && !job->update.early &&
-		    gradients_are_quiet(job) && reduced_copies(job) == 0)
+		if (!writing_go_on(job) && can_start && update_is_over(job) && gradients_are_quiet(job) &&
+		    reduced_copies(job) == 0)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:

@@ -438,8 +438,7 @@ void setup_start(struct job *job)
 static void clear_memory(struct job *job, struct made *made)
 {
 	made->sums = gradients_clear(job);
-	ahead_clear(job);
-	warm_free(job);
+	update_release(job);
 	made->gradient_store = TAKE_PTR(job->location.gradient_store);
 	arena_give_up(job, made);
 	made->uid = job->uid;
@@ -490,14 +489,12 @@ void setup_clear(struct job *job)
 	made.parameter_store = job->location.parameter_store;
 	made.optimizer_store = job->location.optimizer_store;
 	durable_free(job);
-	sweep_free(job);
-	early_clear(job);
+	update_clear(job);
 	clear_memory(job, &made);
 	job->location.parameter_store = job->location.optimizer_store = NULL;
 	catalog_unpack(&job->catalog);
 	free(job->location.places);
 	residency_clear(job);
-	update_free_packs(job);
 	job->location.places = NULL;
 	budget_give_back(job);
 }

@@ -232,8 +232,7 @@ static uint64_t rank_metadata_bytes(const struct job *job)
  * and what is read ahead of them. */
 static uint64_t step_metadata_bytes(const struct job *job)
 {
-	return norm_sums_bytes(job) + sweep_metadata_bytes(job) + early_metadata_bytes(job) +
-	       ahead_metadata_bytes(job);
+	return norm_sums_bytes(job) + update_metadata_bytes(job);
 }
 
 static struct budget_needs find_needs(const struct setup *setup)
@@ -248,7 +247,6 @@ static struct budget_needs find_needs(const struct setup *setup)
 		.held = gradients_spare_bytes(job),
 		.windows = budget_window_bytes(job),
 		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
-			 warm_metadata_bytes(job) +
 			 ranks * size_align(lease_bytes(job->catalog.unit_count, buffers.count), 4096),
 		.metadata = setup->is_return ? 0 : job_metadata_bytes(job),
 	};

@@ -59,16 +59,9 @@ struct job_residency;
 struct job_resources;
 struct job_values;
 struct job_gradients;
+struct job_update;
 struct job_telemetry;
-struct commit_listener;
-struct writing_listener;
-struct sweep_listener;
-struct sweep;
-struct pack_update;
-struct early;
-struct ahead;
 struct setup;
-struct warm;
 struct job_durability;
 struct job_scrub;
 struct replaced;
@@ -128,31 +121,6 @@ struct job_location {
 	uint64_t warm_most_bytes; /* that may stay in memory of its state on NVMe, as it is planned */
 };
 
-/* Its steps. */
-struct job_update {
-	const struct commit_listener *commit_listener; /* daemon/update/step_listeners.h */
-	const struct writing_listener *writing_listener;
-	const struct sweep_listener *sweep_listener;
-	struct step_rates open_rates;
-	double gradient_norm;
-	bool is_skipped;
-	float factor;	       /* of the reduced or decided step's gradients */
-	unsigned shard_copies; /* of a reduced step: under way, between windows and the sums */
-	struct step_rates decided_rates;
-	struct optimizer_group *groups; /* of the last decided step; at first the options' */
-	struct optimizer_group *rooms;	/* for these, those of the options, and those of rates */
-	struct loss_scale loss_scale;
-	uint64_t decided_ns;
-	struct sweep *sweep; /* the running one */
-	struct pack_update *packs;
-	struct warm *warm; /* daemon/update/warm.h; NULL: none of its state ever was */
-	struct ahead
-		*ahead; /* daemon/update/ahead.h; NULL: nothing has been, or can be, read before its update */
-	struct early *
-		early; /* daemon/update/early.h; NULL: no update can be, or has been, begun before its step */
-	uint64_t early_updates; /* of units, that were applied with their steps */
-};
-
 /* What becomes of it. */
 struct job_life {
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
@@ -199,8 +167,8 @@ struct job {
 	struct job_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct job_resources *resources; /* daemon/resources/own.h */
 	struct job_residency *residency;
-	struct job_gradients *gradients; /* daemon/gradients/own.h */
-	struct job_update update;
+	struct job_gradients *gradients;   /* daemon/gradients/own.h */
+	struct job_update *update;	   /* daemon/update/own.h */
 	struct job_durability *durability; /* daemon/durability/own.h */
 	struct job_values *values;
 	struct job_scrub *scrub; /* daemon/scrub/own.h */

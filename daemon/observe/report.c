@@ -313,7 +313,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->spill_bytes = gradients_spill_bytes(job);
 	wire->optimizer = (char *)job->options.optimizer->name;
 	wire->moments = (char *)moments_of(&job->options);
-	wire->loss_scale = job->update.loss_scale.value;
+	wire->loss_scale = update_loss_scale(job)->value;
 	wire->io_weight = job->options.io_weight;
 	wire->io_share = budget_limits(job)->io_share;
 	report_account(job, NULL, &entry->statistics);

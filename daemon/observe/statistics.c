@@ -129,7 +129,7 @@ static void write_job(const struct job *job)
 		.host_budget = job->options.host_budget,
 		.nvme_bytes = budget_nvme_bytes(job),
 		.figures = *figures_of(job),
-		.early_updates = job->update.early_updates,
+		.early_updates = update_early_count(job),
 		.warm_bytes = warm_bytes(job),
 		.warm_most_bytes = job->location.warm_most_bytes,
 		.is_lost = job->life.is_lost,

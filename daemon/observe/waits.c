@@ -9,6 +9,7 @@
 #include "common/plural.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 
 #define LONG_NS UINT64_C(10000000000)
 /* Named in a line. */
@@ -31,9 +32,8 @@ static uint64_t waits_since(const struct job *job, const struct member *member, 
 	case WAITS_PUSH:
 		return gradient_waits_since(member);
 	case WAITS_STEP:
-		return member->is_closed && member->step
-			       ? later(member->step->asked_ns, job->update.decided_ns)
-			       : 0;
+		return member->is_closed && member->step ? later(member->step->asked_ns, step_decided_ns(job))
+							 : 0;
 	case WAITS_SHARD:
 	case WAITS_WRITE:
 		return member->is_finished && member->step ? member->step->asked_ns : 0;

@@ -164,13 +164,8 @@ static int restore_rates(struct job *job, const Tierd__Record__JobProgress *prog
 			 size_t size)
 {
 	struct loss_scale past = { progress->loss_scale, progress->loss_scale_steps };
-	uint32_t count;
-	int r = options_set_groups(&job->options, job->update.groups, &count, progress->groups,
-				   progress->n_groups, message, size);
 
-	return r < 0 ? r
-		     : loss_scale_restore(&job->update.loss_scale, &job->options.loss_scale, &past, message,
-					  size);
+	return update_restore(job, progress->groups, progress->n_groups, &past, message, size);
 }
 
 static int restore_blobs(struct job *job, const Tierd__Record__JobProgress *progress, char *message,

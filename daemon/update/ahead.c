@@ -125,7 +125,7 @@ static struct ahead *ahead_new(struct job *job)
 
 void ahead_clear(struct job *job)
 {
-	struct ahead *ahead = TAKE_PTR(job->update.ahead);
+	struct ahead *ahead = TAKE_PTR(job->update->ahead);
 
 	if (!ahead)
 		return;
@@ -225,9 +225,9 @@ static void begin_chunk(struct ahead_chunk *chunk, uint64_t count)
 static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
 				      uint64_t first)
 {
-	if (!job->update.ahead)
+	if (!job->update->ahead)
 		return NULL;
-	QUEUE_FOREACH (link, &job->update.ahead->begun) {
+	QUEUE_FOREACH (link, &job->update->ahead->begun) {
 		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
 
 		if (chunk->pack == pack && chunk->place.section == section && chunk->place.first == first &&
@@ -299,18 +299,18 @@ void ahead_begin(struct job *job)
 	struct ahead *ahead;
 
 	/* Of one that is skipped: what is read already is right for the next one, too. */
-	if (!is_possible(job) || job->update.is_skipped)
+	if (!is_possible(job) || job->update->is_skipped)
 		return;
-	if (!job->update.ahead)
-		job->update.ahead = ahead_new(job);
-	ahead = job->update.ahead;
+	if (!job->update->ahead)
+		job->update->ahead = ahead_new(job);
+	ahead = job->update->ahead;
 	if (!ahead)
 		return;
 	QUEUE_FOREACH (link, &ahead->begun)
 		queue_entry(link, struct ahead_chunk, link)->is_void = true;
 	ahead->step = job->step;
-	ahead->is_backward = job->update.early_updates > ahead->early_updates;
-	ahead->early_updates = job->update.early_updates;
+	ahead->is_backward = job->update->early_updates > ahead->early_updates;
+	ahead->early_updates = job->update->early_updates;
 	ahead->next = (struct place){ 0 };
 	prefetch_pass_order(job, true, ahead->order);
 	job_settle(job);
@@ -334,7 +334,7 @@ static void give_back_void(struct ahead *ahead)
 /* Between two sweeps, and while nothing can be updated. */
 static bool is_time(const struct job *job)
 {
-	return is_live(job) && !job->update.sweep && job->decided == job->step && !early_has_work(job);
+	return is_live(job) && !job->update->sweep && job->decided == job->step && !early_has_work(job);
 }
 
 static bool read_next(struct ahead *ahead)
@@ -357,7 +357,7 @@ static bool read_next(struct ahead *ahead)
 
 void ahead_go_on(struct job *job)
 {
-	struct ahead *ahead = job->update.ahead;
+	struct ahead *ahead = job->update->ahead;
 
 	if (!ahead)
 		return;
@@ -368,15 +368,15 @@ void ahead_go_on(struct job *job)
 
 bool ahead_is_reading(const struct job *job)
 {
-	for (unsigned i = 0; job->update.ahead && i < job->update.ahead->chunk_count; i++)
-		if (job->update.ahead->chunks[i].moving > 0)
+	for (unsigned i = 0; job->update->ahead && i < job->update->ahead->chunk_count; i++)
+		if (job->update->ahead->chunks[i].moving > 0)
 			return true;
 	return false;
 }
 
 bool ahead_is_busy(const struct job *job)
 {
-	return job->update.ahead && !queue_is_empty(&job->update.ahead->begun);
+	return job->update->ahead && !queue_is_empty(&job->update->ahead->begun);
 }
 
 /* ---- For updates ---- */
@@ -408,9 +408,9 @@ void ahead_forget(struct job *job, uint32_t pack, enum unit_section section, uin
 
 uint32_t ahead_find(const struct job *job, bool (*is_sought)(const struct job *job, uint32_t pack))
 {
-	if (!job->update.ahead)
+	if (!job->update->ahead)
 		return SLOT_NONE;
-	QUEUE_FOREACH (link, &job->update.ahead->begun) {
+	QUEUE_FOREACH (link, &job->update->ahead->begun) {
 		const struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
 
 		if (!chunk->is_void && is_sought(job, chunk->pack))

@@ -46,7 +46,7 @@ static void retire(struct chunk *chunk)
 	check_pack(chunk);
 	if (update->unwritten == 0) {
 		early_end_adoption(job, chunk->pack);
-		job->update.sweep_listener->written(job);
+		job->update->sweep_listener->written(job);
 	}
 	if (buffer)
 		staging_give(&job->node->staging, buffer);

@@ -60,8 +60,8 @@ static bool is_possible(const struct job *job)
 static bool is_time(const struct job *job)
 {
 	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped && !norm_is_running(job) &&
-	       !job->update.sweep && job->decided == job->step &&
-	       job->update.commit_listener->is_quiet(job) && !job->update.commit_listener->is_behind(job);
+	       !job->update->sweep && job->decided == job->step &&
+	       job->update->commit_listener->is_quiet(job) && !job->update->commit_listener->is_behind(job);
 }
 
 /* NULL: not all ranks have announced the open step, or not the same; or it moves tensors to other groups,
@@ -117,7 +117,7 @@ static void look_at_pack(struct early *early, uint32_t pack)
 
 void early_note_sum(struct job *job, uint32_t unit)
 {
-	struct early *early = job->update.early;
+	struct early *early = job->update->early;
 
 	if (early && !early->is_decided && !early->is_void && unit_is_complete(early, unit))
 		look_at_pack(early, job->catalog.units[unit].pack);
@@ -128,7 +128,7 @@ void early_note_sum(struct job *job, uint32_t unit)
 const double *early_norm(const struct job *job, uint32_t unit)
 {
 	return pack_update(job, job->catalog.units[unit].pack)->early > EARLY_MEASURING
-		       ? norm_sums_of(&job->update.early->measured, unit)
+		       ? norm_sums_of(&job->update->early->measured, unit)
 		       : NULL;
 }
 
@@ -229,7 +229,7 @@ void early_check_pack(struct job *job, uint32_t pack)
 {
 	struct pack_update *update = pack_update(job, pack);
 
-	if (job->update.early->is_void)
+	if (job->update->early->is_void)
 		return;
 	if (update->early == EARLY_RUNNING && update->is_issued && update->uncomputed == 0) {
 		update->early = EARLY_WRITING;
@@ -307,7 +307,7 @@ static void begin(struct job *job, const struct step_rates *rates, uint32_t micr
 	early->sweep->is_early = true;
 	early->sweep->rates = &early->rates;
 	early->sweep->factor = (float)rates_scale(rates);
-	job->update.early = early;
+	job->update->early = early;
 	for (uint32_t pack = job->catalog.pack_count; pack > 0; pack--)
 		look_at_pack(early, pack - 1);
 }
@@ -366,7 +366,7 @@ static void finish_withdrawal(struct job *job)
 {
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		undo(job, pack);
-	job->update.early = early_free(job->update.early);
+	job->update->early = early_free(job->update->early);
 	gradient_try_all(job);
 	gradient_unblock(job, false);
 	step_advance(job);
@@ -377,7 +377,7 @@ static void finish_withdrawal(struct job *job)
 /* False: what was withdrawn is still on its way. */
 static bool settle(struct job *job)
 {
-	const struct early *early = job->update.early;
+	const struct early *early = job->update->early;
 
 	if (!early)
 		return true;
@@ -386,7 +386,7 @@ static bool settle(struct job *job)
 	if (early->is_void)
 		finish_withdrawal(job);
 	else if (early->is_decided && early->packs == 0)
-		job->update.early = early_free(job->update.early);
+		job->update->early = early_free(job->update->early);
 	return true;
 }
 
@@ -397,20 +397,20 @@ void early_go_on(struct job *job)
 
 	if (!settle(job))
 		return;
-	if (!job->update.early && is_possible(job) && is_time(job) &&
+	if (!job->update->early && is_possible(job) && is_time(job) &&
 	    (rates = find_announced(job, &micro_batches)) != NULL && rates->clip_norm == 0 &&
 	    !rates->is_dropped)
 		begin(job, rates, micro_batches);
-	if (!job->update.early)
+	if (!job->update->early)
 		return;
-	issue(job->update.early);
-	if (job->update.early->measured_pack == SLOT_NONE && job->update.early->sweep->pack == SLOT_NONE)
-		begin_next_pack(job->update.early);
+	issue(job->update->early);
+	if (job->update->early->measured_pack == SLOT_NONE && job->update->early->sweep->pack == SLOT_NONE)
+		begin_next_pack(job->update->early);
 }
 
 bool early_has_work(const struct job *job)
 {
-	const struct early *early = job->update.early;
+	const struct early *early = job->update->early;
 
 	return early && (early->measured_pack != SLOT_NONE || early->sweep->pack != SLOT_NONE ||
 			 !queue_is_empty(&early->complete));
@@ -418,7 +418,7 @@ bool early_has_work(const struct job *job)
 
 void early_withdraw(struct job *job)
 {
-	struct early *early = job->update.early;
+	struct early *early = job->update->early;
 
 	if (!early || early->is_void)
 		return;
@@ -431,18 +431,18 @@ void early_withdraw(struct job *job)
 
 void early_give_up(struct job *job)
 {
-	if (job->update.early && !job->update.early->is_decided)
+	if (job->update->early && !job->update->early->is_decided)
 		early_withdraw(job);
 }
 
 bool early_is_ending(const struct job *job)
 {
-	return job->update.early && job->update.early->is_void;
+	return job->update->early && job->update->early->is_void;
 }
 
 bool early_is_busy(const struct job *job)
 {
-	return job->update.early && (job->update.early->packs > 0 || job->update.early->is_void);
+	return job->update->early && (job->update->early->packs > 0 || job->update->early->is_void);
 }
 
 bool early_is_under_way(const struct job *job)
@@ -453,19 +453,19 @@ bool early_is_under_way(const struct job *job)
 		if (pack_update(job, pack)->early != EARLY_NOTHING &&
 		    pack_update(job, pack)->early != EARLY_READY)
 			return true;
-	return job->update.early->is_void;
+	return job->update->early->is_void;
 }
 
 void early_clear(struct job *job)
 {
-	job->update.early = early_free(job->update.early);
+	job->update->early = early_free(job->update->early);
 }
 
 /* ---- The decision ---- */
 
 void early_decide(struct job *job)
 {
-	struct early *early = job->update.early;
+	struct early *early = job->update->early;
 
 	if (!early || early->is_void)
 		return;
@@ -473,14 +473,14 @@ void early_decide(struct job *job)
 	while (queue_pop(&early->complete))
 		;
 	if (early->packs == 0)
-		job->update.early = early_free(early);
+		job->update->early = early_free(early);
 	else
 		chunks_hasten(early->sweep);
 }
 
 bool early_is_decided(const struct job *job)
 {
-	return job->update.early && job->update.early->is_decided;
+	return job->update->early && job->update->early->is_decided;
 }
 
 /* As after any update a pack in a slot can be used when it is computed, another one when it is written. */
@@ -497,10 +497,10 @@ bool early_lets(struct job *job, uint32_t pack)
 	if (pack_update(job, pack)->early == EARLY_NOTHING)
 		return true;
 	/* No commit begins as long as the sweep runs. */
-	if (can_be_adopted(job, pack) && job->update.commit_listener->is_quiet(job))
+	if (can_be_adopted(job, pack) && job->update->commit_listener->is_quiet(job))
 		return true;
 	if (residency_is_awaited(job, pack))
-		chunks_raise(job->update.early->sweep, pack);
+		chunks_raise(job->update->early->sweep, pack);
 	return false;
 }
 
@@ -511,8 +511,8 @@ static void publish(struct job *job, uint32_t pack)
 	for_each_stream(job, pack, store_publish);
 	pack_update(job, pack)->early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		job->update.early_updates += unit_is_trainable(&job->catalog.units[u]);
-	job->update.early->packs--;
+		job->update->early_updates += unit_is_trainable(&job->catalog.units[u]);
+	job->update->early->packs--;
 	job_settle(job);
 }
 
@@ -535,7 +535,7 @@ bool early_publish(struct job *job, uint32_t pack)
 
 void early_end_adoption(struct job *job, uint32_t pack)
 {
-	if (pack_update(job, pack)->early != EARLY_ADOPTED || job->update.early->is_void)
+	if (pack_update(job, pack)->early != EARLY_ADOPTED || job->update->early->is_void)
 		return;
 	publish(job, pack);
 	residency_end_write(job, pack);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "daemon/update/own.h"
 
 int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates, char *message,
 	       size_t size)
@@ -43,13 +44,13 @@ int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct ste
 void rates_complete(const struct job *job, struct step_rates *rates)
 {
 	if (rates->loss_scale == 0)
-		rates->loss_scale = job->update.loss_scale.value;
+		rates->loss_scale = job->update->loss_scale.value;
 	if (rates->clip_norm < 0)
 		rates->clip_norm = job->options.clip_norm;
 	if (rates->group_count > 0)
 		return;
 	rates->group_count = job->options.group_count;
-	memcpy(rates->groups, job->update.groups, rates->group_count * sizeof(*rates->groups));
+	memcpy(rates->groups, job->update->groups, rates->group_count * sizeof(*rates->groups));
 }
 
 void rates_copy(struct step_rates *rates, const struct step_rates *other)

@@ -7,6 +7,7 @@
 
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
+#include "daemon/update/own.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/update.h"
 
@@ -18,8 +19,8 @@ static void announce(const struct job *job, const struct member *member)
 	Tierd__Wire__StepReduced reduced = TIERD__WIRE__STEP_REDUCED__INIT;
 
 	reduced.step = gradient_open_step(job);
-	reduced.gradient_norm = job->update.gradient_norm;
-	reduced.loss_scale = job->update.decided_rates.loss_scale;
+	reduced.gradient_norm = job->update->gradient_norm;
+	reduced.loss_scale = job->update->decided_rates.loss_scale;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
 	reply.step_reduced = &reduced;
 	port_reply(pending_port(member->step), member->step->number, &reply);
@@ -36,6 +37,8 @@ void reduced_begin(struct job *job)
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
 		forget_written(&job->catalog.units[unit]);
 	step_happens(job, STEP_EVENT_HANDED_OUT);
+	if (step_is_writing(&job->current))
+		job->update->gradient_norm = 0;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		announce(job, job->ranks[rank]);
 }
@@ -88,31 +91,31 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 void reduced_advance(struct job *job)
 {
-	if (!step_is_reduced(&job->current) || job->update.shard_copies > 0 ||
-	    job->update.commit_listener->holds(job))
+	if (!step_is_reduced(&job->current) || job->update->shard_copies > 0 ||
+	    job->update->commit_listener->holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
 			return;
 	if (step_is_writing(&job->current))
-		job->update.writing_listener->decide(job);
+		job->update->writing_listener->decide(job);
 	else
 		step_decide(job, NULL);
 }
 
 void reduced_begin_copy(struct job *job)
 {
-	job->update.shard_copies++;
+	job->update->shard_copies++;
 }
 
 void reduced_end_copy(struct job *job)
 {
-	job->update.shard_copies--;
+	job->update->shard_copies--;
 }
 
 unsigned reduced_copies(const struct job *job)
 {
-	return job->update.shard_copies;
+	return job->update->shard_copies;
 }
 
 void reduced_end_part(struct member *member)

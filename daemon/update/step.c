@@ -14,6 +14,7 @@
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
+#include "daemon/update/own.h"
 #include "daemon/update/rates.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/update.h"
@@ -84,7 +85,7 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 		r = rates_compare(rates, &member->announced.rates, "in tierd_step_begin", message,
 				  sizeof(message));
 	if (r == 0 && job->current.state == STEP_CLOSING)
-		r = rates_compare(rates, &job->update.open_rates, "at the ranks that have closed this step",
+		r = rates_compare(rates, &job->update->open_rates, "at the ranks that have closed this step",
 				  message, sizeof(message));
 	if (r == 0)
 		r = groups_compare(member, message, sizeof(message));
@@ -128,7 +129,7 @@ static bool check_part(struct pending *pending, struct step_rates *rates)
 	if (!has_no_leases(pending) || !check_kind(pending))
 		return false;
 	if (pending->is_writing)
-		return member->job->update.writing_listener->check_enter(pending);
+		return member->job->update->writing_listener->check_enter(pending);
 	rates_complete(member->job, rates);
 	rates_complete(member->job, &member->announced.rates);
 	return check_rates(pending, rates);
@@ -141,7 +142,7 @@ static void note_part(struct pending *pending, const struct step_rates *rates)
 
 	step_happens(job, pending->is_writing ? STEP_EVENT_ENTERED : STEP_EVENT_CLOSED);
 	if (!pending->is_writing) {
-		rates_copy(&job->update.open_rates, rates);
+		rates_copy(&job->update->open_rates, rates);
 		member_finish_pass(member);
 	}
 	member->step = pending;
@@ -234,7 +235,7 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 void step_fail_refused(struct member *member)
 {
 	gather_fail_refused(member);
-	member->job->update.sweep_listener->refused(member);
+	member->job->update->sweep_listener->refused(member);
 }
 
 void step_close(struct pending *pending, const Tierd__Wire__Step *step)
@@ -278,7 +279,7 @@ void step_fail(struct job *job, int r, const char *message)
 	job->current.closed_count = 0;
 	early_give_up(job);
 	gradient_drop_open(job);
-	job->update.commit_listener->failed(job);
+	job->update->commit_listener->failed(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 		struct pending *pending = member ? TAKE_PTR(member->step) : NULL;
@@ -300,8 +301,8 @@ void step_begin_decided(struct job *job)
 {
 	step_happens(job, STEP_EVENT_DECIDED);
 	job->decided++;
-	job->update.decided_ns = clock_now_ns();
-	job->update.is_skipped = false;
+	job->update->decided_ns = clock_now_ns();
+	job->update->is_skipped = false;
 	job->current.closed_count = 0;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
@@ -310,7 +311,7 @@ void step_begin_decided(struct job *job)
 
 static void skip(struct job *job)
 {
-	job->update.is_skipped = true;
+	job->update->is_skipped = true;
 	figures_of(job)->skipped_steps++;
 	early_give_up(job);
 	gradient_reset_open(job);
@@ -321,9 +322,9 @@ static void skip(struct job *job)
 
 static float factor_of(const struct job *job)
 {
-	double scale = rates_scale(&job->update.decided_rates);
-	double clip_norm = (double)job->update.decided_rates.clip_norm;
-	double norm = job->update.gradient_norm, clip = 1.0;
+	double scale = rates_scale(&job->update->decided_rates);
+	double clip_norm = (double)job->update->decided_rates.clip_norm;
+	double norm = job->update->gradient_norm, clip = 1.0;
 
 	if (clip_norm > 0 && norm > clip_norm)
 		clip = clip_norm / (norm + 1e-6);
@@ -345,20 +346,20 @@ static void tell_skipped(const struct job *job, const char *unit)
 		job, EVENT_SKIPPED, &(struct log_fields){ .unit = unit, .step = &job->decided },
 		"step %llu is skipped: the gradients of unit \"%s\" are not finite; nothing is updated, "
 		"and the loss scale is %g now",
-		(unsigned long long)job->decided, unit, (double)job->update.loss_scale.value);
+		(unsigned long long)job->decided, unit, (double)job->update->loss_scale.value);
 }
 
 static void count(struct job *job)
 {
-	memcpy(job->update.groups, job->update.decided_rates.groups,
-	       job->options.group_count * sizeof(*job->update.groups));
+	memcpy(job->update->groups, job->update->decided_rates.groups,
+	       job->options.group_count * sizeof(*job->update->groups));
 	groups_decide(job);
 	step_begin_decided(job);
 }
 
 void step_decide(struct job *job, const char *broken)
 {
-	loss_scale_move(&job->update.loss_scale, &job->options.loss_scale, broken);
+	loss_scale_move(&job->update->loss_scale, &job->options.loss_scale, broken);
 	count(job);
 	if (broken) {
 		tell_skipped(job, broken);
@@ -372,9 +373,9 @@ void step_decide(struct job *job, const char *broken)
 /* Gradients that nobody wants are neither folded nor measured: the loss scale learns nothing of them. */
 static void drop(struct job *job)
 {
-	job->update.gradient_norm = 0;
-	rates_copy(&job->update.decided_rates, &job->update.open_rates);
-	job->update.factor = 0;
+	job->update->gradient_norm = 0;
+	rates_copy(&job->update->decided_rates, &job->update->open_rates);
+	job->update->factor = 0;
 	count(job);
 	events_of_job(job, EVENT_SKIPPED, &(struct log_fields){ .step = &job->decided },
 		      "step %llu is skipped: its ranks drop its gradients; nothing is updated",
@@ -385,7 +386,7 @@ static void drop(struct job *job)
 
 static void decide(struct job *job, const struct norm *norm)
 {
-	const struct step_rates *rates = &job->update.open_rates;
+	const struct step_rates *rates = &job->update->open_rates;
 	double sum = norm_sum(norm);
 	const char *broken = isfinite(sum) ? NULL : norm_find_nonfinite(norm);
 	char message[256];
@@ -396,9 +397,9 @@ static void decide(struct job *job, const struct norm *norm)
 		step_fail(job, -EDOM, message);
 		return;
 	}
-	job->update.gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
-	rates_copy(&job->update.decided_rates, rates);
-	job->update.factor = broken ? 0 : factor_of(job);
+	job->update->gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
+	rates_copy(&job->update->decided_rates, rates);
+	job->update->factor = broken ? 0 : factor_of(job);
 	if (!broken && job->options.optimizer->is_by_owner)
 		reduced_begin(job);
 	else
@@ -434,11 +435,11 @@ void step_advance(struct job *job)
 	reduced_advance(job);
 	if (!job->is_live || (job->current.state != STEP_CLOSING && job->current.state != WRITING_ENTERED) ||
 	    job->current.closed_count < job->options.world_size || early_is_ending(job) ||
-	    job->update.commit_listener->holds(job) || !gradient_is_complete(job))
+	    job->update->commit_listener->holds(job) || !gradient_is_complete(job))
 		return;
 	if (step_is_writing(&job->current))
-		job->update.writing_listener->open(job);
-	else if (job->update.open_rates.is_dropped)
+		job->update->writing_listener->open(job);
+	else if (job->update->open_rates.is_dropped)
 		drop(job);
 	else if (!gradient_fold(job))
 		measure(job);
@@ -454,23 +455,23 @@ static void reply_applied(struct job *job, struct member *member)
 	Tierd__Wire__StepReply step = TIERD__WIRE__STEP_REPLY__INIT;
 
 	step.step = job->step;
-	step.gradient_norm = job->update.gradient_norm;
-	step.is_skipped = job->update.is_skipped;
-	step.loss_scale = job->update.decided_rates.loss_scale;
-	step.next_loss_scale = job->update.loss_scale.value;
+	step.gradient_norm = job->update->gradient_norm;
+	step.is_skipped = job->update->is_skipped;
+	step.loss_scale = job->update->decided_rates.loss_scale;
+	step.next_loss_scale = job->update->loss_scale.value;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
 	reply.step = &step;
 	port_reply(pending_port(pending), pending->number, &reply);
-	job->update.commit_listener->answered(member, pending);
+	job->update->commit_listener->answered(member, pending);
 	member_step_over(member);
 }
 
 static void tell_applied(struct job *job)
 {
 	account_step(job);
-	if (!job->update.is_skipped)
+	if (!job->update->is_skipped)
 		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
-			      (unsigned long long)job->step, job->update.gradient_norm);
+			      (unsigned long long)job->step, job->update->gradient_norm);
 }
 
 void step_applied(struct job *job)
@@ -479,18 +480,18 @@ void step_applied(struct job *job)
 
 	step_happens(job, STEP_EVENT_APPLIED);
 	job->step = job->decided;
-	job->update.commit_listener->applied(job);
+	job->update->commit_listener->applied(job);
 	figures_of(job)->steps++;
-	trace_span(job, TRACE_STEP, job->update.decided_ns, job->step);
-	figures_of(job)->step_ns += clock_now_ns() - job->update.decided_ns;
+	trace_span(job, TRACE_STEP, job->update->decided_ns, job->step);
+	figures_of(job)->step_ns += clock_now_ns() - job->update->decided_ns;
 	if (was_writing)
-		job->update.writing_listener->end(job);
+		job->update->writing_listener->end(job);
 	else
 		tell_applied(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
-	job->update.commit_listener->may_begin(job);
+	job->update->commit_listener->may_begin(job);
 	ahead_begin(job);
 	close_next_parts(job);
 	gradient_unblock(job, false);
@@ -506,7 +507,7 @@ void step_abort(struct job *job)
 
 	step_happens(job, STEP_EVENT_ABORTED);
 	if (was_writing)
-		job->update.writing_listener->forget(job);
+		job->update->writing_listener->forget(job);
 	early_give_up(job);
 	norm_give_up(job);
 }

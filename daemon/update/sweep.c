@@ -74,8 +74,8 @@ static void end_watches(struct sweep *sweep)
 
 static void finish_sweep(struct job *job)
 {
-	bool has_failed = job->update.sweep->has_failed,
-	     was_initializing = job->update.sweep->is_initializing;
+	bool has_failed = job->update->sweep->has_failed,
+	     was_initializing = job->update->sweep->is_initializing;
 
 	sweep_free(job);
 	if (has_failed) {
@@ -88,7 +88,7 @@ static void finish_sweep(struct job *job)
 		return;
 	}
 	job->phase = JOB_TRAINED;
-	job->update.sweep_listener->initialized(job);
+	job->update->sweep_listener->initialized(job);
 	events_of_job(
 		job, EVENT_INITIALIZED, NULL,
 		"%llu parameter%s in %u unit%s, %u rank%s, stage %u; %llu MiB of host memory, %llu MiB on "
@@ -109,7 +109,7 @@ static void finish_pack(struct job *job, uint32_t pack)
 	residency_end_update(job, pack);
 	if (early_publish(job, pack) && residency_has_slot(job, pack) && !early_keeps(job))
 		residency_give_up(job, pack);
-	end_save(job->update.sweep, pack);
+	end_save(job->update->sweep, pack);
 	if (residency_has_slot(job, pack))
 		residency_publish(job, pack, job->decided);
 	else
@@ -181,9 +181,9 @@ static void throw_out(struct job *job, uint32_t pack, struct member *holder)
 static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
 {
 	struct job *job = argument;
-	uint32_t pack = job->update.sweep->leased_pack;
+	uint32_t pack = job->update->sweep->leased_pack;
 
-	if (clock_now_ns() - job->update.decided_ns >= LEASE_PATIENCE_NS && residency_is_due(job, pack))
+	if (clock_now_ns() - job->update->decided_ns >= LEASE_PATIENCE_NS && residency_is_due(job, pack))
 		for (struct member *holder = residency_update_holder(job, pack); holder;
 		     holder = residency_update_holder(job, pack))
 			throw_out(job, pack, holder);
@@ -221,12 +221,12 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	struct job *job = sweep->job;
 
 	if (residency_is_pinned(job, pack))
-		job->update.sweep_listener->came_to(job, pack);
+		job->update->sweep_listener->came_to(job, pack);
 	/* Its sums may be read ahead while it waits; an early update has consumed them. */
 	bool is_early = pack_update(job, pack)->early != EARLY_NOTHING,
 	     has_sums = is_early || spill_want(job, pack);
 
-	if (!early_lets(job, pack) || !job->update.commit_listener->lets_update(job, pack) || !has_sums ||
+	if (!early_lets(job, pack) || !job->update->commit_listener->lets_update(job, pack) || !has_sums ||
 	    !residency_can_update(job, pack))
 		return false;
 	bool was_absent = !residency_has_slot(job, pack),
@@ -286,7 +286,7 @@ static bool begin_next_pack(struct sweep *sweep)
 
 static void raise_pack(struct job *job, uint32_t pack)
 {
-	chunks_raise(job->update.sweep, pack);
+	chunks_raise(job->update->sweep, pack);
 	/* What it has asked for ahead of it is raised by the sweep. */
 	job_settle(job);
 }
@@ -295,10 +295,10 @@ static void hasten_pack(struct job *job, uint32_t pack)
 {
 	struct queue *link = &pack_update(job, pack)->sweep_link;
 
-	if (!job->update.sweep || !residency_is_due(job, pack))
+	if (!job->update->sweep || !residency_is_due(job, pack))
 		return;
 	queue_remove(link);
-	queue_push(&job->update.sweep->wanted, link);
+	queue_push(&job->update->sweep->wanted, link);
 }
 
 /* One thing at a time, until something has to be waited for. */
@@ -323,7 +323,7 @@ static bool has_come_through(const struct sweep *sweep)
 
 void sweep_go_on(struct job *job)
 {
-	struct sweep *sweep = job->update.sweep;
+	struct sweep *sweep = job->update->sweep;
 
 	if (!sweep)
 		return;
@@ -358,16 +358,16 @@ static void add_pack(struct sweep *sweep, uint32_t pack)
 
 static int make_sweep(struct job *job, bool is_initializing)
 {
-	int r = sweep_new(job, job->node->staging.count, &job->update.sweep);
+	int r = sweep_new(job, job->node->staging.count, &job->update->sweep);
 
 	if (r < 0)
 		return r;
-	job->update.sweep->is_initializing = is_initializing;
-	job->update.sweep->is_writing = job->current.state == WRITING_APPLYING;
-	job->update.sweep->rates = &job->update.decided_rates;
-	job->update.sweep->factor = job->update.factor;
-	job->update.sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
-	return job->update.sweep->lease_timer ? 0 : -ENOMEM;
+	job->update->sweep->is_initializing = is_initializing;
+	job->update->sweep->is_writing = job->current.state == WRITING_APPLYING;
+	job->update->sweep->rates = &job->update->decided_rates;
+	job->update->sweep->factor = job->update->factor;
+	job->update->sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
+	return job->update->sweep->lease_timer ? 0 : -ENOMEM;
 }
 
 int sweep_start(struct job *job, bool is_initializing)
@@ -380,11 +380,11 @@ int sweep_start(struct job *job, bool is_initializing)
 		return r;
 	}
 	early_decide(job);
-	job->update.sweep_listener->began(job, &job->update.sweep->watches);
+	job->update->sweep_listener->began(job, &job->update->sweep->watches);
 	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
-			add_pack(job->update.sweep, order[i]);
+			add_pack(job->update->sweep, order[i]);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		if (!residency_is_claimed(job, pack))
 			residency_set_version(job, pack, job->decided);
@@ -394,7 +394,7 @@ int sweep_start(struct job *job, bool is_initializing)
 
 void sweep_free(struct job *job)
 {
-	struct sweep *sweep = TAKE_PTR(job->update.sweep);
+	struct sweep *sweep = TAKE_PTR(job->update->sweep);
 
 	if (!sweep)
 		return;
@@ -412,11 +412,11 @@ void sweep_cancel(struct job *job)
 	early_withdraw(job);
 	if (step_is_writing(&job->current)) {
 		step_happens(job, STEP_EVENT_CANCELLED);
-		job->update.writing_listener->forget(job);
+		job->update->writing_listener->forget(job);
 	}
-	if (!job->update.sweep)
+	if (!job->update->sweep)
 		return;
-	job->update.sweep->has_failed = true;
+	job->update->sweep->has_failed = true;
 	job_settle(job);
 }
 

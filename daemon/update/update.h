@@ -48,12 +48,47 @@ unsigned reduced_copies(const struct job *job); /* under way */
  * Ranks divide a step among them as they like. */
 bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor);
 
-/* ---- packs.c ---- */
+/* ---- update.c ---- */
 
-/* Of a job that is planned: what is kept of each pack's update, and the memory that one takes. */
+/* -ENOMEM. Of a job that has its options. */
+int update_new(struct job *job);
+/* A job that has none is taken, too. */
+void update_free(struct job *job);
+/* Who is told of its steps: daemon/update/step_listeners.h. */
+void update_listen(struct job *job, const struct commit_listener *commit,
+		   const struct writing_listener *writing, const struct sweep_listener *sweep);
+/* The memory that a job without ranks gives back; it has no step under way. */
+void update_release(struct job *job);
+/* All that belongs to a plan. */
+void update_clear(struct job *job);
+
+/* For a plan: the memory that updates take, and what each pack takes beside that. */
+uint64_t update_metadata_bytes(const struct job *job);
 uint64_t update_pack_bytes(void);
+/* Of a job that is planned. */
 int update_make_packs(struct job *job);
-void update_free_packs(struct job *job);
+
+/* A sweep is under way. */
+bool update_is_sweeping(const struct job *job);
+/* No sweep is, nor an update that began before its step. */
+bool update_is_over(const struct job *job);
+/* Nothing is under way; no memory of others is used either. */
+bool update_is_still(const struct job *job);
+bool update_is_at_rest(const struct job *job);
+
+/* Of the last decided step: the loss scale of the next one, and the rates of its groups. */
+const struct loss_scale *update_loss_scale(const struct job *job);
+const struct optimizer_group *update_groups(const struct job *job);
+/* They are what they were in a record. Below 0: they cannot be, and the message says why. */
+int update_restore(struct job *job, Tierd__Wire__Group *const *groups, size_t group_count,
+		   const struct loss_scale *loss_scale, char *message, size_t size);
+/* Updates of units that began before their steps were decided. */
+uint64_t update_early_count(const struct job *job);
+/* When the last step was; 0: none was. */
+uint64_t step_decided_ns(const struct job *job);
+/* What the gradients of the reduced or decided step are multiplied with. */
+float step_factor(const struct job *job);
+
 /* Some of what has been updated of the pack is not written yet; of what is seen of it. */
 bool update_is_writing(const struct job *job, uint32_t pack);
 bool update_is_dirty(const struct job *job, uint32_t pack);

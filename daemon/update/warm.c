@@ -7,6 +7,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
+#include "daemon/update/own.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/warm_inside.h"
 
@@ -44,7 +45,7 @@ static struct warm *warm_new(struct job *job)
 
 void warm_free(struct job *job)
 {
-	struct warm *warm = TAKE_PTR(job->update.warm);
+	struct warm *warm = TAKE_PTR(job->update->warm);
 
 	for (unsigned i = 0; warm && i < SHARES_MOST; i++) {
 		assert(warm->shares[i].users == 0);
@@ -85,7 +86,7 @@ char *warm_state(const struct job *job, const struct warm_stretch *stretch, uint
 		if (state_exists(section, before))
 			offset += size_align(state_bytes(section, before, count), STORE_PAGE_BYTES);
 	offset += state_offset(section, state, first % STRETCH_ELEMENTS);
-	return job->update.warm->shares[stretch->share].memory.base + offset;
+	return job->update->warm->shares[stretch->share].memory.base + offset;
 }
 
 static uint8_t chunk_bit(const struct job *job, enum unit_section section, uint64_t first)
@@ -102,8 +103,8 @@ static void begin_stretch(const struct job *job, struct warm_stretch *stretch, u
 {
 	stretch->unwritten = (uint8_t)chunks;
 	stretch->is_deferred = may_defer && job->location.is_durable &&
-			       job->update.commit_listener->seconds(job) > 0 &&
-			       job->update.warm->shares[stretch->share].state == SHARE_HERE;
+			       job->update->commit_listener->seconds(job) > 0 &&
+			       job->update->warm->shares[stretch->share].state == SHARE_HERE;
 }
 
 /* What nobody has written is nowhere else. */
@@ -115,14 +116,14 @@ static bool is_here(const struct warm *warm, const struct warm_stretch *stretch)
 
 bool warm_has(const struct job *job, uint32_t pack, enum unit_section section, uint64_t first)
 {
-	return job->update.warm &&
-	       is_here(job->update.warm, find_stretch(job->update.warm, pack, section, first));
+	return job->update->warm &&
+	       is_here(job->update->warm, find_stretch(job->update->warm, pack, section, first));
 }
 
 struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
 			       bool may_defer, bool *ret_is_filled)
 {
-	struct warm *warm = job->update.warm;
+	struct warm *warm = job->update->warm;
 	struct warm_stretch *stretch = warm ? find_stretch(warm, pack, section, first) : NULL;
 
 	if (!stretch || stretch->share == SLOT_NONE)
@@ -149,7 +150,7 @@ void warm_give(struct job *job, struct warm_stretch *stretch, enum unit_section 
 {
 	if (is_filled)
 		stretch->filled |= chunk_bit(job, section, first);
-	job->update.warm->shares[stretch->share].users--;
+	job->update->warm->shares[stretch->share].users--;
 }
 
 void warm_note_written(struct job *job, struct warm_stretch *stretch)
@@ -163,13 +164,13 @@ void warm_mark(struct job *job, struct warm_stretch *stretch, bool is_dirty)
 	int more = (int)is_dirty - (int)stretch->is_dirty;
 
 	stretch->is_dirty = is_dirty;
-	job->update.warm->shares[stretch->share].dirty += (uint32_t)more;
-	job->update.warm->dirty += (uint32_t)more;
+	job->update->warm->shares[stretch->share].dirty += (uint32_t)more;
+	job->update->warm->dirty += (uint32_t)more;
 }
 
 void warm_forget_pack(struct job *job, uint32_t pack)
 {
-	const struct warm *warm = job->update.warm;
+	const struct warm *warm = job->update->warm;
 
 	for (uint32_t i = warm ? warm->first_stretch[pack] : 0; warm && i < warm->first_stretch[pack + 1];
 	     i++)
@@ -229,7 +230,7 @@ static void start_move(struct share *share, enum share_state state, void (*run)(
 
 void warm_fetch(struct job *job)
 {
-	start_move(next_away(job->update.warm), SHARE_COMING, run_fetch, on_fetched);
+	start_move(next_away(job->update->warm), SHARE_COMING, run_fetch, on_fetched);
 }
 
 /* ---- Shares that go ---- */
@@ -265,7 +266,7 @@ static void forget_share(const struct warm *warm, uint32_t share)
 
 void warm_go_on(struct job *job)
 {
-	struct warm *warm = job->update.warm;
+	struct warm *warm = job->update->warm;
 
 	for (unsigned i = 0; warm && i < SHARES_MOST; i++) {
 		struct share *share = &warm->shares[i];
@@ -285,9 +286,9 @@ static struct share *last_here(const struct job *job)
 {
 	unsigned last = SHARES_MOST - 1;
 
-	while (job->update.warm->shares[last].state != SHARE_HERE)
+	while (job->update->warm->shares[last].state != SHARE_HERE)
 		last--;
-	return &job->update.warm->shares[last];
+	return &job->update->warm->shares[last];
 }
 
 void warm_close(struct job *job)
@@ -297,9 +298,9 @@ void warm_close(struct job *job)
 
 void warm_keep_all(struct job *job)
 {
-	for (unsigned i = 0; job->update.warm && i < SHARES_MOST; i++)
-		if (job->update.warm->shares[i].state == SHARE_DRAINING)
-			job->update.warm->shares[i].state = SHARE_HERE;
+	for (unsigned i = 0; job->update->warm && i < SHARES_MOST; i++)
+		if (job->update->warm->shares[i].state == SHARE_DRAINING)
+			job->update->warm->shares[i].state = SHARE_HERE;
 }
 
 /* ---- Bytes ---- */
@@ -308,9 +309,9 @@ static uint64_t bytes_in(const struct job *job, enum share_state first, enum sha
 {
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; job->update.warm && i < SHARES_MOST; i++)
-		if (job->update.warm->shares[i].state >= first && job->update.warm->shares[i].state <= last)
-			bytes += job->update.warm->shares[i].bytes;
+	for (unsigned i = 0; job->update->warm && i < SHARES_MOST; i++)
+		if (job->update->warm->shares[i].state >= first && job->update->warm->shares[i].state <= last)
+			bytes += job->update->warm->shares[i].bytes;
 	return bytes;
 }
 
@@ -338,11 +339,11 @@ uint64_t warm_bytes_next(struct job *job)
 {
 	const struct share *share;
 
-	if (!job->update.warm && job->location.has_nvme_optimizer && job->phase == JOB_TRAINED)
-		job->update.warm = warm_new(job);
-	if (!job->update.warm || job->update.warm->is_refused)
+	if (!job->update->warm && job->location.has_nvme_optimizer && job->phase == JOB_TRAINED)
+		job->update->warm = warm_new(job);
+	if (!job->update->warm || job->update->warm->is_refused)
 		return 0;
-	share = next_away(job->update.warm);
+	share = next_away(job->update->warm);
 	return share ? share->bytes : 0;
 }
 

@@ -24,12 +24,12 @@ void flush_init(struct warm *warm)
 
 bool warm_has_dirty(const struct job *job)
 {
-	return job->update.warm && job->update.warm->dirty > 0;
+	return job->update->warm && job->update->warm->dirty > 0;
 }
 
 bool warm_is_dirty(const struct job *job, uint32_t pack)
 {
-	const struct warm *warm = job->update.warm;
+	const struct warm *warm = job->update->warm;
 
 	if (!warm_has_dirty(job))
 		return false;
@@ -43,7 +43,7 @@ bool warm_is_dirty(const struct job *job, uint32_t pack)
 
 static void resume(struct job *job)
 {
-	job->update.sweep_listener->flushed(job);
+	job->update->sweep_listener->flushed(job);
 	job_settle(job);
 }
 
@@ -166,15 +166,15 @@ static void begin_walk(struct warm *warm)
 
 void warm_flush(struct job *job)
 {
-	job->update.warm->flush.is_whole = true;
-	begin_walk(job->update.warm);
+	job->update->warm->flush.is_whole = true;
+	begin_walk(job->update->warm);
 	job_settle(job);
 }
 
 void warm_flush_all(struct job *job, void (*done)(struct job *job, int status))
 {
-	job->update.warm->flush.done = done;
-	job->update.warm->flush.status = 0;
+	job->update->warm->flush.done = done;
+	job->update->warm->flush.status = 0;
 	warm_flush(job);
 }
 
@@ -217,7 +217,7 @@ void flush_draining(struct warm *warm)
 
 void warm_flush_go_on(struct job *job)
 {
-	struct warm *warm = job->update.warm;
+	struct warm *warm = job->update->warm;
 	void (*done)(struct job * job, int status);
 
 	if (!warm || (!warm->flush.is_walking && warm->flush.running == 0 && !warm->flush.is_whole))

@@ -118,7 +118,7 @@ static int write_values(const struct tensor_operation *operation)
 static void read_gradients(const struct tensor_operation *operation)
 {
 	float *window = (float *)(operation->member->window.base + operation->window_at);
-	const float *sums = sums_address(operation), factor = operation->job->update.factor;
+	const float *sums = sums_address(operation), factor = step_factor(operation->job);
 
 	for (uint64_t i = 0; i < operation->count; i++)
 		window[i] = sums[i] * factor;

@@ -3,6 +3,7 @@
  *
  * Of a job at most VIEWS_AT_ONCE readers are copying, in the order in which they have asked: a sweep, which
  * has to save what is missing, is held up by no more than that. */
+#include "daemon/update/update.h"
 #include "daemon/values/reader.h"
 
 #include <errno.h>
@@ -121,7 +122,7 @@ void reader_go_on_refreshing(struct reader *reader)
 
 	if (reader->view.is_begun)
 		view_go_on(&reader->view);
-	else if (!job->update.sweep && job->decided == job->step && !view_is_in_use(&reader->view) &&
+	else if (!update_is_sweeping(job) && job->decided == job->step && !view_is_in_use(&reader->view) &&
 		 !reader_is_copying(reader) && count_views(job) < VIEWS_AT_ONCE)
 		begin(reader);
 }

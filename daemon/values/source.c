@@ -15,6 +15,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 #include "daemon/values/operation.h"
 #include "daemon/values/source.h"
 
@@ -214,7 +215,7 @@ static int look_at(const struct source *source, const struct job *from, char *me
 /* A step that is being applied ends first. */
 static bool stands(const struct job *from)
 {
-	return (from->phase == JOB_TRAINED || from->phase == JOB_RELEASED) && !from->update.sweep &&
+	return (from->phase == JOB_TRAINED || from->phase == JOB_RELEASED) && !update_is_sweeping(from) &&
 	       from->decided == from->step;
 }
 

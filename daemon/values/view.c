@@ -7,6 +7,7 @@
 #include "common/size.h"
 #include "daemon/resources/resources.h"
 #include "daemon/model/model.h"
+#include "daemon/update/update.h"
 
 /* Pieces that are looked at in a turn. */
 #define LOOKS_PER_TURN 256
@@ -161,7 +162,7 @@ void view_go_on(struct view *view)
 		return;
 	if (!find_piece(view)) {
 		/* Without a sweep there are some, farther on. */
-		if (!view->job->update.sweep)
+		if (!update_is_sweeping(view->job))
 			job_settle(view->job);
 		return;
 	}

@@ -48,7 +48,6 @@ bool writing_check_enter(struct pending *pending)
 void writing_open(struct job *job)
 {
 	job->values->writing_error = 0;
-	job->update.gradient_norm = 0;
 	reduced_begin(job);
 }
 

@@ -250,7 +250,7 @@ MUTANTS = (
         "a step decided while a commit freezes",
         "client",
         STEP,
-        (("job->update.commit_listener->holds(job) || ", ""),),
+        (("job->update->commit_listener->holds(job) || ", ""),),
     ),
     (
         "steps called durable that a later commit takes",
@@ -351,7 +351,7 @@ MUTANTS = (
         "an early update while the last step is not committed",
         "early",
         "daemon/update/early.c",
-        (("!job->update.commit_listener->is_behind(job);", "true;"),),
+        (("!job->update->commit_listener->is_behind(job);", "true;"),),
     ),
     (
         "a pack updated before its backup",

@@ -8,6 +8,7 @@
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
+#include "daemon/update/own.h"
 #include "daemon/update/update.h"
 #include "tests/unit/scene_test.h"
 
@@ -74,7 +75,7 @@ static void a_pack_is_written_before_the_next_step_updates_it(void **state)
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
 	assert_true(count_awaiting(job) > 0);
-	while (!job->update.sweep)
+	while (!job->update->sweep)
 		scene_wait(&scene);
 	for (unsigned turn = 0; turn < 10; turn++) {
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);

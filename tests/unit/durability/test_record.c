@@ -20,6 +20,7 @@
 #include "daemon/recovery/record_read.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/own.h"
+#include "daemon/update/own.h"
 #include "proto/record.pb-c.h"
 #include "tests/unit/daemon_support.h"
 
@@ -382,10 +383,10 @@ static void expect_same_job(const struct job *here, const struct job *there)
 	assert_string_equal(here->name, there->name);
 	assert_int_equal(here->uid, there->uid);
 	expect_same_options(&here->options, &there->options);
-	assert_memory_equal(here->update.groups, there->update.groups,
-			    here->options.group_count * sizeof(here->update.groups[0]));
-	assert_memory_equal(&here->update.loss_scale, &there->update.loss_scale,
-			    sizeof(here->update.loss_scale));
+	assert_memory_equal(here->update->groups, there->update->groups,
+			    here->options.group_count * sizeof(here->update->groups[0]));
+	assert_memory_equal(&here->update->loss_scale, &there->update->loss_scale,
+			    sizeof(here->update->loss_scale));
 	assert_int_equal(here->step, there->step);
 	assert_int_equal(here->decided, there->decided);
 	assert_int_equal(budget_limits(here)->host_budget, budget_limits(there)->host_budget);
@@ -460,7 +461,7 @@ static void all_options_come_back(void **state)
 	assert_int_equal(job->catalog.units[0].tensors[0].missed, 0);
 	assert_int_equal(job->catalog.units[0].tensors[1].missed, 3);
 	assert_int_equal(job->catalog.units[0].tensors[2].missed, 0);
-	assert_true(job->update.loss_scale.value == 512 * 2 && job->update.loss_scale.steps == 1);
+	assert_true(job->update->loss_scale.value == 512 * 2 && job->update->loss_scale.steps == 1);
 	check_way_and_back(job);
 }
 
@@ -582,7 +583,7 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	leave(1);
 	job->step = job->decided = INT64_MAX;
 	job->epoch = UINT32_MAX - 1;
-	job->update.loss_scale.steps = 1;
+	job->update->loss_scale.steps = 1;
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		job->catalog.units[i].updates = job->catalog.units[i].last_update = INT64_MAX;
 	job->catalog.units[0].tensors[0].missed = INT64_MAX;
@@ -692,7 +693,7 @@ struct outcome {
 
 static struct outcome outcome_of(const struct job *job)
 {
-	struct outcome outcome = { .step = job->step, .loss_scale = job->update.loss_scale.value };
+	struct outcome outcome = { .step = job->step, .loss_scale = job->update->loss_scale.value };
 
 	for (unsigned i = 0; i < 2; i++) {
 		outcome.digests[3 * i] = digest_of(&actors[0], 2 + i, "master", 4);

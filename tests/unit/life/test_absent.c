@@ -230,7 +230,7 @@ static void an_early_update_leaves_them_as_well(void **state)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 	scene_settle(&scene);
-	assert_int_equal(find()->update.early_updates, 2);
+	assert_int_equal(find()->update->early_updates, 2);
 	expect_updates(1, 0, 1);
 	assert_true(has_moved(&first, 0) && !has_moved(&first, 1) && has_moved(&first, 2));
 }

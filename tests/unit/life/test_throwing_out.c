@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/values/values.h"
 #include "tests/unit/scene_test.h"
@@ -59,15 +60,15 @@ static void keep_a_lease(void)
 	if (other.client)
 		actor_send_step(&other, 0.1f);
 	take_lease(&keeper, 1);
-	while (job->decided == 0 || job->update.sweep->running > 0 || job->update.sweep->packs_left != 1)
+	while (job->decided == 0 || job->update->sweep->running > 0 || job->update->sweep->packs_left != 1)
 		scene_wait(&scene);
 }
 
 /* The patience is over, and something else than the timer is the first to see it. */
 static void end_patience(void)
 {
-	event_del(the_job()->update.sweep->lease_timer);
-	the_job()->update.decided_ns -= PATIENCE_NS;
+	event_del(the_job()->update->sweep->lease_timer);
+	the_job()->update->decided_ns -= PATIENCE_NS;
 }
 
 static uint32_t send_read(struct actor *actor)

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "daemon/observe/waits.h"
+#include "daemon/update/own.h"
 #include "tests/unit/scene_test.h"
 
 #define RANKS 3
@@ -179,7 +180,7 @@ static void what_takes_long_is_told_once(void **state)
 	play()->ranks[0]->step->asked_ns -= LONG_NS;
 	waits_check(play());
 	assert_int_equal(told, 1);
-	play()->update.decided_ns -= 2 * LONG_NS;
+	play()->update->decided_ns -= 2 * LONG_NS;
 	waits_check(play());
 	assert_int_equal(told, 2);
 }

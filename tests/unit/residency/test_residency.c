@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/residency/own.h"
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
@@ -67,17 +68,17 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	step = actor_send_step(&actor, 0.1f);
 	/* Before the step is decided, and while it is applied; in their order they would be the last. */
 	gathers[0] = actor_send_gather(&actor, PLAY_UNITS - 1, 1, false);
-	while (!job->update.sweep || job->update.sweep->pack == SLOT_NONE)
+	while (!job->update->sweep || job->update->sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
-	assert_int_equal(job->update.sweep->pack, PLAY_UNITS - 1);
+	assert_int_equal(job->update->sweep->pack, PLAY_UNITS - 1);
 	assert_true(residency_is_due(job, PLAY_UNITS - 2));
 	gathers[1] = actor_send_gather(&actor, PLAY_UNITS - 2, 1, false);
-	while (queue_is_empty(&job->update.sweep->wanted))
+	while (queue_is_empty(&job->update->sweep->wanted))
 		scene_wait(&scene);
 	staging_give(&job->node->staging, buffers[0]);
-	while (job->update.sweep->pack == PLAY_UNITS - 1 || job->update.sweep->pack == SLOT_NONE)
+	while (job->update->sweep->pack == PLAY_UNITS - 1 || job->update->sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
-	assert_int_equal(job->update.sweep->pack, PLAY_UNITS - 2);
+	assert_int_equal(job->update->sweep->pack, PLAY_UNITS - 2);
 	for (unsigned i = 1; i < count; i++)
 		staging_give(&job->node->staging, buffers[i]);
 	for (unsigned i = 0; i < ARRAY_LENGTH(gathers); i++)

@@ -15,6 +15,7 @@
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/ahead.h"
 #include "daemon/update/early.h"
+#include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
 
@@ -263,7 +264,7 @@ static void before_the_decision_the_backward_begins_with_other_packs(void **stat
 		assert_false(has(is_last));
 		step();
 	}
-	assert_int_equal(job->update.early_updates, UNITS * STEPS);
+	assert_int_equal(job->update->early_updates, UNITS * STEPS);
 	assert_true(hash_of(STEPS) == expected);
 	end_job();
 }
@@ -281,7 +282,7 @@ static void gradients_may_come_in_another_order(void **state)
 			push(unit, i);
 		step();
 	}
-	assert_true(job->update.early_updates > 0);
+	assert_true(job->update->early_updates > 0);
 	assert_true(hash_of(STEPS) == expected);
 	end_job();
 }
@@ -361,7 +362,7 @@ static void a_step_that_is_skipped_changes_nothing_of_it(void **state)
 	}
 	step();
 	scene_settle(&scene);
-	assert_true(job->update.is_skipped);
+	assert_true(job->update->is_skipped);
 	assert_int_equal(scene.node->staging.lent, most_loans());
 	assert_int_equal(read_bytes(job), before);
 	end_job();
@@ -390,7 +391,7 @@ static void expect_wait(struct job *job, uint64_t before, uint64_t most)
 	uint64_t expected = hash_after(STEPS);
 	uint32_t ticket = actor_send_step(&actor, 0.1f);
 
-	while (!job->update.sweep)
+	while (!job->update->sweep)
 		scene_wait(&scene);
 	for (unsigned i = 0; i < 10; i++)
 		event_base_loop(scene.node->loop, EVLOOP_NONBLOCK);
@@ -611,7 +612,7 @@ static void with_few_buffers_nothing_is_read_ahead(void **state)
 	assert_int_equal(scene.node->staging.count, STAGING_LEAST);
 	train(0);
 	scene_settle(&scene);
-	assert_null(job->update.ahead);
+	assert_null(job->update->ahead);
 	end_job();
 }
 

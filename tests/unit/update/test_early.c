@@ -213,7 +213,7 @@ static struct trained train(const struct actor_job *options, enum manner manner)
 	}
 	trained.hash = hash_of(STEPS);
 	if (manner != AS_IT_COMES)
-		assert_int_equal(job->update.early_updates, manner == ALL_EARLY ? UNITS * STEPS : 0);
+		assert_int_equal(job->update->early_updates, manner == ALL_EARLY ? UNITS * STEPS : 0);
 	/* Those that are updated in time are not spilled. */
 	if (options->gradient_placement == PLACEMENT_NVME) {
 		uint64_t spilled = figures_of(job)->bytes[STATISTICS_GRADIENT][STATISTICS_WRITTEN];
@@ -299,7 +299,7 @@ static void nobody_sees_anything_before_the_decision(void **state)
 		struct job *job = start_with(&options[i]);
 
 		go_ahead(job, 0);
-		assert_int_equal(job->step + job->decided + job->update.early_updates, 0);
+		assert_int_equal(job->step + job->decided + job->update->early_updates, 0);
 		expect_parameters(0, false);
 		expect_moment(WIDE, 0, false);
 		expect_moment(PACKED, 0, false);
@@ -327,7 +327,7 @@ static void nothing_is_early_before_the_last_step_is_committed(void **state)
 	begin_step();
 	push_all(1);
 	scene_settle(&scene);
-	assert_true(durable_is_behind(job) && !job->update.early);
+	assert_true(durable_is_behind(job) && !job->update->early);
 	durable_hurry(job);
 	await_early(job, PACKS);
 	step();
@@ -371,7 +371,7 @@ static void the_decision_moves_no_bytes(void **state)
 	step();
 	assert_int_equal(figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_READ], read);
 	assert_int_equal(figures_of(job)->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN], written);
-	assert_int_equal(job->update.early_updates, UNITS);
+	assert_int_equal(job->update->early_updates, UNITS);
 }
 
 static Tierd__Wire__ReaderPiece everything(const char *state)
@@ -470,7 +470,7 @@ static void expect_return(const struct actor_job *options, uint64_t expected)
 	/* Nothing is held back any more, whoever writes. */
 	push_all(1);
 	step();
-	assert_int_equal(job->update.early_updates, 0);
+	assert_int_equal(job->update->early_updates, 0);
 	assert_true(hash_of(2) == expected);
 	end_job();
 }
@@ -490,11 +490,11 @@ static void who_announces_and_leaves_leaves_nothing_behind(void **state)
 {
 	start();
 	begin_step();
-	while (!find()->update.early)
+	while (!find()->update->early)
 		scene_wait(&scene);
 	assert_int_equal(actor_await(&actor, actor_send_leave(&actor, false), 0)->status, 0);
 	scene_settle(&scene);
-	assert_null(find()->update.early);
+	assert_null(find()->update->early);
 }
 
 static void a_daemon_that_dies_takes_them_with_it(void **state)
@@ -530,10 +530,10 @@ static void gradients_that_are_not_finite_end_them(void **state)
 	answer = actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
 	assert_int_equal(answer->status, 0);
 	assert_true(answer->reply->step->is_skipped);
-	assert_int_equal(job->update.early_updates, 0);
+	assert_int_equal(job->update->early_updates, 0);
 	go_ahead(job, 0);
 	assert_true(isfinite(step()));
-	assert_int_equal(job->update.early_updates, UNITS);
+	assert_int_equal(job->update->early_updates, UNITS);
 	assert_true(hash_of(2) == expected);
 }
 
@@ -599,12 +599,12 @@ static void nothing_of_a_dropped_step_is_left(void **state)
 	job = start_with(&options);
 	go_ahead(job, 7);
 	drop_step();
-	assert_int_equal(job->update.early_updates, 0);
+	assert_int_equal(job->update->early_updates, 0);
 	push_nan();
 	drop_step();
 	go_ahead(job, 0);
 	step();
-	assert_int_equal(job->update.early_updates, UNITS);
+	assert_int_equal(job->update->early_updates, UNITS);
 	assert_true(hash_of(3) == expected);
 }
 
@@ -616,7 +616,7 @@ static void a_step_that_is_announced_as_dropped_has_nothing_early(void **state)
 	begin_step();
 	push_all(0);
 	scene_settle(&scene);
-	assert_null(job->update.early);
+	assert_null(job->update->early);
 	drop_step();
 }
 
@@ -648,7 +648,7 @@ static void withdraw_reads(struct job *job)
 		scene_wait(&scene);
 	scene_hear_of_devices(&scene);
 	scene_settle(&scene);
-	assert_null(job->update.early);
+	assert_null(job->update->early);
 }
 
 static unsigned told;
@@ -691,9 +691,9 @@ static void what_cannot_be_read_or_written_breaks_the_job(void **state)
 
 		go_on_until_it_breaks(job);
 		assert_int_equal(job->phase, JOB_BROKEN);
-		assert_int_equal(job->decided + job->update.early_updates, 0);
+		assert_int_equal(job->decided + job->update->early_updates, 0);
 		scene_settle(&scene);
-		assert_null(job->update.early);
+		assert_null(job->update->early);
 		actor_die(&actor);
 		scene_settle(&scene);
 	}
@@ -720,11 +720,11 @@ static void a_lease_that_is_kept_holds_up_no_step(void **state)
 	struct job *job = keep_a_lease();
 
 	/* Its patience is over. */
-	job->update.decided_ns -= UINT64_C(1100000000);
+	job->update->decided_ns -= UINT64_C(1100000000);
 	while (job->step == 0)
 		scene_wait(&scene);
 	assert_true(actor.is_closed);
-	assert_int_equal(job->update.early_updates, UNITS);
+	assert_int_equal(job->update->early_updates, UNITS);
 	actor_die(&actor);
 	come_back();
 	assert_int_equal(actor.step, 1);
@@ -832,7 +832,7 @@ static void without_what_a_step_needs_there_is_nothing_early(void **state)
 		begin_step();
 		push_all(0);
 		scene_settle(&scene);
-		assert_null(job->update.early);
+		assert_null(job->update->early);
 		end_job();
 	}
 }
@@ -857,7 +857,7 @@ static uint64_t hash_clipped(bool is_by_step)
 	begin_step();
 	push_all(0);
 	scene_settle(&scene);
-	assert_null(job->update.early);
+	assert_null(job->update->early);
 	assert_true(step() > 1);
 	hash = hash_of(1);
 	end_job();
@@ -883,7 +883,7 @@ static void a_step_that_does_not_clip_is_early_though_others_do(void **state)
 	clip_steps(0);
 	go_ahead(job, 0);
 	assert_true(step() > 1);
-	assert_int_equal(job->update.early_updates, UNITS);
+	assert_int_equal(job->update->early_updates, UNITS);
 	assert_true(hash_of(1) == expected);
 }
 
@@ -919,10 +919,10 @@ static void all_ranks_have_to_announce_the_same_rates(void **state)
 	begin_step();
 	push_both();
 	scene_settle(&scene);
-	assert_null(find()->update.early);
+	assert_null(find()->update->early);
 	assert_int_equal(actor_begin_step(&other, -0.1f, 1), 0);
 	scene_settle(&scene);
-	assert_null(find()->update.early);
+	assert_null(find()->update->early);
 	actor_die(&other);
 }
 
@@ -938,14 +938,14 @@ static void the_last_micro_batch_of_any_rank_completes_a_unit(void **state)
 	push_both();
 	actor_send_push(&actor, WIDE, 0);
 	scene_settle(&scene);
-	assert_non_null(find()->update.early);
+	assert_non_null(find()->update->early);
 	assert_int_equal(count_in(find(), EARLY_NOTHING), PACKS);
 	step_of_other = actor_send_step(&other, 0.1f);
 	await_early(find(), 1);
 	assert_int_equal(pack_update(find(), find()->catalog.units[WIDE].pack)->early, EARLY_READY);
 	assert_true(isfinite(step()));
 	assert_int_equal(actor_await(&other, step_of_other, 0)->status, 0);
-	assert_int_equal(find()->update.early_updates, 1);
+	assert_int_equal(find()->update->early_updates, 1);
 	actor_die(&other);
 }
 

@@ -195,7 +195,7 @@ static void nothing_is_early_in_a_step_that_moves_them(void **state)
 	expect_refused(&first, -EBUSY, "before tierd_step_begin", 0, 1);
 	push(&first, 1);
 	scene_settle(&scene);
-	assert_null(find()->update.early);
+	assert_null(find()->update->early);
 	assert_int_equal(actor_take_step(&first), 0);
 	assert_true(value_of(0) < 1 && value_of(1) == 1);
 	scene_settle(&scene);

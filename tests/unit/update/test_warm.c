@@ -496,7 +496,7 @@ static void what_is_given_up_is_written_before(void **state)
 	cache_reclaim(&claim, warm_bytes_here(job) / 2);
 	push_all(&actor, 3);
 	step = actor_send_step(&actor, 0.1f);
-	while (!job->update.sweep || job->update.sweep->running == 0)
+	while (!job->update->sweep || job->update->sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
@@ -510,7 +510,7 @@ static void what_is_given_up_is_written_before(void **state)
 /* Of a pack that a sweep is at, in a share that is to go and that no chunk uses. */
 static bool has_held_up(const struct job *job)
 {
-	const struct warm *warm = job->update.warm;
+	const struct warm *warm = job->update->warm;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++) {
@@ -540,7 +540,7 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 		scene_wait(&scene);
 	/* What the norm is made of ends, and nobody looks before the workers have nothing but these. */
 	blockade_begin(&scene, scene.node->workers, &blockade);
-	while (!job->update.sweep || job->update.sweep->running == 0)
+	while (!job->update->sweep || job->update->sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	while (!has_held_up(job))
@@ -705,7 +705,7 @@ static void it_goes_while_a_sweep_uses_it(void **state)
 	take_step(&actor, 1);
 	push_all(&actor, 2);
 	step = actor_send_step(&actor, 0.1f);
-	while (!job->update.sweep || job->update.sweep->running == 0)
+	while (!job->update->sweep || job->update->sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	assert_int_equal(warm_bytes_here(job), 0);
@@ -731,7 +731,7 @@ static void a_job_without_ranks_has_none(void **state)
 	scene_settle(&scene);
 	assert_true(idle_release(job));
 	scene_await_disposals(&scene);
-	assert_null(job->update.warm);
+	assert_null(job->update->warm);
 	assert_int_equal(budget_cache_bytes(job), 0);
 	read = read_bytes(job);
 	come_back(0);
@@ -755,7 +755,7 @@ static void what_all_of_it_would_be_stands_in_the_plan(void **state)
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_true(idle_release(job));
-	assert_null(job->update.warm);
+	assert_null(job->update->warm);
 	assert_int_equal(job->location.warm_most_bytes, all);
 	assert_int_equal(
 		scene_restart(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB }, &scene),
@@ -867,7 +867,7 @@ static void what_cannot_be_written_breaks_the_job(void **state)
 		scene.node->fault = NULL;
 		scene_settle(&scene);
 		step = go_on_until_it_breaks(job);
-		failed_flushes += job->update.warm->flush.status < 0;
+		failed_flushes += job->update->warm->flush.status < 0;
 		actor_die(&actor);
 		scene_settle(&scene);
 		come_back(AN_HOUR);

@@ -15,6 +15,7 @@
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/resources.h"
+#include "daemon/update/own.h"
 #include "daemon/update/warm.h"
 #include "daemon/values/reader.h"
 #include "tests/unit/scene_test.h"
@@ -226,7 +227,7 @@ static void a_refresh_waits_for_the_step_that_is_being_applied(void **state)
 	reader = open_reader(&watcher);
 	push_all(2, SMALL);
 	step = actor_send_step(&trainer, 0.25f);
-	while (!job->update.sweep)
+	while (!job->update->sweep)
 		scene_wait(&scene);
 	number = actor_send_refresh(&watcher, reader, NULL, 0);
 	assert_int_equal(actor_await(&watcher, number, 0)->reply->reader_refresh->step, 1);
@@ -309,7 +310,7 @@ static void what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep(void **stat
 	uint32_t step = refresh_beside_a_blocked_step();
 
 	blockade_end(&blockade);
-	while (!job->update.sweep)
+	while (!job->update->sweep)
 		scene_wait(&scene);
 	actor_die(&watcher);
 	assert_int_equal(actor_await(&trainer, step, 0)->status, 0);
