@@ -66,7 +66,7 @@ static void take_turn(struct job *job)
 	warm_flush_go_on(job);
 	early_go_on(job);
 	sweep_go_on(job);
-	ahead_go_on(job);
+	read_ahead_go_on(job);
 	residency_serve(job);
 	values_go_on(job);
 	cache_go_on(job);

@@ -21,7 +21,7 @@
 #include "common/size.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/residency.h"
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
 #include "daemon/update/own.h"
@@ -179,7 +179,7 @@ static bool is_complete(const struct job *job, uint32_t pack)
 /* What has been read ahead first, so that its buffers are free again. */
 static struct pack_update *next_complete(const struct early *early)
 {
-	uint32_t pack = ahead_find(early->job, is_complete);
+	uint32_t pack = read_ahead_find(early->job, is_complete);
 	struct queue *link = queue_first(&early->complete);
 
 	if (link && pack != SLOT_NONE)

@@ -41,7 +41,7 @@ struct job_update {
 	struct sweep *sweep; /* the running one */
 	struct pack_update *packs;
 	struct warm *warm;		/* NULL: none of its state ever was */
-	struct ahead *ahead;		/* NULL: nothing has been, or can be, read before its update */
+	struct read_ahead *read_ahead;	/* NULL: nothing has been, or can be, read before its update */
 	struct early *early;		/* NULL: no update can be, or has been, begun before its step */
 	uint64_t early_updates;		/* of units, that were applied with their steps */
 	struct optimizer_group *groups; /* of the last decided step; at first the options' */

@@ -11,7 +11,7 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
 #include "daemon/update/own.h"
@@ -492,7 +492,7 @@ void step_applied(struct job *job)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
 	job->update->commit_listener->may_begin(job);
-	ahead_begin(job);
+	read_ahead_begin(job);
 	close_next_parts(job);
 	gradient_unblock(job, false);
 	step_advance(job);

@@ -17,7 +17,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "daemon/update/step_listeners.h"
@@ -271,7 +271,7 @@ static bool is_waiting(const struct job *job, uint32_t pack)
 /* What has been read ahead holds buffers that all others need. */
 static bool begin_ahead(struct sweep *sweep)
 {
-	uint32_t pack = ahead_find(sweep->job, is_waiting);
+	uint32_t pack = read_ahead_find(sweep->job, is_waiting);
 
 	return pack != SLOT_NONE && begin_pack(sweep, pack);
 }

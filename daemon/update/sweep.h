@@ -1,5 +1,5 @@
-/* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk*.c and early.c, and for
- * what keeps or reads the states of chunks, warm*.c and ahead.c. */
+/* The inside of a sweep: its chunks and how far it is; for sweep.c, sweep_issue.c, chunk*.c and early.c, and
+ * for what keeps or reads the states of chunks, warm*.c and read_ahead.c. */
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 
@@ -73,7 +73,7 @@ struct sweep {
 	struct chunk chunks[];
 };
 
-/* ---- course.c ---- */
+/* ---- sweep_issue.c ---- */
 
 /* With as many chunks. */
 uint64_t sweep_bytes(unsigned chunks);

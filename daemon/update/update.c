@@ -40,7 +40,7 @@ void update_free(struct job *job)
 
 void update_release(struct job *job)
 {
-	ahead_clear(job);
+	read_ahead_clear(job);
 	warm_free(job);
 }
 
@@ -56,7 +56,7 @@ void update_clear(struct job *job)
 
 uint64_t update_metadata_bytes(const struct job *job)
 {
-	return sweep_metadata_bytes(job) + early_metadata_bytes(job) + ahead_metadata_bytes(job) +
+	return sweep_metadata_bytes(job) + early_metadata_bytes(job) + read_ahead_metadata_bytes(job) +
 	       warm_metadata_bytes(job);
 }
 
@@ -153,12 +153,12 @@ bool update_is_over(const struct job *job)
 
 bool update_is_still(const struct job *job)
 {
-	return !job->update->sweep && !early_is_under_way(job) && !ahead_is_reading(job);
+	return !job->update->sweep && !early_is_under_way(job) && !read_ahead_is_reading(job);
 }
 
 bool update_is_at_rest(const struct job *job)
 {
-	return update_is_still(job) && !early_is_busy(job) && !ahead_is_busy(job);
+	return update_is_still(job) && !early_is_busy(job) && !read_ahead_is_busy(job);
 }
 
 const struct loss_scale *update_loss_scale(const struct job *job)

@@ -1,10 +1,34 @@
-/* The step: decision, sweep, early updates, warm state. */
+/* Updates: the module takes a step of a job from its first closed part to the moment at which all packs are
+ * updated.
+ *
+ * Its nouns. A step is closed by all ranks, measured, decided, and applied; step_table.h has its states and
+ * events. With the optimizer none a step is reduced before it is decided: its owners read the gradients and
+ * write the masters. A sweep passes over all packs that have gradients, and applies the decided step to them;
+ * it cuts packs into chunks, which are read, updated by a worker, and written. An early update does the same
+ * for one pack before the decision, and nobody sees it until then. State is read ahead of its update while
+ * the ranks compute. Warm state stays in host memory from one sweep to the next; it is dirty until it is
+ * written back.
+ *
+ * Life cycle: update_new() when the job is made, update_make_packs() when it is planned, step_close() and
+ * step_advance() for each step, update_release() when its host memory is given back, update_clear() when its
+ * plan goes, update_free().
+ *
+ * Who calls it: sessions hand requests of steps to it; gradients report what is summed; the job's turn has
+ * sweep_go_on(), early_go_on() and read_ahead_go_on() go on; the writing of values takes the number of a
+ * step, and reports its events by step_happens().
+ *
+ * It reports to the listeners of step_listeners.h, and asks them before a decision and before each pack.
+ *
+ * Limits: a sweep has as many chunks on their way as the node has staging buffers, early updates have half of
+ * that, and what is read ahead gives its buffers to whoever wants them. A rank has at most one step on its
+ * way beyond the open one. Nothing of a step is seen or overwritten before it is decided; what is decided is
+ * finished, whoever goes. */
 #ifndef TIERD_DAEMON_UPDATE_FRONT_H
 #define TIERD_DAEMON_UPDATE_FRONT_H
 
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
 #include "daemon/update/step_listeners.h"
@@ -107,7 +131,7 @@ void update_begin_backup(struct job *job);
 bool update_awaits_backup(const struct job *job, uint32_t pack);
 void update_leave_backup(struct job *job, uint32_t pack);
 
-/* ---- sweep.c, course.c, chunk_work.c ---- */
+/* ---- sweep.c, sweep_issue.c, chunk_work.c ---- */
 /* The memory that one takes. */
 uint64_t sweep_metadata_bytes(const struct job *job);
 /* Passes over all packs that have something to do: applies the decided step, or splits the masters. */

@@ -13,7 +13,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
 #include "daemon/telemetry/telemetry.h"
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
@@ -191,7 +191,7 @@ static bool is_last(const struct job *job, uint32_t pack)
 
 static bool has(bool (*is_sought)(const struct job *job, uint32_t pack))
 {
-	return ahead_find(find(), is_sought) != SLOT_NONE;
+	return read_ahead_find(find(), is_sought) != SLOT_NONE;
 }
 
 static unsigned most_loans(void)
@@ -208,7 +208,7 @@ static void what_the_next_forward_begins_with_is_read(void **state)
 
 	/* Whoever only gathers wants none of it. */
 	scene_settle(&scene);
-	assert_false(ahead_is_busy(job));
+	assert_false(read_ahead_is_busy(job));
 	train(0);
 	scene_settle(&scene);
 	assert_int_equal(scene.node->staging.lent, most_loans());
@@ -237,7 +237,7 @@ static void the_norm_may_clip_it(void **state)
 		open_rank(&options[i]);
 		for (uint64_t done = 0; done < STEPS; done++) {
 			scene_settle(&scene);
-			assert_int_equal(ahead_is_busy(find()), done > 0 && i > 0);
+			assert_int_equal(read_ahead_is_busy(find()), done > 0 && i > 0);
 			train(done);
 		}
 		hashes[i] = hash_of(STEPS);
@@ -379,7 +379,7 @@ static struct job *stop_reading(uint64_t steps)
 		train(i);
 	push_all(steps - 1);
 	actor_send_step(&actor, 0.1f);
-	while (!ahead_is_reading(job) || job->step < steps)
+	while (!read_ahead_is_reading(job) || job->step < steps)
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
 	return job;
@@ -395,7 +395,7 @@ static void expect_wait(struct job *job, uint64_t before, uint64_t most)
 		scene_wait(&scene);
 	for (unsigned i = 0; i < 10; i++)
 		event_base_loop(scene.node->loop, EVLOOP_NONBLOCK);
-	assert_true(ahead_is_reading(job));
+	assert_true(read_ahead_is_reading(job));
 	scene_hear_of_devices(&scene);
 	assert_int_equal(actor_await(&actor, ticket, 0)->status, 0);
 	scene_settle(&scene);
@@ -420,7 +420,7 @@ static void an_early_update_and_a_decision_wait_for_it(void **state)
 	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
 	/* Its update gives buffers back, and what comes next is read. */
 	push(LAST, STEPS - 1);
-	while (!ahead_is_reading(job))
+	while (!read_ahead_is_reading(job))
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
 	for (uint32_t unit = LAST; unit-- > 0;)
@@ -444,7 +444,7 @@ static void a_decision_waits_for_it(void **state)
 		train(i);
 	}
 	/* What is asked for now was not read before that step. */
-	while (!ahead_is_reading(job))
+	while (!read_ahead_is_reading(job))
 		scene_wait(&scene);
 	uint64_t before = read_bytes(job);
 
@@ -531,7 +531,7 @@ static void whoever_wants_its_buffers_gets_them(void **state)
 		if (i == 1)
 			scene_settle(&scene);
 		want_all_buffers();
-		assert_false(ahead_is_busy(job));
+		assert_false(read_ahead_is_busy(job));
 		give_all_buffers();
 		if (i == 2) {
 			/* The first of it again, and not what comes after that. */
@@ -612,7 +612,7 @@ static void with_few_buffers_nothing_is_read_ahead(void **state)
 	assert_int_equal(scene.node->staging.count, STAGING_LEAST);
 	train(0);
 	scene_settle(&scene);
-	assert_null(job->update->ahead);
+	assert_null(job->update->read_ahead);
 	end_job();
 }
 

@@ -1,4 +1,4 @@
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "daemon/update/sweep.h"
 #include "daemon/update/warm.h"
 
-struct ahead_chunk;
+struct read_ahead_chunk;
 
 /* Where a chunk begins. */
 struct place {
@@ -22,25 +22,25 @@ struct place {
 };
 
 /* One state of a chunk. */
-struct ahead_part {
+struct read_ahead_part {
 	struct store_transfer transfer;
-	struct ahead_chunk *chunk;
+	struct read_ahead_chunk *chunk;
 	bool is_moving;
 };
 
 /* The states of a chunk. */
-struct ahead_chunk {
+struct read_ahead_chunk {
 	struct queue link; /* of those that are free, or that are asked for, in their order */
-	struct ahead *ahead;
+	struct read_ahead *ahead;
 	uint32_t pack;
 	struct place place;
 	struct staging_loan loan;
-	struct ahead_part parts[STATES_MAXIMUM];
+	struct read_ahead_part parts[STATES_MAXIMUM];
 	unsigned moving;
 	bool is_void; /* it is given back as soon as nothing of it is on its way */
 };
 
-struct ahead {
+struct read_ahead {
 	struct job *job;
 	struct queue free, begun;
 	uint64_t step;		/* what that one has updated is read */
@@ -49,7 +49,7 @@ struct ahead {
 	bool is_backward;
 	struct place next;
 	unsigned chunk_count;
-	struct ahead_chunk chunks[];
+	struct read_ahead_chunk chunks[];
 };
 
 /* ---- Life ---- */
@@ -62,15 +62,15 @@ static bool is_possible(const struct job *job)
 
 static size_t struct_bytes(const struct job *job)
 {
-	return sizeof(struct ahead) + job->node->staging.count * sizeof(struct ahead_chunk);
+	return sizeof(struct read_ahead) + job->node->staging.count * sizeof(struct read_ahead_chunk);
 }
 
-uint64_t ahead_metadata_bytes(const struct job *job)
+uint64_t read_ahead_metadata_bytes(const struct job *job)
 {
 	return is_possible(job) ? struct_bytes(job) + job->catalog.pack_count * sizeof(uint32_t) : 0;
 }
 
-static void raise_chunk(struct ahead_chunk *chunk, enum tier_priority priority)
+static void raise_chunk(struct read_ahead_chunk *chunk, enum tier_priority priority)
 {
 	for (unsigned i = 0; i < STATES_MAXIMUM; i++)
 		if (chunk->parts[i].is_moving)
@@ -88,8 +88,8 @@ static bool is_before(struct place one, struct place other)
 /* It is read again when there are buffers. */
 static void on_recalled(struct staging_loan *loan)
 {
-	struct ahead_chunk *chunk = container_of(loan, struct ahead_chunk, loan);
-	struct ahead *ahead = chunk->ahead;
+	struct read_ahead_chunk *chunk = container_of(loan, struct read_ahead_chunk, loan);
+	struct read_ahead *ahead = chunk->ahead;
 
 	chunk->is_void = true;
 	if (is_before(chunk->place, ahead->next))
@@ -99,9 +99,9 @@ static void on_recalled(struct staging_loan *loan)
 }
 
 /* NULL: out of memory; then nothing is read ahead. */
-static struct ahead *ahead_new(struct job *job)
+static struct read_ahead *read_ahead_new(struct job *job)
 {
-	struct ahead *ahead = calloc(1, struct_bytes(job));
+	struct read_ahead *ahead = calloc(1, struct_bytes(job));
 
 	if (!ahead)
 		return NULL;
@@ -111,7 +111,7 @@ static struct ahead *ahead_new(struct job *job)
 	queue_init(&ahead->free);
 	queue_init(&ahead->begun);
 	for (unsigned i = 0; i < ahead->chunk_count; i++) {
-		struct ahead_chunk *chunk = &ahead->chunks[i];
+		struct read_ahead_chunk *chunk = &ahead->chunks[i];
 
 		chunk->ahead = ahead;
 		chunk->loan.recalled = on_recalled;
@@ -123,9 +123,9 @@ static struct ahead *ahead_new(struct job *job)
 	return ahead;
 }
 
-void ahead_clear(struct job *job)
+void read_ahead_clear(struct job *job)
 {
-	struct ahead *ahead = TAKE_PTR(job->update->ahead);
+	struct read_ahead *ahead = TAKE_PTR(job->update->read_ahead);
 
 	if (!ahead)
 		return;
@@ -142,12 +142,12 @@ static bool is_live(const struct job *job)
 }
 
 /* Before the decision updates come as the backward does, which ends with what the forward began with. */
-static uint32_t pack_at(const struct ahead *ahead, uint32_t at)
+static uint32_t pack_at(const struct read_ahead *ahead, uint32_t at)
 {
 	return ahead->order[ahead->is_backward ? ahead->job->catalog.pack_count - 1 - at : at];
 }
 
-static struct staging_buffer *end_chunk(struct ahead_chunk *chunk)
+static struct staging_buffer *end_chunk(struct read_ahead_chunk *chunk)
 {
 	queue_remove(&chunk->link);
 	queue_push(&chunk->ahead->free, &chunk->link);
@@ -155,7 +155,7 @@ static struct staging_buffer *end_chunk(struct ahead_chunk *chunk)
 }
 
 /* Nothing of it is on its way. */
-static void give_back(struct ahead_chunk *chunk)
+static void give_back(struct read_ahead_chunk *chunk)
 {
 	struct staging *staging = &chunk->ahead->job->node->staging;
 
@@ -164,8 +164,8 @@ static void give_back(struct ahead_chunk *chunk)
 
 static void on_read(struct store_transfer *transfer, int status)
 {
-	struct ahead_part *part = container_of(transfer, struct ahead_part, transfer);
-	struct ahead_chunk *chunk = part->chunk;
+	struct read_ahead_part *part = container_of(transfer, struct read_ahead_part, transfer);
+	struct read_ahead_chunk *chunk = part->chunk;
 	struct job *job = chunk->ahead->job;
 
 	part->is_moving = false;
@@ -179,8 +179,8 @@ static void on_read(struct store_transfer *transfer, int status)
 		job_settle(job);
 }
 
-static void submit(struct ahead_chunk *chunk, struct ahead_part *part, const struct store_piece *kept,
-		   char *data)
+static void submit(struct read_ahead_chunk *chunk, struct read_ahead_part *part,
+		   const struct store_piece *kept, char *data)
 {
 	struct job *job = chunk->ahead->job;
 
@@ -202,9 +202,9 @@ static void submit(struct ahead_chunk *chunk, struct ahead_part *part, const str
 	account_transfer(job, STATISTICS_UPDATE, &part->transfer);
 }
 
-static void begin_chunk(struct ahead_chunk *chunk, uint64_t count)
+static void begin_chunk(struct read_ahead_chunk *chunk, uint64_t count)
 {
-	const struct ahead *ahead = chunk->ahead;
+	const struct read_ahead *ahead = chunk->ahead;
 	const struct job *job = ahead->job;
 
 	chunk->place = ahead->next;
@@ -222,13 +222,13 @@ static void begin_chunk(struct ahead_chunk *chunk, uint64_t count)
 	}
 }
 
-static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
-				      uint64_t first)
+static struct read_ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
+					   uint64_t first)
 {
-	if (!job->update->ahead)
+	if (!job->update->read_ahead)
 		return NULL;
-	QUEUE_FOREACH (link, &job->update->ahead->begun) {
-		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+	QUEUE_FOREACH (link, &job->update->read_ahead->begun) {
+		struct read_ahead_chunk *chunk = queue_entry(link, struct read_ahead_chunk, link);
 
 		if (chunk->pack == pack && chunk->place.section == section && chunk->place.first == first &&
 		    !chunk->is_void)
@@ -240,7 +240,7 @@ static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum
 /* ---- Order ---- */
 
 /* Whether the step has updated it, and nothing has begun to update it since. */
-static bool is_wanted(const struct ahead *ahead, uint32_t pack)
+static bool is_wanted(const struct read_ahead *ahead, uint32_t pack)
 {
 	const struct catalog *catalog = &ahead->job->catalog;
 	const struct pack *units = &catalog->packs[pack];
@@ -280,7 +280,7 @@ static uint64_t find_chunk(const struct job *job, uint32_t pack, struct place *p
 }
 
 /* 0: there is nothing to read. */
-static uint64_t find_next(struct ahead *ahead)
+static uint64_t find_next(struct read_ahead *ahead)
 {
 	const struct job *job = ahead->job;
 
@@ -294,20 +294,20 @@ static uint64_t find_next(struct ahead *ahead)
 	return 0;
 }
 
-void ahead_begin(struct job *job)
+void read_ahead_begin(struct job *job)
 {
-	struct ahead *ahead;
+	struct read_ahead *ahead;
 
 	/* Of one that is skipped: what is read already is right for the next one, too. */
 	if (!is_possible(job) || job->update->is_skipped)
 		return;
-	if (!job->update->ahead)
-		job->update->ahead = ahead_new(job);
-	ahead = job->update->ahead;
+	if (!job->update->read_ahead)
+		job->update->read_ahead = read_ahead_new(job);
+	ahead = job->update->read_ahead;
 	if (!ahead)
 		return;
 	QUEUE_FOREACH (link, &ahead->begun)
-		queue_entry(link, struct ahead_chunk, link)->is_void = true;
+		queue_entry(link, struct read_ahead_chunk, link)->is_void = true;
 	ahead->step = job->step;
 	ahead->is_backward = job->update->early_updates > ahead->early_updates;
 	ahead->early_updates = job->update->early_updates;
@@ -318,10 +318,10 @@ void ahead_begin(struct job *job)
 
 /* ---- In the job's turn ---- */
 
-static void give_back_void(struct ahead *ahead)
+static void give_back_void(struct read_ahead *ahead)
 {
 	QUEUE_FOREACH (link, &ahead->begun) {
-		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+		struct read_ahead_chunk *chunk = queue_entry(link, struct read_ahead_chunk, link);
 
 		chunk->is_void |= !is_live(ahead->job);
 		if (chunk->is_void && chunk->moving == 0)
@@ -337,10 +337,10 @@ static bool is_time(const struct job *job)
 	return is_live(job) && !job->update->sweep && job->decided == job->step && !early_has_work(job);
 }
 
-static bool read_next(struct ahead *ahead)
+static bool read_next(struct read_ahead *ahead)
 {
 	struct queue *link = queue_first(&ahead->free);
-	struct ahead_chunk *chunk = link ? queue_entry(link, struct ahead_chunk, link) : NULL;
+	struct read_ahead_chunk *chunk = link ? queue_entry(link, struct read_ahead_chunk, link) : NULL;
 	uint64_t count = chunk ? find_next(ahead) : 0;
 
 	if (count == 0)
@@ -355,9 +355,9 @@ static bool read_next(struct ahead *ahead)
 	return true;
 }
 
-void ahead_go_on(struct job *job)
+void read_ahead_go_on(struct job *job)
 {
-	struct ahead *ahead = job->update->ahead;
+	struct read_ahead *ahead = job->update->read_ahead;
 
 	if (!ahead)
 		return;
@@ -366,39 +366,40 @@ void ahead_go_on(struct job *job)
 		;
 }
 
-bool ahead_is_reading(const struct job *job)
+bool read_ahead_is_reading(const struct job *job)
 {
-	for (unsigned i = 0; job->update->ahead && i < job->update->ahead->chunk_count; i++)
-		if (job->update->ahead->chunks[i].moving > 0)
+	for (unsigned i = 0; job->update->read_ahead && i < job->update->read_ahead->chunk_count; i++)
+		if (job->update->read_ahead->chunks[i].moving > 0)
 			return true;
 	return false;
 }
 
-bool ahead_is_busy(const struct job *job)
+bool read_ahead_is_busy(const struct job *job)
 {
-	return job->update->ahead && !queue_is_empty(&job->update->ahead->begun);
+	return job->update->read_ahead && !queue_is_empty(&job->update->read_ahead->begun);
 }
 
 /* ---- For updates ---- */
 
-enum ahead_answer ahead_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
-			     enum tier_priority priority, struct staging_buffer **ret_buffer)
+enum read_ahead_answer read_ahead_take(struct job *job, uint32_t pack, enum unit_section section,
+				       uint64_t first, enum tier_priority priority,
+				       struct staging_buffer **ret_buffer)
 {
-	struct ahead_chunk *chunk = find_begun(job, pack, section, first);
+	struct read_ahead_chunk *chunk = find_begun(job, pack, section, first);
 
 	if (!chunk)
-		return AHEAD_NOTHING;
+		return READ_AHEAD_NOTHING;
 	if (chunk->moving > 0) {
 		raise_chunk(chunk, priority);
-		return AHEAD_COMING;
+		return READ_AHEAD_COMING;
 	}
 	*ret_buffer = end_chunk(chunk);
-	return AHEAD_HERE;
+	return READ_AHEAD_HERE;
 }
 
-void ahead_forget(struct job *job, uint32_t pack, enum unit_section section, uint64_t first)
+void read_ahead_forget(struct job *job, uint32_t pack, enum unit_section section, uint64_t first)
 {
-	struct ahead_chunk *chunk = find_begun(job, pack, section, first);
+	struct read_ahead_chunk *chunk = find_begun(job, pack, section, first);
 
 	if (!chunk)
 		return;
@@ -406,12 +407,12 @@ void ahead_forget(struct job *job, uint32_t pack, enum unit_section section, uin
 	job_settle(job);
 }
 
-uint32_t ahead_find(const struct job *job, bool (*is_sought)(const struct job *job, uint32_t pack))
+uint32_t read_ahead_find(const struct job *job, bool (*is_sought)(const struct job *job, uint32_t pack))
 {
-	if (!job->update->ahead)
+	if (!job->update->read_ahead)
 		return SLOT_NONE;
-	QUEUE_FOREACH (link, &job->update->ahead->begun) {
-		const struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+	QUEUE_FOREACH (link, &job->update->read_ahead->begun) {
+		const struct read_ahead_chunk *chunk = queue_entry(link, struct read_ahead_chunk, link);
 
 		if (!chunk->is_void && is_sought(job, chunk->pack))
 			return chunk->pack;

@@ -1,11 +1,11 @@
-/* The course of a sweep: the packs that it enters, one after the other, and the chunks that it starts there,
- * each with the buffer that it needs. */
+/* A sweep issues chunks: it enters one pack after the other, and starts the chunks there, each with the
+ * buffer that it needs. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "daemon/residency/residency.h"
-#include "daemon/update/ahead.h"
+#include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
@@ -132,36 +132,36 @@ static void take_warm(struct sweep *sweep, struct chunk *chunk)
 }
 
 /* What has been read ahead is right but for what is adopted, which has been updated since. */
-static enum ahead_answer take_ahead(struct sweep *sweep, struct chunk *chunk)
+static enum read_ahead_answer take_ahead(struct sweep *sweep, struct chunk *chunk)
 {
-	enum ahead_answer answer = AHEAD_NOTHING;
+	enum read_ahead_answer answer = READ_AHEAD_NOTHING;
 
 	if (chunk->warm)
-		ahead_forget(sweep->job, sweep->pack, sweep->section, sweep->first);
+		read_ahead_forget(sweep->job, sweep->pack, sweep->section, sweep->first);
 	else if (!sweep->is_adopting && !sweep->is_initializing && !sweep->is_writing)
-		answer = ahead_take(sweep->job, sweep->pack, sweep->section, sweep->first,
-				    sweep_read_priority(sweep, sweep->pack), &chunk->buffer);
-	chunk->is_filled |= answer == AHEAD_HERE;
+		answer = read_ahead_take(sweep->job, sweep->pack, sweep->section, sweep->first,
+					 sweep_read_priority(sweep, sweep->pack), &chunk->buffer);
+	chunk->is_filled |= answer == READ_AHEAD_HERE;
 	return answer;
 }
 
 /* What the job itself has read ahead is used soon, and read for nothing if it is recalled. */
 static bool is_patient(const struct sweep *sweep)
 {
-	return sweep->running >= STAGING_LEAST && ahead_is_busy(sweep->job) &&
+	return sweep->running >= STAGING_LEAST && read_ahead_is_busy(sweep->job) &&
 	       !residency_is_awaited(sweep->job, sweep->pack);
 }
 
 /* False: the sweep goes on when a buffer comes. */
 static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 {
-	enum ahead_answer ahead;
+	enum read_ahead_answer ahead;
 
 	chunk->buffer = NULL;
 	take_warm(sweep, chunk);
 	ahead = take_ahead(sweep, chunk);
-	if (ahead != AHEAD_NOTHING)
-		return ahead == AHEAD_HERE;
+	if (ahead != READ_AHEAD_NOTHING)
+		return ahead == READ_AHEAD_HERE;
 	chunk->buffer = TAKE_PTR(sweep->granted);
 	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
 		return true;
