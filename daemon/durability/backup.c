@@ -188,7 +188,7 @@ static uint32_t find_next(struct backup *backup)
 
 static bool is_cancelled(const struct backup *backup)
 {
-	return backup->status < 0 || backup->job->phase == JOB_BROKEN || backup->job->life.is_dropped;
+	return backup->status < 0 || job_is_broken(backup->job) || job_is_ending(backup->job);
 }
 
 static void forget_the_rest(struct backup *backup)

@@ -219,11 +219,11 @@ static bool is_new(const struct job *job)
 /* There is a step that no commit has taken, or the definition alone has changed. */
 static bool has_news(const struct durable *durable)
 {
-	enum job_phase phase = durable->job->phase;
+	enum job_state state = durable->job->state;
 
-	if (durable->wants_definition && (phase == JOB_TRAINED || phase == JOB_RELEASED))
+	if (durable->wants_definition && (state == JOB_TRAINED || state == JOB_RELEASED))
 		return true;
-	if (phase != JOB_TRAINED)
+	if (state != JOB_TRAINED)
 		return false;
 	if (durable->commit != COMMIT_NONE)
 		return durable->step < durable->job->step;
@@ -277,12 +277,12 @@ bool durable_is_behind(const struct job *job)
 {
 	const struct durable *durable = job->durability->durable;
 
-	return durable && job->phase == JOB_TRAINED && (is_new(job) || durable->committed < job->step);
+	return durable && job->state == JOB_TRAINED && (is_new(job) || durable->committed < job->step);
 }
 
 bool durable_is_owed(const struct job *job)
 {
-	return durable_is_behind(job) && is_new(job) && !job->life.is_dropped;
+	return durable_is_behind(job) && is_new(job);
 }
 
 bool durable_has_step(const struct job *job, uint64_t *ret_step)
@@ -344,8 +344,8 @@ static void fail_commit(struct durable *durable, int status, const char *what)
 
 	durable->commit = COMMIT_NONE;
 	pace_end_commit(&durable->pace);
-	job_break(job, status, &(struct log_fields){ .step = &durable->step },
-		  "step %llu cannot be made durable: %s", (unsigned long long)durable->step, what);
+	job_break(job, &(struct log_fields){ .step = &durable->step }, "step %llu cannot be made durable: %s",
+		  (unsigned long long)durable->step, what);
 	job_settle(job);
 }
 
@@ -509,7 +509,7 @@ static void begin(struct durable *durable)
 		write_part(durable, &durable->definition);
 	write_blobs(durable);
 	/* What is released has been written. */
-	if (job->durability->backup && job->phase == JOB_TRAINED) {
+	if (job->durability->backup && job->state == JOB_TRAINED) {
 		durable->writing++;
 		backup_begin(job);
 	}
@@ -531,7 +531,7 @@ void durable_advance(struct job *job)
 	pace_note_step(&durable->pace);
 	/* A step that is being measured is decided when that has ended: nothing would hold it up then. */
 	if (is_due(durable) && durable_is_quiet(job) && !norm_is_running(job) && !update_is_sweeping(job) &&
-	    job->decided == job->step && !job->life.is_dropped)
+	    job->decided == job->step && !job_is_ending(job))
 		begin(durable);
 }
 

@@ -119,7 +119,7 @@ static bool may_host(const struct job *job)
 	struct store_family family;
 	uint64_t step;
 
-	if (job->phase == JOB_BROKEN || !job_nvme_store(job) || !durable_has_step(job, &step))
+	if (job_is_broken(job) || !job_nvme_store(job) || !durable_has_step(job, &step))
 		return false;
 	family_get(job, &family);
 	return !family.is_fenced;
@@ -206,7 +206,7 @@ bool family_leave(struct job *job)
 {
 	int r;
 
-	if (job->life.is_kept || job->durability->store != JOB_STORE_COMMITTED || is_alone(job))
+	if (job_keeps_store(job) || job->durability->store != JOB_STORE_COMMITTED || is_alone(job))
 		return false;
 	job->durability->leaving.done = on_left;
 	job_store_step(job, JOB_STORE_LEAVE);

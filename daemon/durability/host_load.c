@@ -73,7 +73,7 @@ static void publish(struct job *job)
 
 static void go_on(struct host_load *load)
 {
-	if (load->job->life.is_dropped && load->status == 0)
+	if (job_is_ending(load->job) && load->status == 0)
 		load->status = refuse(load->message, sizeof(load->message), -ECANCELED, "it is dropped");
 	while (read_next(load))
 		;

@@ -89,7 +89,7 @@ int presence_refuse(const struct job *job, char *message, size_t size)
 /* One that is being made, or has ended, has no files that anybody knows. */
 static bool has_files(const struct job *job)
 {
-	return job->durability->durable && job_nvme_store(job) && job->phase != JOB_BROKEN;
+	return job->durability->durable && job_nvme_store(job) && !job_is_broken(job);
 }
 
 static void on_timer(evutil_socket_t fd, short events, void *argument)

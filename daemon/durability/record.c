@@ -379,7 +379,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 
 	progress.format = job->location.record_format;
 	progress.step = job->step;
-	progress.epoch = job->epoch + job->is_live;
+	progress.epoch = job->epoch + job_is_live(job);
 	progress.loss_scale = update_loss_scale(job)->value;
 	progress.loss_scale_steps = update_loss_scale(job)->steps;
 	options_write_groups(update_groups(job), job->options.group_count, &groups);

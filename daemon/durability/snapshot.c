@@ -113,9 +113,9 @@ bool snapshot_find(const struct job *job, const char *name, struct store_snapsho
 
 int snapshot_check_job(const struct job *job, char *message, size_t size)
 {
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		return refuse(message, size, -EIO, "job %s is broken: %s", job->name, job->reason);
-	if (job->phase < JOB_TRAINED)
+	if (!job_has_state(job))
 		return refuse(message, size, -EBUSY,
 			      "job %s has no values yet: snapshots begin when all its ranks were ready",
 			      job->name);
@@ -128,7 +128,7 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 				: "job %s is not durable, and so it has no snapshots: tierd has no "
 				  "NVMe path; configure one",
 			job->name);
-	if (job->life.is_rolling_back)
+	if (job_is_rolling_back(job))
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
 	if (!store_tasks_have_room(job))
 		return refuse(message, size, -EBUSY,

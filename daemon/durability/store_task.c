@@ -84,6 +84,14 @@ bool store_tasks_are_quiet(const struct job *job)
 	return !task || !task->is_under_way;
 }
 
+bool job_is_rolling_back(const struct job *job)
+{
+	QUEUE_FOREACH (link, &job->durability->tasks)
+		if (queue_entry(link, struct store_task, link)->is_last)
+			return true;
+	return false;
+}
+
 void store_tasks_end(struct job *job)
 {
 	QUEUE_FOREACH (link, &job->durability->tasks) {

@@ -29,6 +29,8 @@ void store_task_send(struct store_task *task);
 /* None is under way. */
 bool store_tasks_are_quiet(const struct job *job);
 /* None begins any more. */
+/* One of them is to be the last: the job is being rolled back, and nobody may join it. */
+bool job_is_rolling_back(const struct job *job);
 void store_tasks_end(struct job *job);
 
 #endif

@@ -102,8 +102,7 @@ void gradient_give_spares_back(struct job *job);
 /* The sums' place has values that are written, not gradients. */
 static inline bool job_writes_sums(const struct job *job)
 {
-	return job->phase < JOB_TRAINED || step_is_reduced(&job->current) ||
-	       job->current.state == WRITING_PLACING;
+	return !job_has_state(job) || step_is_reduced(&job->current) || job->current.state == WRITING_PLACING;
 }
 
 #endif

@@ -144,7 +144,7 @@ void spill_serve(struct job *job)
 	struct spill *spill = job->gradients->spill;
 	unsigned promised;
 
-	if (!spill || job->life.is_dropped || job->phase == JOB_BROKEN)
+	if (!spill || job_is_ending(job) || job_is_broken(job))
 		return;
 	promised = spill->writing;
 	serve(spill, &spill->sweep_wishes, &promised);

@@ -130,9 +130,9 @@ static void fail(struct spilled *spilled, int status)
 	const char *device = fault.device ? fault.device : "the store";
 	unsigned long long at = (unsigned long long)transfer->fault.device_offset;
 
-	if (job->phase < JOB_TRAINED || spilled_is_in_sweep(spilled)) {
-		job_break(job, status, &fault, "unit \"%s\": its sums cannot be %s %s at byte %llu: %s",
-			  fault.unit, verb, device, at, store_error(status));
+	if (!job_has_state(job) || spilled_is_in_sweep(spilled)) {
+		job_break(job, &fault, "unit \"%s\": its sums cannot be %s %s at byte %llu: %s", fault.unit,
+			  verb, device, at, store_error(status));
 		return;
 	}
 	/* The device is the administrator's business; that the step is lost, its owner's. */
@@ -232,7 +232,7 @@ void spilled_start(struct spilled *spilled)
 {
 	struct job *job = spilled->spill->job;
 
-	if (!spilled->is_stored && job->phase >= JOB_TRAINED) {
+	if (!spilled->is_stored && job_has_state(job)) {
 		spilled->state = SPILL_PRESENT;
 		return;
 	}

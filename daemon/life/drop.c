@@ -29,8 +29,7 @@ void drop_others(const struct job *job)
 		if (!durable_has_store(other))
 			continue;
 		drop_ranks(other, reason);
-		other->life.is_kept = other->life.comes_back = true;
-		job_drop(other);
+		life_step(other, LIFE_REOPEN);
 	}
 }
 
@@ -45,7 +44,7 @@ static void drop(struct job *job, uid_t uid)
 	job->life.replaced = replaced_remove(job->life.replaced);
 	drop_ranks(job, reason);
 	/* A job without state has gone with its last rank. */
-	if (!job->life.is_dropped)
+	if (!job_is_ending(job))
 		job_drop(job);
 }
 
@@ -74,7 +73,7 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 			      (unsigned)job->uid);
 		return;
 	}
-	if (job->life.is_lost && job->life.loss.is_unread && !request->lost) {
+	if (job_is_lost(job) && job->life.loss.is_unread && !request->lost) {
 		refuse_lost(pending, job);
 		return;
 	}

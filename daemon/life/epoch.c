@@ -36,7 +36,7 @@ static void announce_end(struct member *member, int r, const char *reason, bool 
 static bool outlives_epoch(const struct job *job, struct member *member, const struct pending *pending)
 {
 	if (pending == member->step)
-		return job->decided > job->step && job->phase != JOB_BROKEN;
+		return job->decided > job->step && !job_is_broken(job);
 	return pending == member->ready || pending == member->leaving ||
 	       operation_is_under_way(member, pending);
 }
@@ -68,16 +68,17 @@ static void end_for_member(struct job *job, struct member *member, int r)
 			member->ready = NULL;
 		pending_error(pending, r, "%s", job->reason);
 	}
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		awaited_fail(member, r, job->reason);
 	member_step_over(member);
 }
 
 static void end_epoch(struct job *job, int r)
 {
-	bool was_live = job->is_live;
+	bool was_live = job_is_live(job);
 
-	job->is_live = false;
+	if (was_live)
+		epoch_step(job, EPOCH_END);
 	job->current.closed_count = 0;
 	if (was_live) {
 		job->epoch++;
@@ -126,7 +127,7 @@ static void break_alone(struct job *job, const struct log_fields *about)
 		has_step ? "all its calls fail until its ranks have left; then it comes back at that step"
 			 : "its state is lost, all its calls fail, and it has to be opened with replace, "
 			   "or dropped");
-	job->phase = JOB_BROKEN;
+	life_step(job, LIFE_BREAK);
 	store_tasks_end(job);
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
@@ -137,7 +138,7 @@ static void break_alone(struct job *job, const struct log_fields *about)
 /* Its store takes no writes any more, which another job of it has found. */
 static void break_with(struct job *job, const struct job *cause)
 {
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		return;
 	snprintf(job->reason, sizeof(job->reason), "job %s, which is in the same store, is broken: %.300s",
 		 cause->name, store_message(job_nvme_store(cause)));
@@ -160,7 +161,12 @@ static void break_others(const struct job *job)
 
 void epoch_break(struct job *job, const struct log_fields *about)
 {
-	break_alone(job, about);
+	if (job_is_ending(job))
+		log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
+			  "job %s of user %u: while it ended: %s", job->name, (unsigned)job->uid,
+			  job->reason);
+	else
+		break_alone(job, about);
 	break_others(job);
 }
 
@@ -204,7 +210,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
 
 	if (!is_orderly)
-		announce_end(member, -ESTALE, reason, job->life.is_rolling_back);
+		announce_end(member, -ESTALE, reason, job_is_rolling_back(job));
 	if (!is_orderly && member->client)
 		port_note_farewell(member->port, member->handle, reason);
 	/* It is used until the end of this. */
@@ -228,14 +234,17 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	job_settle(job);
 	if (job->member_count > 0)
 		return;
-	job->is_live = false;
+	if (job_is_live(job))
+		epoch_step(job, EPOCH_END);
 	early_give_up(job);
 	durable_advance(job);
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
-	if (job->phase < JOB_TRAINED && !job->life.is_dropped)
-		job_drop(job);
-	else if (!job->life.is_dropped)
+	if (job_is_ending(job))
+		return;
+	if (job_has_state(job))
 		idle_begin(job);
+	else
+		job_drop(job);
 }
 
 void epoch_throw_out(struct member *member, const char *reason)

@@ -72,9 +72,9 @@ void evict_units(struct pending *pending, const Tierd__Wire__JobEvict *request)
 	if (!access_may_drop(job, pending_port(pending)))
 		pending_error(pending, -EPERM, "job %s is for its owner to evict from, user %u", job->name,
 			      (unsigned)job->uid);
-	else if (!job->location.has_nvme_parameters && job->phase >= JOB_FILLING)
+	else if (!job->location.has_nvme_parameters && job->state >= JOB_FILLING)
 		pending_error(pending, -EOPNOTSUPP, "job %s keeps its parameters in host memory", job->name);
-	else if (job->phase != JOB_TRAINED && job->phase != JOB_RELEASED)
+	else if (job->state != JOB_TRAINED && job->state != JOB_RELEASED)
 		pending_error(pending, -EBUSY, "job %s is %s; units can be evicted when it has a state",
 			      job->name, job_status_name(job));
 	else if (has_units(pending, job, request))

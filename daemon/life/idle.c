@@ -40,7 +40,7 @@ bool idle_release(struct job *job)
 	if (!has_come_to_rest(job))
 		return false;
 	setup_release(job);
-	job->phase = JOB_RELEASED;
+	life_step(job, LIFE_RELEASE);
 	job_settle_all(job->node);
 	events_of_job(
 		job, EVENT_RELEASED, NULL,
@@ -60,14 +60,15 @@ static bool can_give(struct job *job)
 {
 	uint64_t step;
 
-	switch (job->phase) {
+	switch (job->state) {
 	case JOB_TRAINED:
 		return has_come_to_rest(job);
 	case JOB_BROKEN:
+	case JOB_LOST:
 		/* One that has a durable step comes back as that, and its files are all that it has. */
 		return !durable_has_step(job, &step) && has_come_to_rest(job) && job_is_quiet(job);
 	default:
-		return job->phase == JOB_RELEASED;
+		return job->state == JOB_RELEASED;
 	}
 }
 
@@ -75,10 +76,10 @@ bool idle_give(struct job *job)
 {
 	if (!can_give(job))
 		return false;
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		/* All that is left of it is the news. */
-		setup_clear(job);
-	if (job->phase != JOB_TRAINED) {
+		setup_clear(job, false);
+	if (job->state != JOB_TRAINED) {
 		release_windows(job);
 	} else {
 		/* What is in host memory was written before the commit that it has waited for, or before it
@@ -117,7 +118,7 @@ int idle_refuse(const struct job *job, char *message, size_t size)
 
 static bool may_release(const struct job *job)
 {
-	return job_is_idle(job) && (placement_may_release(job) || job->phase == JOB_BROKEN);
+	return job_is_idle(job) && (placement_may_release(job) || job_is_broken(job));
 }
 
 static bool may_give(const struct claim *claim, const struct job *job)
@@ -129,14 +130,14 @@ static bool may_give(const struct claim *claim, const struct job *job)
 /* What the cache gives is counted there, but that of a broken job goes with the rest. */
 static uint64_t bytes_of(const struct job *job)
 {
-	return budget_releasable_bytes(job, job->phase == JOB_BROKEN);
+	return budget_releasable_bytes(job, job_is_broken(job));
 }
 
 uint64_t idle_spare_bytes(const struct job *job)
 {
 	uint64_t bytes = may_release(job) ? bytes_of(job) : 0;
 
-	return job->phase == JOB_BROKEN ? size_rest(bytes, budget_cache_bytes(job)) : bytes;
+	return job_is_broken(job) ? size_rest(bytes, budget_cache_bytes(job)) : bytes;
 }
 
 static uint64_t spare_bytes(const struct claim *claim, bool is_at_once)
@@ -183,8 +184,7 @@ uint64_t idle_give_up(const struct claim *claim, uint64_t bytes)
 void idle_begin(struct job *job)
 {
 	job->life.idle_since_ns = clock_now_ns();
-	if (job->node->settings.idle_release_ms == 0 ||
-	    (!placement_may_release(job) && job->phase != JOB_BROKEN))
+	if (job->node->settings.idle_release_ms == 0 || (!placement_may_release(job) && !job_is_broken(job)))
 		return;
 	if (!job->life.idle_timer)
 		job->life.idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);

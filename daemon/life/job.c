@@ -1,6 +1,4 @@
-/* A job's life. Its phases: FORMING (units are defined) → PLANNING → FILLING (values are written) →
- * INITIALIZING → TRAINED (→ RELEASED → RETURNING → TRAINED); BROKEN when a step cannot be finished. Beside
- * that, epochs: see epoch.c. */
+/* A job's turns, and its beginning and end. What happens to it between them: daemon/life/state.c. */
 
 #include <errno.h>
 #include <event2/event.h>
@@ -18,6 +16,7 @@
 #include "daemon/life/member.h"
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
+#include "daemon/life/state.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
@@ -55,7 +54,7 @@ static void count_turn(struct job *job)
 		  "job %s of user %u: it takes one turn after the other and gets nothing done; this is a "
 		  "mistake of tierd: please report it",
 		  job->name, (unsigned)job->uid);
-	job->node->life.spins++;
+	job->node->life.mistakes++;
 }
 
 /* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
@@ -71,11 +70,11 @@ static void take_turn(struct job *job)
 	values_go_on(job);
 	cache_go_on(job);
 	prefetch_bring_back(job);
-	if (!job->life.is_dropped)
+	if (!job_is_ending(job))
 		job_go_on(job);
 	else if (!job_is_quiet(job))
 		return;
-	else if (job->life.comes_back)
+	else if (job->state == JOB_REOPENING)
 		job->node->parts->recovery->bring_back(job);
 	else if (!family_leave(job))
 		job_free(job);
@@ -99,9 +98,9 @@ static const char *describe_loss(const struct job *job, char *text, size_t size)
 	char remedy[REMEDY_TEXT];
 	uint64_t step;
 
-	if (job->life.is_lost && job->life.loss.is_explained)
+	if (job_is_lost(job) && job->life.loss.is_explained)
 		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
-	else if (job->life.is_lost)
+	else if (job_is_lost(job))
 		snprintf(text, size,
 			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
 			 "is left of it",
@@ -116,19 +115,6 @@ static const char *describe_loss(const struct job *job, char *text, size_t size)
 	return text;
 }
 
-static void drop(struct job *job)
-{
-	queue_remove(&job->link);
-	queue_push(&job->node->life.dying, &job->link);
-	job->life.is_dropped = true;
-	/* Whoever asks again finds no job. */
-	store_tasks_end(job);
-	budget_end_wait(job);
-	sweep_cancel(job);
-	draft_cancel(job);
-	job_settle(job);
-}
-
 static bool members_are_quiet(const struct job *job)
 {
 	QUEUE_FOREACH (link, &job->life.lingering)
@@ -139,9 +125,9 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_still(const struct job *job)
 {
-	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && values_are_quiet(job) &&
-	       update_is_still(job) && durability_is_quiet(job) && gradients_are_quiet(job) &&
-	       cache_is_quiet(job) && residency_is_quiet(job) && members_are_quiet(job);
+	return !job->life.setup && values_are_quiet(job) && update_is_still(job) &&
+	       durability_is_quiet(job) && gradients_are_quiet(job) && cache_is_quiet(job) &&
+	       residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
@@ -159,7 +145,6 @@ static const struct job_callbacks callbacks = {
 	.break_down = epoch_break,
 	.let_go = member_let_go,
 	.throw_out = epoch_throw_out,
-	.drop = drop,
 	.describe_loss = describe_loss,
 	.is_quiet = is_quiet,
 };
@@ -266,12 +251,12 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 
 void job_free(struct job *job)
 {
-	bool is_left_behind = family_is_left_behind(job);
+	bool is_left_behind = family_is_left_behind(job), is_read = false;
 	struct node *node = job->node;
 	struct job_file file;
 
 	job_file_get(job, &file);
-	if (job->life.is_lost && !job->life.is_kept)
+	if (lost_has_files(job) && !job_keeps_store(job))
 		lost_remove(job);
 	replaced_inherit(job);
 	trace_leave_job(job);
@@ -281,14 +266,14 @@ void job_free(struct job *job)
 		struct member *member = queue_entry(link, struct member, link);
 
 		/* What a living process still reads stays there. */
-		job->life.is_read |= member->client && member_has_leases(member);
+		is_read |= member->client && member_has_leases(member);
 		queue_remove(&member->client_link);
 		member->client = NULL;
 		member_free(member);
 	}
-	setup_clear(job);
-	job->life.replaced = job->life.is_kept ? replaced_leave(job->life.replaced)
-					       : replaced_bring_back(job->life.replaced);
+	setup_clear(job, is_read);
+	job->life.replaced = job_keeps_store(job) ? replaced_leave(job->life.replaced)
+						  : replaced_bring_back(job->life.replaced);
 	figures_add(&node->observe.past, figures_of(job));
 	/* Who looks at its page sees how the job ended. */
 	disposal_start_shared(node, job->uid, true, telemetry_page(job));

@@ -38,7 +38,7 @@ static void on_steps_over(evutil_socket_t fd, short events, void *argument)
 {
 	struct pending *pending = argument;
 	const struct job *job = pending->member->job;
-	bool is_lost = job->phase == JOB_BROKEN;
+	bool is_lost = job_is_broken(job);
 	char loss[JOB_LOSS_TEXT] = "";
 
 	/* Whoever says that they are durable looks again. */

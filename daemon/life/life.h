@@ -16,6 +16,7 @@
 #include "daemon/life/replaced.h"
 #include "daemon/life/setup.h"
 #include "daemon/life/share.h"
+#include "daemon/life/state.h"
 #include "daemon/model/model.h"
 
 /* ---- job.c, opening.c, unit_requests.c, ready.c, epoch.c: membership and epochs ---- */
@@ -48,13 +49,13 @@ void job_free(struct job *job);
 
 /* ---- setup.c: reserving memory and disk; daemon/life/setup_plan.c plans them ---- */
 
-/* Plans and reserves; job->phase becomes JOB_FILLING, or JOB_FORMING again after an error, and job_planned()
- * is called. Of a released job: JOB_TRAINED, or JOB_RELEASED. */
+/* Plans and reserves, and calls job_planned(). */
 void setup_start(struct job *job);
 /* Gives back what host memory a job needs only while it is used. It has no ranks, all of its state is on
  * NVMe, and nothing is in flight. */
 void setup_release(struct job *job);
-void setup_clear(struct job *job);
+/* is_read: by processes that live, though the job ends. */
+void setup_clear(struct job *job, bool is_read);
 void job_planned(struct job *job, int r, const char *message);
 
 #endif

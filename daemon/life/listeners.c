@@ -3,6 +3,7 @@
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/replaced.h"
+#include "daemon/life/state.h"
 #include "daemon/model/model.h"
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
@@ -39,6 +40,7 @@ static const struct writing_listener writing_listener = {
 
 static void on_initialized(struct job *job)
 {
+	life_step(job, LIFE_INITIALIZED);
 	if (!durable_has_store(job))
 		job->life.replaced = replaced_remove(job->life.replaced);
 	durable_advance(job);

@@ -32,8 +32,7 @@ static struct job *new_job(struct node *node, const struct job_file *file)
 		return NULL;
 	job->number = file->number;
 	memcpy(job->location.file, file->file, sizeof(job->location.file));
-	job->phase = JOB_BROKEN;
-	job->life.is_lost = true;
+	life_step(job, LIFE_LOSE);
 	/* As far as anybody knows. */
 	job->location.has_nvme_parameters = job->location.has_nvme_optimizer =
 		job->location.has_stored_parameters = true;
@@ -102,8 +101,7 @@ static bool has_more_room(const struct job *job)
 
 static void try_again(struct job *job)
 {
-	job->life.is_kept = job->life.comes_back = true;
-	job_drop(job);
+	life_step(job, LIFE_REOPEN);
 }
 
 void lost_go_on(struct job *job)
@@ -183,6 +181,11 @@ void lost_remove_file(struct node *node, const struct job_file *file)
 	removal->work = (struct work){ .run = run_removal, .done = on_removed, .urgency = WORK_NORMAL };
 	node_begin_work(node);
 	workers_submit(node->slow_workers, &removal->work);
+}
+
+bool lost_has_files(const struct job *job)
+{
+	return job->life.loss.error < 0;
 }
 
 void lost_remove(const struct job *job)

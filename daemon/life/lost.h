@@ -17,6 +17,8 @@ bool lost_try_again(struct job *job);
 /* For want of room, and of nothing else. */
 bool lost_lacks_room(const struct job *job);
 
+/* It is lost, or was when it ended. */
+bool lost_has_files(const struct job *job);
 /* The files of a lost job that was replaced or dropped. */
 void lost_remove(const struct job *job);
 

@@ -184,8 +184,7 @@ void member_free(struct member *member)
 {
 	queue_remove(&member->link);
 	queue_remove(&member->client_link);
-	for (struct queue *link = queue_pop(&member->orders); link; link = queue_pop(&member->orders))
-		order_free(queue_entry(link, struct order, link));
+	member_free_phases(member);
 	budget_uncharge(member->job, member->charged_bytes);
 	clear_pages(member);
 	refusal_free(member->untold);

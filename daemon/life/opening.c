@@ -44,7 +44,7 @@ static int create(struct node *node, const struct port *owner, const char *name,
 
 static bool has_state(const struct job *job)
 {
-	return job->phase >= JOB_TRAINED;
+	return job_has_state(job);
 }
 
 static void reply_opened(struct pending *pending, struct member *member)
@@ -64,7 +64,7 @@ static void reply_opened(struct pending *pending, struct member *member)
 	}
 	open.job = member->handle;
 	/* New is a job whose tensors need values; they have them once they are being stored. */
-	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
+	open.status = job->state >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
 	open.step = job->step;
 	open.loss_scale = update_loss_scale(job)->value;
 	open.epoch = job->epoch;
@@ -125,7 +125,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	char message[640];
 	int r;
 
-	if (job->is_live)
+	if (job_is_live(job))
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
 	/* Of a job that was brought back, the owner's groups were only looked up. */
 	if (job->member_count == 0 && !budget_is_planned(job) && pending_port(pending)->uid == job->uid) {
@@ -207,11 +207,11 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 	}
 	if (mode == MODE_REPLACE)
 		return replace(pending, job, ret_replaced);
-	if ((*job)->life.is_lost && lost_try_again(*job)) {
+	if (job_is_lost(*job) && lost_try_again(*job)) {
 		pending_error(pending, -EAGAIN, "job %s is looked for again; try again", name);
 		return false;
 	}
-	if ((*job)->phase == JOB_BROKEN) {
+	if (job_is_broken(*job)) {
 		pending_error(pending, -EIO, "%s", job_describe_loss(*job, loss, sizeof(loss)));
 		return false;
 	}
@@ -342,7 +342,7 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	if (has_state(job) && reshape_is_asked(job, &asked))
 		return reshape(job, &asked, message, size);
 	r = options_compare(&asked, &job->options, message, size);
-	if (r < 0 || job->phase > JOB_FILLING)
+	if (r < 0 || job->state > JOB_FILLING)
 		return r;
 	return values_compare(job, source, is_drafted, message, size);
 }
@@ -419,7 +419,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
 		return;
 	}
-	if (job && job->life.is_rolling_back) {
+	if (job && job_is_rolling_back(job)) {
 		pending_error(pending, -EAGAIN, "job %s is being rolled back; try again", open->name);
 		return;
 	}
@@ -454,9 +454,9 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	if (!clear_rank(pending, job, open))
 		return;
 	/* Its last rank may have just been taken from it. */
-	if (job && job->life.is_dropped)
+	if (job && job_is_ending(job))
 		replaced = TAKE_PTR(job->life.replaced);
-	if (!job || job->life.is_dropped) {
+	if (!job || job_is_ending(job)) {
 		job = create_opened(pending, open, &options, replaced);
 		if (job) {
 			if (source_has_state(source))

@@ -162,7 +162,7 @@ static int try(struct job *job, Tierd__Wire__PlanNeeds *needs, char message[MESS
 		set_needs(&setup, needs);
 	snprintf(message, MESSAGE_BYTES, "%s", setup.message);
 	setup_give_up(&setup);
-	setup_clear(job);
+	setup_clear(job, false);
 	return r;
 }
 

@@ -112,14 +112,14 @@ void job_ready(struct pending *pending, int timeout_ms)
 	struct job *job = member->job;
 	char loss[JOB_LOSS_TEXT];
 
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
 	else if (job->catalog.unit_count == 0)
 		pending_error(pending, -EINVAL, "job %s has no units", job->name);
 	else if (member->ready)
 		pending_error(pending, -EBUSY, "job %s: rank %u waits in tierd_job_ready already", job->name,
 			      member->rank);
-	else if (job->is_live && member->epoch == job->epoch)
+	else if (job_is_live(job) && member->epoch == job->epoch)
 		pending_error(pending, -EINVAL, "job %s: rank %u is ready already", job->name, member->rank);
 	else if (refusal_answer(pending))
 		return;
@@ -132,7 +132,7 @@ void job_ready(struct pending *pending, int timeout_ms)
 }
 
 /* False: there are no descriptors for it, and the epoch cannot be. */
-static bool reply_ready(struct member *member)
+static bool reply_ready(struct member *member, bool is_first_epoch)
 {
 	struct job *job = member->job;
 	struct pending *pending = TAKE_PTR(member->ready);
@@ -152,7 +152,7 @@ static bool reply_ready(struct member *member)
 		if (count == 6)
 			fds[5] = memory_client_fd(shared.cache, MEMORY_READ_ONLY);
 	}
-	ready.status = job->life.has_begun ? JOB_RESUMED : JOB_NEW;
+	ready.status = is_first_epoch ? JOB_NEW : JOB_RESUMED;
 	ready.step = job->step;
 	ready.loss_scale = update_loss_scale(job)->value;
 	ready.epoch = job->epoch;
@@ -196,15 +196,16 @@ static void begin_epoch(struct job *job)
 			return;
 		}
 	}
-	job->is_live = true;
+	bool is_first = job->epoch_state == EPOCH_NONE;
+
+	epoch_step(job, EPOCH_BEGIN);
 	figures_of(job)->epochs++;
 	job->life.departed[0] = '\0';
 	arena_show_epoch(job);
 	bool is_complete = true;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		is_complete &= reply_ready(job->ranks[rank]);
-	job->life.has_begun = true;
+		is_complete &= reply_ready(job->ranks[rank], is_first);
 	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u rank%s", job->epoch,
 		      (unsigned long long)job->step, job->options.world_size,
 		      PLURAL(job->options.world_size));
@@ -221,10 +222,10 @@ static void start_initializing(struct job *job)
 		job_fail_ready(job, r, message);
 	if (r != 0)
 		return;
-	job->phase = JOB_INITIALIZING;
+	life_step(job, LIFE_INITIALIZE);
 	r = sweep_start(job, true);
 	if (r < 0)
-		job_break(job, r, NULL, "its values cannot be stored: %s", strerror(-r));
+		job_break(job, NULL, "its values cannot be stored: %s", strerror(-r));
 }
 
 /* Without ranks nobody needs what is left of it in memory. */
@@ -232,12 +233,11 @@ static void come_back(struct job *job)
 {
 	uint64_t step;
 
-	if (job->life.is_lost)
+	if (job_is_lost(job))
 		lost_go_on(job);
 	if (job->member_count > 0 || job->node->is_stopping || !durable_has_step(job, &step))
 		return;
-	job->life.is_kept = job->life.comes_back = true;
-	job_drop(job);
+	life_step(job, LIFE_REOPEN);
 }
 
 void job_go_on(struct job *job)
@@ -247,7 +247,7 @@ void job_go_on(struct job *job)
 	if (job->member_count == 0)
 		gradient_give_spares_back(job);
 	durable_advance(job);
-	switch (job->phase) {
+	switch (job->state) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
 		if (!draft_go_on(job, setup_check) && (can_start || tensor_has_waiting(job)) &&
@@ -271,6 +271,7 @@ void job_go_on(struct job *job)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:
+	case JOB_LOST:
 		draft_give_up(job);
 		come_back(job);
 		break;
@@ -296,7 +297,7 @@ void job_planned(struct job *job, int r, const char *message)
 				     message);
 			pending_error(filling, r, "job %s: %s", job->name, message);
 		}
-	} else if (!job->life.is_dropped) {
+	} else if (!job_is_ending(job)) {
 		tensor_fill_waiting(job);
 	}
 	job_settle(job);

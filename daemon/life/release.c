@@ -17,9 +17,9 @@ static int check(const struct job *job, const struct port *port, char *message, 
 	members_describe(job, ranks, sizeof(ranks));
 	if (ranks[0])
 		return refuse(message, size, -EBUSY, "it is in use by %s; end them first", ranks);
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		return refuse(message, size, -EIO, "it is broken: %s", job->reason);
-	if (!job_is_idle(job) || job->phase == JOB_RETURNING)
+	if (!job_is_idle(job) || job->state == JOB_RETURNING)
 		return refuse(message, size, -EAGAIN, "it is %s; try again", job_status_name(job));
 	if (!placement_may_release(job))
 		return refuse(

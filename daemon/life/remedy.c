@@ -44,7 +44,7 @@ const char *remedy_describe(const struct job *job, char text[static REMEDY_TEXT]
 {
 	uint64_t step;
 
-	if (job->life.is_lost)
+	if (job_is_lost(job))
 		snprintf(text, REMEDY_TEXT, "%s%s", find(job->life.loss.error),
 			 lost_lacks_room(job) ? "; it comes back when there is room"
 					      : ", and open it again, or start tierd again");

@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "daemon/durability/durability.h"
+#include "daemon/life/life.h"
 #include "daemon/life/life_recovery.h"
 #include "daemon/life/lost.h"
 
@@ -25,7 +26,7 @@ static bool has_files(const struct job *job)
 {
 	uint64_t step;
 
-	return job->life.is_lost || durable_has_step(job, &step);
+	return job_is_lost(job) || durable_has_step(job, &step);
 }
 
 int replaced_new(struct job *old, struct replaced **ret_replaced)
@@ -44,13 +45,12 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 	replaced->node = old->node;
 	replaced->old = old;
 	job_file_get(old, &replaced->file);
-	replaced->is_unread = old->life.is_lost && old->life.loss.is_unread;
+	replaced->is_unread = job_is_lost(old) && old->life.loss.is_unread;
 	old->life.remains = replaced;
-	old->life.is_kept = true;
 	log_about(LOG_LEVEL_INFO, &(struct log_fields){ .job = old->name, .user = &old->uid },
 		  "job %s of user %u: it is replaced; %s stays until the new one has a state of its own",
 		  old->name, (unsigned)old->uid, replaced->file.file);
-	job_drop(old);
+	life_step(old, LIFE_REPLACE);
 	*ret_replaced = replaced;
 	return 0;
 }
@@ -89,7 +89,7 @@ struct replaced *replaced_leave(struct replaced *replaced)
 static void remove_old(struct replaced *replaced)
 {
 	if (replaced->old)
-		replaced->old->life.is_kept = false;
+		life_step(replaced->old, LIFE_SUPERSEDE);
 	else
 		lost_remove_file(replaced->node, &replaced->file);
 	log_info("job %s of user %u: what was left of it in %s is removed: another one has taken its place",
@@ -131,7 +131,7 @@ struct replaced *replaced_bring_back(struct replaced *replaced)
 	log_info("job %s of user %u: what was to replace it has ended before it had a state: it comes back",
 		 replaced->file.name, (unsigned)replaced->file.uid);
 	if (old) {
-		old->life.comes_back = true;
+		life_step(old, LIFE_REOPEN);
 		job_settle(old);
 		return replaced_leave(replaced);
 	}

@@ -93,9 +93,9 @@ static int check(const struct job *job, const struct job_options *options, char 
 /* What was planned for the former ranks goes; the state stays on NVMe. */
 static int come_to_rest(struct job *job, char *message, size_t size)
 {
-	if (job->phase == JOB_TRAINED && !idle_release(job))
+	if (job->state == JOB_TRAINED && !idle_release(job))
 		return idle_refuse(job, message, size);
-	if (job->phase != JOB_RELEASED)
+	if (job->state != JOB_RELEASED)
 		return refuse(message, size, -EAGAIN, "it has not come to rest yet; try again");
 	return 0;
 }
@@ -230,7 +230,7 @@ void reshape_undo(struct job *job)
 	struct job_shape former = job->life.former_shape;
 	char text[SHAPE_TEXT];
 
-	if (former.world_size == 0 || job->member_count > 0 || job->phase != JOB_RELEASED)
+	if (former.world_size == 0 || job->member_count > 0 || job->state != JOB_RELEASED)
 		return;
 	job->life.former_shape.world_size = 0;
 	set_shape(job, former);

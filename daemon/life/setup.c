@@ -284,18 +284,16 @@ static void end_setup(struct setup *setup, int r)
 	if (r < 0 && !setup->is_return)
 		listing_forget(job->node, job->location.file, job->name);
 	setup_give_up(setup);
+	life_step(job, r < 0 ? LIFE_UNPLANNED : LIFE_PLANNED);
 	if (setup->is_return) {
-		job->phase = r < 0 ? JOB_RELEASED : JOB_TRAINED;
 		if (r < 0)
 			setup_release(job);
-		else
+		else if (job->state == JOB_TRAINED)
 			events_of_job(job, EVENT_RETURNED, NULL,
 				      "its ranks are back: it has %llu MiB of host memory",
 				      (unsigned long long)(budget_host_bytes(job) / MIB));
-	} else {
-		job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
-		if (r < 0)
-			setup_clear(job);
+	} else if (r < 0) {
+		setup_clear(job, false);
 	}
 }
 
@@ -416,14 +414,14 @@ void setup_start(struct job *job)
 	}
 	*setup = (struct setup){
 		.job = job,
-		.is_return = job->phase == JOB_RELEASED,
+		.is_return = job->state == JOB_RELEASED,
 		.made = MADE_INIT,
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};
 	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
 	budget_explain_replaced(job, setup->hint, sizeof(setup->hint));
 	job->life.setup = setup;
-	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
+	life_step(job, LIFE_PLAN);
 	r = setup_plan(setup);
 	if (r == -ENOMEM && budget_await(job)) {
 		put_off(setup, r);
@@ -435,14 +433,14 @@ void setup_start(struct job *job)
 	}
 }
 
-static void clear_memory(struct job *job, struct made *made)
+static void clear_memory(struct job *job, struct made *made, bool is_read)
 {
 	made->sums = gradients_clear(job);
 	update_release(job);
 	made->gradient_store = TAKE_PTR(job->location.gradient_store);
 	arena_give_up(job, made);
 	made->uid = job->uid;
-	made->is_read = job->life.is_read;
+	made->is_read = is_read;
 	made->uses_staging = made->arena.base && needs_staging(job);
 	disposal_start(job->node, made);
 }
@@ -454,7 +452,7 @@ void setup_release(struct job *job)
 	residency_forget_all(job);
 	if (!job->location.has_nvme_optimizer)
 		made.optimizer_store = TAKE_PTR(job->location.optimizer_store);
-	clear_memory(job, &made);
+	clear_memory(job, &made, false);
 	budget_release_host(job);
 }
 
@@ -475,11 +473,11 @@ static void leave_family(struct job *job)
 	store_free(store);
 }
 
-void setup_clear(struct job *job)
+void setup_clear(struct job *job, bool is_read)
 {
 	struct made made = MADE_INIT;
 	uint64_t step;
-	bool is_kept = job->life.is_kept && durable_has_step(job, &step);
+	bool is_kept = job_keeps_store(job) && durable_has_step(job, &step);
 
 	if (job_nvme_store(job))
 		store_keep(job_nvme_store(job), is_kept);
@@ -490,7 +488,7 @@ void setup_clear(struct job *job)
 	made.optimizer_store = job->location.optimizer_store;
 	durable_free(job);
 	update_clear(job);
-	clear_memory(job, &made);
+	clear_memory(job, &made, is_read);
 	job->location.parameter_store = job->location.optimizer_store = NULL;
 	catalog_unpack(&job->catalog);
 	free(job->location.places);

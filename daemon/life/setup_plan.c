@@ -499,7 +499,7 @@ int setup_check(struct job *job, char *message, size_t size)
 		r = check_placed(&setup, choices[0]);
 	}
 	setup_give_up(&setup);
-	setup_clear(job);
+	setup_clear(job, false);
 	return r < 0 ? refuse(message, size, r, "%s", setup.message) : 0;
 }
 
@@ -532,7 +532,7 @@ int setup_restore(struct job *job, uint64_t layout, char *message, size_t size)
 	store_layout_free(setup.host);
 	if (r < 0)
 		return refuse(message, size, r, "%s", setup.message);
-	job->phase = JOB_RELEASED;
+	life_step(job, LIFE_RESTORE);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ void share_overlook(const struct job *job, struct job_options *asked)
 
 struct sharing share_of(const struct job *job)
 {
-	return (struct sharing){ .is_known = !job->life.is_lost,
+	return (struct sharing){ .is_known = !job_is_lost(job),
 				 .is_set = job->life.is_sharing_set,
 				 .sharing = job->options.sharing,
 				 .group = job->options.share_group };
@@ -163,12 +163,12 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 	if (request->sharing != SHARING_NONE && !request->has_group && job->options.sharing == SHARING_NONE)
 		return refuse(message, size, -EINVAL, "job %s is shared with nobody: say with which group",
 			      job->name);
-	if (job->life.is_lost)
+	if (job_is_lost(job))
 		return refuse(message, size, -EIO, "the store of job %s cannot be opened: %s", job->name,
 			      job->reason);
-	if (job->life.is_rolling_back || job->life.former_shape.world_size > 0)
+	if (job_is_rolling_back(job) || job->life.former_shape.world_size > 0)
 		return refuse(message, size, -EAGAIN, "job %s %s; try again", job->name,
-			      job->life.is_rolling_back ? "is being rolled back" : "gets another shape");
+			      job_is_rolling_back(job) ? "is being rolled back" : "gets another shape");
 	return 0;
 }
 
@@ -184,7 +184,7 @@ static void set(struct job *job, const Tierd__Wire__JobShare *request)
 /* Before the first commit nothing says anything else: it will be the first that does. */
 static bool has_record(const struct job *job)
 {
-	return durable_has_store(job) && job->phase >= JOB_TRAINED && !job->life.is_dropped;
+	return durable_has_store(job) && job_has_state(job) && !job_is_ending(job);
 }
 
 void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *requesters)
@@ -211,8 +211,8 @@ void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, st
 	r = has_record(job) ? 0 : durable_redefine(job);
 	share->task = (struct store_task){ .job = job, .begin = say, .done = on_done };
 	requester_begin(&share->requester, pending, requesters);
-	if (has_record(job) && job->phase != JOB_BROKEN)
+	if (has_record(job) && !job_is_broken(job))
 		store_task_send(&share->task);
 	else
-		on_done(&share->task, job->phase == JOB_BROKEN ? -EIO : r < 0 ? r : -EALREADY);
+		on_done(&share->task, job_is_broken(job) ? -EIO : r < 0 ? r : -EALREADY);
 }

@@ -45,7 +45,7 @@ static void forget_initializers(const struct job *job, uint32_t index,
 	const struct unit *unit = &job->catalog.units[index];
 
 	for (size_t i = 0; i < unit->tensor_count && i < definition->n_tensors; i++) {
-		if (!job->life.has_begun || unit->tensors[i].initializer != INITIALIZE_NONE)
+		if (job->epoch_state == EPOCH_NONE || unit->tensors[i].initializer != INITIALIZE_NONE)
 			continue;
 		definition->tensors[i]->initializer = INITIALIZE_NONE;
 		definition->tensors[i]->a = unit->tensors[i].a;
@@ -57,7 +57,7 @@ static int refuse_late(const struct job *job, const char *name, char *message, s
 {
 	uint32_t units = job->catalog.unit_count;
 
-	if (job->phase == JOB_PLANNING || job->phase == JOB_FILLING)
+	if (job->state == JOB_PLANNING || job->state == JOB_FILLING)
 		return refuse(message, size, -EBUSY,
 			      "unit \"%.*s\" comes too late: the job was laid out with its %u unit%s by the "
 			      "first tierd_tensor_write or tierd_job_ready; define all units before, or open "
@@ -78,7 +78,7 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 	if (member->defined < job->catalog.unit_count) {
 		forget_initializers(job, member->defined, definition);
 		r = catalog_compare(&job->catalog, member->defined, definition, message, sizeof(message));
-	} else if (job->phase != JOB_FORMING) {
+	} else if (job->state != JOB_FORMING) {
 		r = refuse_late(job, definition->name, message, sizeof(message));
 	} else {
 		r = job_add_unit(job, definition, message, sizeof(message));

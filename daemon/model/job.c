@@ -20,9 +20,9 @@ struct job *job_find(struct node *node, uid_t uid, const char *name)
 const char *job_status_name(const struct job *job)
 {
 	/* Values may be written before all ranks are here. */
-	if (job->phase < JOB_INITIALIZING && job->member_count < job->options.world_size)
+	if (job->state < JOB_INITIALIZING && job->member_count < job->options.world_size)
 		return "waiting for its ranks";
-	switch (job->phase) {
+	switch (job->state) {
 	case JOB_FORMING:
 		return "forming";
 	case JOB_PLANNING:
@@ -33,9 +33,15 @@ const char *job_status_name(const struct job *job)
 	case JOB_INITIALIZING:
 		return "initializing";
 	case JOB_BROKEN:
+	case JOB_LOST:
 		return "broken";
+	case JOB_DROPPED:
+	case JOB_CLOSED:
+	case JOB_REPLACED:
+	case JOB_REOPENING:
+		return "dropped";
 	default:
-		return job->is_live ? "training" : job_is_idle(job) ? "idle" : "waiting for its ranks";
+		return job_is_live(job) ? "training" : job_is_idle(job) ? "idle" : "waiting for its ranks";
 	}
 }
 
@@ -58,7 +64,7 @@ struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit
 
 bool job_is_idle(const struct job *job)
 {
-	return job->member_count == 0 && job->phase >= JOB_TRAINED;
+	return job->member_count == 0 && job_has_state(job);
 }
 
 bool job_check_live(struct pending *pending, uint32_t epoch)
@@ -67,7 +73,7 @@ bool job_check_live(struct pending *pending, uint32_t epoch)
 	const struct job *job = member->job;
 	char loss[JOB_LOSS_TEXT];
 
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
 	else if (member->epoch == 0 && member->has_reconnected)
 		pending_error(pending, -ESTALE,
@@ -75,7 +81,7 @@ bool job_check_live(struct pending *pending, uint32_t epoch)
 	else if (member->epoch == 0)
 		pending_error(pending, -EINVAL, "job %s: this rank has not called tierd_job_ready",
 			      job->name);
-	else if (!job->is_live || member->epoch != job->epoch || epoch != job->epoch)
+	else if (!job_is_live(job) || member->epoch != job->epoch || epoch != job->epoch)
 		pending_error(pending, -ESTALE, "%s; call tierd_job_ready",
 			      job->reason[0] ? job->reason : "the epoch has ended");
 	else
@@ -131,7 +137,7 @@ void job_abort(struct job *job, int r, const char *format, ...)
 	va_list arguments;
 
 	/* The first reason counts. */
-	if (!job->is_live)
+	if (!job_is_live(job))
 		return;
 	va_start(arguments, format);
 	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
@@ -139,11 +145,11 @@ void job_abort(struct job *job, int r, const char *format, ...)
 	job->callbacks->abort(job, r);
 }
 
-void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+void job_break(struct job *job, const struct log_fields *about, const char *format, ...)
 {
 	va_list arguments;
 
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		return;
 	va_start(arguments, format);
 	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
@@ -154,11 +160,6 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 void job_throw_out(struct member *member, const char *reason)
 {
 	member->job->callbacks->throw_out(member, reason);
-}
-
-void job_drop(struct job *job)
-{
-	job->callbacks->drop(job);
 }
 
 const char *job_describe_loss(const struct job *job, char *text, size_t size)

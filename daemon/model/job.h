@@ -15,7 +15,8 @@
 /* "UID/NAME-N.store", with its end. */
 #define JOB_FILE_BYTES (10 + 1 + WIRE_MAX_JOB_NAME + 1 + 20 + 6 + 1)
 
-enum job_phase {
+/* What becomes of a job: daemon/life/state.c has the table of its changes. */
+enum job_state {
 	JOB_FORMING,	  /* units are being defined */
 	JOB_PLANNING,	  /* memory and disk are being reserved, off the loop */
 	JOB_FILLING,	  /* tensors may be written */
@@ -23,7 +24,21 @@ enum job_phase {
 	JOB_TRAINED,	  /* it has a state */
 	JOB_RELEASED,	  /* it has one, on NVMe alone: its host memory is given back */
 	JOB_RETURNING,	  /* host memory is being reserved again, off the loop */
-	JOB_BROKEN,	  /* reason says why: the state is lost, comes back, or cannot be opened */
+	JOB_BROKEN,	  /* reason says why: its state is lost, or comes back when its ranks have left */
+	JOB_LOST,	  /* its store is there, and cannot be opened: it goes with the job */
+	/* It ends: it is freed as soon as nothing of it is in flight. */
+	JOB_DROPPED,   /* with its store */
+	JOB_CLOSED,    /* its store stays */
+	JOB_REPLACED,  /* likewise, as long as the job in its place has no state */
+	JOB_REOPENING, /* likewise, and then it comes back from its last durable step */
+	JOB_STATES,
+};
+
+/* All ranks together train in epochs; the table is there, too. */
+enum epoch_state {
+	EPOCH_NONE, /* the ranks gather for the first one */
+	EPOCH_LIVE, /* they train */
+	EPOCH_OVER, /* they gather for another one */
 };
 
 /* The streams of a job; those that it has not are never looked at. */
@@ -95,7 +110,6 @@ struct job_callbacks {
 	void (*let_go)(struct member *member);
 	/* The functions of these names. */
 	void (*throw_out)(struct member *member, const char *reason);
-	void (*drop)(struct job *job);
 	const char *(*describe_loss)(const struct job *job, char *text, size_t size);
 	bool (*is_quiet)(const struct job *job);
 };
@@ -124,19 +138,12 @@ struct job_location {
 /* What becomes of it. */
 struct job_life {
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
-	bool is_dropped;	       /* freed as soon as nothing is in flight */
-	bool is_kept;		       /* then its store stays: the daemon ends, or it is replaced */
-	bool comes_back;	       /* after that, from its last durable step */
-	bool is_lost;		       /* its store is there, and cannot be opened: it goes with it */
-	struct loss loss;
-	struct replaced *replaced; /* what it takes the place of, until it has a state; owned */
-	struct replaced *remains;  /* or it is replaced itself: what is left of it then; borrowed */
-	bool is_rolling_back;	   /* and nobody may join it */
-	bool is_sharing_set;	   /* by daemon/life/share.h */
+	struct loss loss;	       /* of a job that is or was lost */
+	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
+	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
+	bool is_sharing_set;	       /* by daemon/life/share.h */
 	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
 	struct queue lingering; /* members that have left, whose memory is still used */
-	bool is_read;		/* by processes that live, though it ends */
-	bool has_begun;		/* an epoch was live once */
 	struct setup *setup;
 	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/life/idle.c */
 	uint32_t turns_in_a_row;		      /* that only other turns have asked for */
@@ -152,9 +159,9 @@ struct job {
 	uint64_t number; /* of all jobs that this node has made */
 	struct job_options options;
 	struct catalog catalog;
-	enum job_phase phase;
+	enum job_state state;
 	uint32_t epoch;
-	bool is_live;
+	enum epoch_state epoch_state;
 	char reason[512]; /* why the last epoch ended, or the job is broken */
 	struct member **ranks;
 	unsigned member_count;
@@ -177,6 +184,40 @@ struct job {
 
 /* ---- what may be asked of any job, and what its life is told ---- */
 
+static inline bool job_is_live(const struct job *job)
+{
+	return job->epoch_state == EPOCH_LIVE;
+}
+
+/* All its calls fail. */
+static inline bool job_is_broken(const struct job *job)
+{
+	return job->state == JOB_BROKEN || job->state == JOB_LOST;
+}
+
+static inline bool job_is_lost(const struct job *job)
+{
+	return job->state == JOB_LOST;
+}
+
+/* It is not found any more. */
+static inline bool job_is_ending(const struct job *job)
+{
+	return job->state >= JOB_DROPPED;
+}
+
+/* It ends, and its store does not. */
+static inline bool job_keeps_store(const struct job *job)
+{
+	return job->state > JOB_DROPPED;
+}
+
+/* It has one, or had one that is lost. */
+static inline bool job_has_state(const struct job *job)
+{
+	return job->state >= JOB_TRAINED && !job_is_ending(job);
+}
+
 struct job *job_find(struct node *node, uid_t uid, const char *name);
 
 /* The member leaves because it keeps the others from going on. */
@@ -187,8 +228,8 @@ void job_abort(struct job *job, int r, const char *format, ...) __attribute__((f
 
 /* All calls fail from now on, and what is not durable is lost. Logged here; about: as events_of_job() takes
  * it. */
-void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void job_break(struct job *job, const struct log_fields *about, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Something that was in flight has come home. What waited for that (the sweep, wishes for slots, a start, a
  * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
@@ -202,7 +243,6 @@ void job_settle_all(struct node *node);
 void job_watch_slots(struct job *job);
 /* Nothing of it is in flight. */
 bool job_is_quiet(const struct job *job);
-void job_drop(struct job *job);
 
 const char *job_status_name(const struct job *job);
 /* That a job is broken, why, and what to do. */
@@ -213,7 +253,7 @@ struct store *job_nvme_store(const struct job *job);
 /* What is kept of elements of a pack's section, in the stream of that state. */
 struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
 				 unsigned state, uint64_t first, uint64_t count);
-/* It has a state, and no ranks. */
+/* It has a state, or had one, and no ranks. */
 bool job_is_idle(const struct job *job);
 
 /* False, and the request is answered, if the member may not train now: stale, not ready, broken. */

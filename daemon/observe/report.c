@@ -143,7 +143,7 @@ static const char *activity(const struct job *job, const struct member *member)
 {
 	if (member->ready)
 		return "waiting in tierd_job_ready";
-	if (!job->is_live || member->epoch != job->epoch)
+	if (!job_is_live(job) || member->epoch != job->epoch)
 		return member->epoch == 0 ? "opening" : "stale";
 	if (gradient_waits_since(member) > 0)
 		return "waiting for a gradient buffer";
@@ -234,7 +234,7 @@ static const char *moments_of(const struct job_options *options)
 
 static const char *gradient_placement(const struct job *job)
 {
-	if (job->phase <= JOB_PLANNING && job->options.gradient_placement == PLACEMENT_DEFAULT)
+	if (job->state <= JOB_PLANNING && job->options.gradient_placement == PLACEMENT_DEFAULT)
 		return "auto";
 	return job->location.has_nvme_sums || job->options.gradient_placement == PLACEMENT_NVME ? "nvme"
 												: "host";
@@ -245,7 +245,7 @@ static const char *placement_of(const struct job *job, uint32_t asked, bool has_
 {
 	if (asked != PLACEMENT_AUTO)
 		return placement_name(asked == PLACEMENT_NVME);
-	return job->phase <= JOB_PLANNING ? "auto" : placement_name(has_nvme);
+	return job->state <= JOB_PLANNING ? "auto" : placement_name(has_nvme);
 }
 
 /* What a lost job says by itself is made up. */
@@ -272,7 +272,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->uid = job->uid;
 	wire->status = (char *)job_status_name(job);
 	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->life.idle_since_ns) / 1000000 : 0;
-	wire->is_released = job->phase == JOB_RELEASED;
+	wire->is_released = job->state == JOB_RELEASED;
 	wire->sharing = (char *)(job->options.sharing == SHARING_TRAIN	? "train"
 				 : job->options.sharing == SHARING_READ ? "read"
 									: "no");
@@ -318,12 +318,12 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->io_share = budget_limits(job)->io_share;
 	report_account(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
-	if (job->phase == JOB_BROKEN) {
+	if (job_is_broken(job)) {
 		memcpy(entry->reason, job->reason, sizeof(entry->reason));
 		wire->reason = entry->reason;
 		wire->remedy = (char *)remedy_describe(job, entry->remedy);
 	}
-	if (job->life.is_lost)
+	if (job_is_lost(job))
 		fill_record(wire, &job->life.loss.record);
 	fill_waits(entry, job);
 	return fill_members(entry, job);
@@ -436,7 +436,7 @@ static const char *state_name(const struct job *job, uint32_t pack)
 {
 	static const char *const names[] = { "absent", "loading", "resident", "draining", "updating" };
 
-	return job->phase < JOB_INITIALIZING ? "forming" : names[residency_state(job, pack)];
+	return job->state < JOB_INITIALIZING ? "forming" : names[residency_state(job, pack)];
 }
 
 static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEntry *wire, uint64_t *shards)
@@ -519,7 +519,7 @@ static struct job *find_job(struct pending *pending, const Tierd__Wire__UnitsRea
 /* One whose files cannot be opened has none, and who asks is to know why. */
 static bool knows_units(struct pending *pending, const struct job *job)
 {
-	if (job->phase != JOB_BROKEN || job->catalog.unit_count > 0)
+	if (!job_is_broken(job) || job->catalog.unit_count > 0)
 		return true;
 	pending_error(pending, -EIO, "job %s is broken: %s", job->name, job->reason);
 	return false;

@@ -90,7 +90,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		body->jobs++;
 		body->host_cache += budget_cache_bytes(job);
 		/* What is lost already is as lost as before. */
-		if (job->life.is_lost || durable_survives(job, &step))
+		if (job_is_lost(job) || durable_survives(job, &step))
 			body->durable_jobs++;
 		else
 			body->fleeting_jobs++;
@@ -132,7 +132,7 @@ static void write_job(const struct job *job)
 		.early_updates = update_early_count(job),
 		.warm_bytes = warm_bytes(job),
 		.warm_most_bytes = job->location.warm_most_bytes,
-		.is_lost = job->life.is_lost,
+		.is_lost = job_is_lost(job),
 	};
 
 	body.has_durable_step = durable_survives(job, &body.durable_step);
@@ -140,8 +140,7 @@ static void write_job(const struct job *job)
 	body.durable_lag_ns = durable_lag_ns(job);
 	_Static_assert(sizeof(job->name) <= sizeof(body.name), "a job's name fits");
 	snprintf(body.name, sizeof(body.name), "%s", job->name);
-	snprintf(body.status, sizeof(body.status), "%s",
-		 job->life.is_dropped ? "dropped" : job_status_name(job));
+	snprintf(body.status, sizeof(body.status), "%s", job_status_name(job));
 	statistics_page_write(telemetry_page(job)->base, &body);
 }
 

@@ -78,9 +78,9 @@ static bool is_waited_for(const struct job *job, const struct member *member, en
 
 static enum waits_cause find_cause(const struct job *job)
 {
-	if (job->phase == JOB_BROKEN || job->life.is_dropped)
+	if (job_is_broken(job) || job_is_ending(job))
 		return WAITS_NOTHING;
-	if (!job->is_live)
+	if (!job_is_live(job))
 		return WAITS_READY;
 	if (step_is_reduced(&job->current))
 		return job->current.state == WRITING_OPEN ? WAITS_WRITE : WAITS_SHARD;

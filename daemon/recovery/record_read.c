@@ -221,7 +221,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 	job->location.has_nvme_optimizer = definition->optimizer_placement == PLACEMENT_NVME;
 	job->location.durability = definition->durability;
 	/* Its ranks come back to its values. */
-	job->life.has_begun = true;
+	epoch_step(job, EPOCH_RESUME);
 	job->life.idle_since_ns = clock_now_ns();
 	return setup_restore(job, definition->layout, message, size);
 }

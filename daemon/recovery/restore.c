@@ -229,7 +229,7 @@ static void end_load(struct restore *restore, int r)
 	struct job *job = restore->job;
 
 	blobs_end_load(job);
-	if (job->life.is_dropped) {
+	if (job_is_ending(job)) {
 		job_settle(job);
 		restore_give_up(restore, "it was dropped meanwhile");
 		return;
@@ -237,8 +237,7 @@ static void end_load(struct restore *restore, int r)
 	if (r < 0) {
 		explain(restore, r, "its blobs cannot be read");
 		/* It was there meanwhile, and may be looked at: it goes when nobody does. */
-		job->life.is_kept = true;
-		job_drop(job);
+		life_step(job, LIFE_CLOSE);
 	}
 	end(restore, r);
 }
@@ -524,7 +523,6 @@ void restore_again(struct job *job)
 	struct job_file file;
 
 	job_file_get(job, &file);
-	job->life.is_kept = true;
 	job_free(job);
 	start(node, &file, &origin);
 }
@@ -564,7 +562,7 @@ static const struct job *find_dying(const struct node *node, uid_t uid, const ch
 	QUEUE_FOREACH (link, &node->life.dying) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if ((job->life.comes_back || job->life.replaced) && job->uid == uid &&
+		if ((job->state == JOB_REOPENING || job->life.replaced) && job->uid == uid &&
 		    strcmp(job->name, name) == 0)
 			return job;
 	}

@@ -72,7 +72,7 @@ static void end_outdated(struct restore *restore, const struct job *later)
 {
 	const struct job_file *file = &restore->file;
 
-	if (later->life.is_lost) {
+	if (job_is_lost(later)) {
 		log_warning(
 			"job %s of user %u: %s is left as it is, because a later file of the job cannot be "
 			"opened; move the one that is not wanted elsewhere, and start tierd again",

@@ -96,16 +96,14 @@ static void open_again(struct roll_back *roll_back)
 	struct job *job = roll_back->task.job;
 
 	restore_await(job, &roll_back->notice);
-	job->life.is_kept = job->life.comes_back = true;
-	if (!job->life.is_dropped)
-		job_drop(job);
+	life_step(job, LIFE_REOPEN);
 	drop_others(job);
 }
 
 /* A commit that has failed is there or not, and its store is not written any more. */
 static bool is_in_doubt(const struct job *job, int status)
 {
-	return status != -ENOENT && status != -ESHUTDOWN && !job->life.is_dropped;
+	return status != -ENOENT && status != -ESHUTDOWN && !job_is_ending(job);
 }
 
 static void doubt(struct roll_back *roll_back, int status)
@@ -125,7 +123,6 @@ static void fail(struct roll_back *roll_back, int status)
 {
 	struct job *job = roll_back->task.job;
 
-	job->life.is_rolling_back = false;
 	if (roll_back->requester.pending)
 		snapshot_fail(roll_back->requester.pending, job, roll_back->snapshot.name, status);
 	roll_back_free(roll_back);
@@ -151,7 +148,7 @@ static void on_rolled_back(struct store_task *task, int status)
 	struct job *job = task->job;
 
 	/* Somebody has dropped it meanwhile. */
-	if (status == 0 && job->life.is_dropped && !job->life.is_kept)
+	if (status == 0 && job->state == JOB_DROPPED)
 		status = -ESHUTDOWN;
 	if (status < 0) {
 		if (is_in_doubt(job, status))
@@ -184,12 +181,11 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 	roll_back->task.is_last = true;
 	roll_back->task.begin = begin;
 	roll_back->task.done = on_rolled_back;
-	job->life.is_rolling_back = true;
 	/* Nobody is there while a snapshot is lost. */
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
 		 (unsigned long long)snapshot->step, (unsigned)roll_back->requester.uid);
-	drop_ranks(job, reason);
 	store_task_send(&roll_back->task);
+	drop_ranks(job, reason);
 }
 
 void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *requesters)

@@ -16,8 +16,7 @@
 
 static bool is_usable(const struct job *job)
 {
-	return job->residency->directory && job->phase >= JOB_FILLING && job->phase <= JOB_TRAINED &&
-	       !job->life.is_dropped;
+	return job->residency->directory && job->state >= JOB_FILLING && job->state <= JOB_TRAINED;
 }
 
 /* What bounds the one that wants memory is what must be given back. */

@@ -157,6 +157,6 @@ void gather_await(struct pending *pending, const Tierd__Wire__GatherAwait *await
 		residency_note_stall(job, job->catalog.units[gather->unit].pack, &gather->waiter);
 	}
 	pending_reply(pending, NULL);
-	if (job->is_live)
+	if (job_is_live(job))
 		residency_check_deadlock(job);
 }

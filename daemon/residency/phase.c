@@ -56,6 +56,12 @@ static int add_order(struct member *member, const char *phase, struct order **re
 	return 0;
 }
 
+void member_free_phases(struct member *member)
+{
+	for (struct queue *link = queue_pop(&member->orders); link; link = queue_pop(&member->orders))
+		order_free(queue_entry(link, struct order, link));
+}
+
 /* Its passes end with steps: evaluating in the middle of one leaves it as it is. */
 static bool is_training(const struct order *order)
 {

@@ -14,6 +14,7 @@ struct member;
  * job's plan. */
 int member_set_phase(struct member *member, const char *phase, char *message, size_t size);
 uint64_t member_phase_bytes(const struct job *job);
+void member_free_phases(struct member *member);
 
 /* The pass of a training phase ends with its step. */
 void member_finish_pass(struct member *member);

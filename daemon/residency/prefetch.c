@@ -152,7 +152,7 @@ static bool has_absent(const struct job *job)
 
 void prefetch_run(struct job *job)
 {
-	if (!job->is_live || !job->location.has_nvme_parameters ||
+	if (!job_is_live(job) || !job->location.has_nvme_parameters ||
 	    job->residency->slots.here == job->catalog.pack_count)
 		return;
 	read_traces(job);
@@ -166,8 +166,7 @@ void prefetch_run(struct job *job)
 /* Each has a slot of its own. One that cannot be read is tried again by who gathers it. */
 void prefetch_bring_back(struct job *job)
 {
-	while (job->phase == JOB_TRAINED && !job->life.is_dropped &&
-	       job->residency->returned_packs < job->catalog.pack_count &&
+	while (job->state == JOB_TRAINED && job->residency->returned_packs < job->catalog.pack_count &&
 	       !is_too_much(job, job->catalog.packs[job->residency->returned_packs].slot_bytes))
 		residency_prefetch(job, job->residency->returned_packs++);
 }
@@ -176,7 +175,7 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 {
 	struct job *job = pending->member->job;
 
-	if (!job->is_live || pending->member->epoch != job->epoch) {
+	if (!job_is_live(job) || pending->member->epoch != job->epoch) {
 		job_check_live(pending, pending->member->epoch);
 		return;
 	}

@@ -318,7 +318,7 @@ void job_break_write(struct job *job, uint32_t pack, const struct store_transfer
 {
 	struct log_fields fault = store_fault(job, pack, transfer);
 
-	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
+	job_break(job, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
 		  fault.device ? fault.device : "its store", store_error(status));
 }
 

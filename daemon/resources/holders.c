@@ -130,7 +130,7 @@ struct account {
 static bool is_kept_idle(const struct job *job, enum holders_of what)
 {
 	return job_is_idle(job) &&
-	       (what == HOLDERS_OF_NVME || (job->phase != JOB_BROKEN && !placement_may_release(job)));
+	       (what == HOLDERS_OF_NVME || (!job_is_broken(job) && !placement_may_release(job)));
 }
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)

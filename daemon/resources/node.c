@@ -477,7 +477,7 @@ static bool is_idle(const struct node *node)
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (job->phase != JOB_BROKEN && (job->decided > job->step || node->parts->is_behind(job)))
+		if (!job_is_broken(job) && (job->decided > job->step || node->parts->is_behind(job)))
 			return false;
 	}
 	return true;

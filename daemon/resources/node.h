@@ -134,7 +134,7 @@ struct node_session {
 struct node_life {
 	struct queue dying; /* dropped jobs that are not quiet yet */
 	bool is_in_turn;    /* of one of its jobs */
-	unsigned spins;	    /* told: jobs whose turns have got nothing done */
+	unsigned mistakes;  /* told: turns of jobs that get nothing done, and changes that no state has */
 };
 
 struct node {

@@ -17,14 +17,14 @@
 
 int scan_check(const struct job *job, char *message, size_t size)
 {
-	if (job->phase < JOB_TRAINED)
+	if (!job_has_state(job))
 		return refuse(message, size, -EBUSY, "job %s has no values yet", job->name);
 	if (!job->location.is_durable && !job->location.has_nvme_parameters &&
 	    !job->location.has_nvme_optimizer)
 		return refuse(message, size, -EOPNOTSUPP, "job %s has nothing on NVMe", job->name);
 	if (!job_nvme_store(job))
 		return refuse(message, size, -EIO, "job %s cannot be read: %s", job->name, job->reason);
-	if (job->life.is_rolling_back)
+	if (job_is_rolling_back(job))
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
 	return 0;
 }
@@ -85,7 +85,7 @@ static void end(struct scan *scan, int status)
 
 static bool is_over(const struct scan *scan)
 {
-	return scan->job->life.is_dropped || scan->job->life.is_rolling_back || scan->is_stopped;
+	return job_is_ending(scan->job) || job_is_rolling_back(scan->job) || scan->is_stopped;
 }
 
 static void end_early(struct scan *scan)
@@ -176,7 +176,7 @@ static bool has_group(const struct scan *scan)
 {
 	uint64_t step;
 
-	return scan->next % STORE_GROUP_EXTENTS == 0 && scan->job->phase != JOB_BROKEN && !is_over(scan) &&
+	return scan->next % STORE_GROUP_EXTENTS == 0 && !job_is_broken(scan->job) && !is_over(scan) &&
 	       durable_has_step(scan->job, &step);
 }
 

@@ -28,7 +28,7 @@ static bool can_be_read(const struct job *job)
 {
 	char message[700];
 
-	return job->phase != JOB_BROKEN && scan_check(job, message, sizeof(message)) == 0;
+	return !job_is_broken(job) && scan_check(job, message, sizeof(message)) == 0;
 }
 
 /* ---- What is next ---- */

@@ -48,8 +48,7 @@ static bool is_behind(const struct job *job)
 
 static void end_job(struct job *job)
 {
-	job->life.is_kept = true;
-	job_drop(job);
+	life_step(job, LIFE_CLOSE);
 }
 
 const struct node_parts node_parts = {

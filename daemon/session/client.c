@@ -140,7 +140,7 @@ bool client_has_epochs(const struct client *client)
 	QUEUE_FOREACH (link, &client->jobs.members) {
 		const struct member *member = queue_entry(link, struct member, client_link);
 
-		if (!member->has_left && member->job->is_live)
+		if (!member->has_left && job_is_live(member->job))
 			return true;
 	}
 	return false;

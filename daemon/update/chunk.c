@@ -60,7 +60,7 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	struct location location;
 
 	chunk->status = status;
-	if (sweep->has_failed || sweep->job->phase == JOB_BROKEN || sweep->job->life.is_dropped)
+	if (sweep->has_failed || job_is_broken(sweep->job) || job_is_ending(sweep->job))
 		return;
 	if (sweep->is_early && early_is_ending(sweep->job) && part->transfer.direction == TIER_READ) {
 		damage_tell_read(sweep->job, &part->transfer, status,
@@ -71,8 +71,7 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	struct log_fields fault = store_fault(sweep->job, chunk->pack, &part->transfer);
 
 	location_of_fault(sweep->job, &part->transfer, &location);
-	job_break(sweep->job, status, &fault, "%s, cannot be %s %s at byte %llu: %s",
-		  location_print(&location, what),
+	job_break(sweep->job, &fault, "%s, cannot be %s %s at byte %llu: %s", location_print(&location, what),
 		  part->transfer.direction == TIER_READ ? "read from" : "written to",
 		  fault.device ? fault.device : "the store",
 		  (unsigned long long)part->transfer.fault.device_offset, store_error(status));

@@ -59,7 +59,7 @@ static bool is_possible(const struct job *job)
 /* The open step is neither decided nor about to be, and the state is as the last commit has it. */
 static bool is_time(const struct job *job)
 {
-	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped && !norm_is_running(job) &&
+	return job_is_live(job) && job->state == JOB_TRAINED && !norm_is_running(job) &&
 	       !job->update->sweep && job->decided == job->step &&
 	       job->update->commit_listener->is_quiet(job) && !job->update->commit_listener->is_behind(job);
 }

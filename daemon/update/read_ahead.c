@@ -138,7 +138,7 @@ void read_ahead_clear(struct job *job)
 
 static bool is_live(const struct job *job)
 {
-	return job->is_live && job->phase == JOB_TRAINED && !job->life.is_dropped;
+	return job_is_live(job) && job->state == JOB_TRAINED;
 }
 
 /* Before the decision updates come as the backward does, which ends with what the forward began with. */

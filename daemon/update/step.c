@@ -251,7 +251,7 @@ static void close_next_parts(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 
-		if (!member || !member->next_step || member->step || !job->is_live)
+		if (!member || !member->next_step || member->step || !job_is_live(job))
 			continue;
 		if (close_part(TAKE_PTR(member->next_step), &member->next_rates))
 			continue;
@@ -336,7 +336,7 @@ static void apply(struct job *job)
 	int r = sweep_start(job, false);
 
 	if (r < 0)
-		job_break(job, r, NULL, "step %llu cannot be applied: %s", (unsigned long long)job->decided,
+		job_break(job, NULL, "step %llu cannot be applied: %s", (unsigned long long)job->decided,
 			  strerror(-r));
 }
 
@@ -433,7 +433,8 @@ static void measure(struct job *job)
 void step_advance(struct job *job)
 {
 	reduced_advance(job);
-	if (!job->is_live || (job->current.state != STEP_CLOSING && job->current.state != WRITING_ENTERED) ||
+	if (!job_is_live(job) ||
+	    (job->current.state != STEP_CLOSING && job->current.state != WRITING_ENTERED) ||
 	    job->current.closed_count < job->options.world_size || early_is_ending(job) ||
 	    job->update->commit_listener->holds(job) || !gradient_is_complete(job))
 		return;

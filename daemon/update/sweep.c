@@ -87,7 +87,6 @@ static void finish_sweep(struct job *job)
 		step_applied(job);
 		return;
 	}
-	job->phase = JOB_TRAINED;
 	job->update->sweep_listener->initialized(job);
 	events_of_job(
 		job, EVENT_INITIALIZED, NULL,

@@ -339,7 +339,7 @@ uint64_t warm_bytes_next(struct job *job)
 {
 	const struct share *share;
 
-	if (!job->update->warm && job->location.has_nvme_optimizer && job->phase == JOB_TRAINED)
+	if (!job->update->warm && job->location.has_nvme_optimizer && job->state == JOB_TRAINED)
 		job->update->warm = warm_new(job);
 	if (!job->update->warm || job->update->warm->is_refused)
 		return 0;

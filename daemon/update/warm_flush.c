@@ -191,7 +191,7 @@ static bool is_wanted(const struct warm *warm)
 
 static bool is_cancelled(const struct warm *warm)
 {
-	return warm->job->phase == JOB_BROKEN || warm->job->life.is_dropped;
+	return job_is_broken(warm->job) || job_is_ending(warm->job);
 }
 
 static void walk_over(struct warm *warm)

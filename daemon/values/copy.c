@@ -145,7 +145,7 @@ static bool reads_kept(const struct copy *copy)
 {
 	const struct job *job = copy->job;
 
-	return copy->snapshot || job->location.has_nvme_optimizer || job->phase != JOB_TRAINED;
+	return copy->snapshot || job->location.has_nvme_optimizer || job->state != JOB_TRAINED;
 }
 
 unsigned copy_streams(const struct copy *copy)
@@ -267,7 +267,7 @@ static void resume(struct copy *copy)
 {
 	int r;
 
-	if (has_to_wait(copy) && copy->job->phase != JOB_BROKEN && !copy->job->life.is_dropped) {
+	if (has_to_wait(copy) && !job_is_broken(copy->job) && !job_is_ending(copy->job)) {
 		queue_push(&copy->job->values->copies_waiting, &copy->link);
 		return;
 	}

@@ -191,7 +191,7 @@ static void forget_written(struct catalog *catalog)
 
 static void fail(struct job *job, int status)
 {
-	job_break(job, status, NULL, "the values that it was given cannot be written where they belong: %s",
+	job_break(job, NULL, "the values that it was given cannot be written where they belong: %s",
 		  job->values->draft->message[0] ? job->values->draft->message : store_error(status));
 }
 
@@ -314,7 +314,7 @@ bool draft_go_on(struct job *job, draft_check *check)
 		return false;
 	if (draft->is_busy)
 		return true;
-	return job->phase == JOB_FORMING || job->current.state == WRITING_OPEN ? take_next(draft, check)
+	return job->state == JOB_FORMING || job->current.state == WRITING_OPEN ? take_next(draft, check)
 									       : write_on(draft);
 }
 

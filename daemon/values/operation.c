@@ -92,7 +92,7 @@ static void write_behind(const struct tensor_operation *operation)
 	struct job *job = operation->job;
 	uint32_t pack = operation_pack(operation);
 
-	if (operation->tensor->is_frozen && job->phase == JOB_FILLING && job->location.has_nvme_parameters &&
+	if (operation->tensor->is_frozen && job->state == JOB_FILLING && job->location.has_nvme_parameters &&
 	    tensor_is_written(operation->tensor) && pack_is_filled(job, &job->catalog.packs[pack]))
 		residency_flush(job, pack);
 }
@@ -172,8 +172,7 @@ static void answer(struct tensor_operation *operation)
 	if (pending)
 		tell(pending, status, job, name, holders, damage);
 	if (is_initializing && status < 0)
-		job_break(job, status, NULL, "tensor \"%s\" cannot be initialized: %s", name,
-			  store_error(status));
+		job_break(job, NULL, "tensor \"%s\" cannot be initialized: %s", name, store_error(status));
 	if (is_of_shard)
 		reduced_advance(job);
 }
@@ -323,7 +322,7 @@ static void await_flush(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
-	if (job->phase == JOB_BROKEN || job->life.is_dropped) {
+	if (job_is_broken(job) || job_is_ending(job)) {
 		operation->status = -EIO;
 		finish(operation);
 		return;

@@ -123,13 +123,13 @@ int reader_check_job(const struct job *job, char *message, size_t size)
 {
 	int r = 0;
 
-	if (!job || job->life.is_dropped)
+	if (!job || job_is_ending(job))
 		r = -ENOENT;
-	else if (job->phase == JOB_BROKEN)
+	else if (job_is_broken(job))
 		r = -EIO;
-	else if (job->phase < JOB_TRAINED)
+	else if (!job_has_state(job))
 		r = -EBUSY;
-	else if (job->life.is_rolling_back)
+	else if (job_is_rolling_back(job))
 		r = -EAGAIN;
 	if (r == -EAGAIN)
 		snprintf(message, size, "it is being rolled back; try again");

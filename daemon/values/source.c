@@ -201,12 +201,12 @@ static int look_at(const struct source *source, const struct job *from, char *me
 {
 	char loss[JOB_LOSS_TEXT];
 
-	if (from->life.is_rolling_back)
+	if (job_is_rolling_back(from))
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", source->name);
-	if (from->phase == JOB_BROKEN)
+	if (job_is_broken(from))
 		return refuse(message, size, -EIO, "its source, %s",
 			      job_describe_loss(from, loss, sizeof(loss)));
-	if (from->phase < JOB_TRAINED)
+	if (!job_has_state(from))
 		return refuse(message, size, -EBUSY, "job %s has no values yet to take (%s)", source->name,
 			      job_status_name(from));
 	return 0;
@@ -215,7 +215,7 @@ static int look_at(const struct source *source, const struct job *from, char *me
 /* A step that is being applied ends first. */
 static bool stands(const struct job *from)
 {
-	return (from->phase == JOB_TRAINED || from->phase == JOB_RELEASED) && !update_is_sweeping(from) &&
+	return (from->state == JOB_TRAINED || from->state == JOB_RELEASED) && !update_is_sweeping(from) &&
 	       from->decided == from->step;
 }
 
@@ -399,7 +399,7 @@ static void on_copied(struct copy *copy, int status)
 {
 	struct source *source = container_of(copy, struct source, copy);
 
-	if (status == 0 && !source->job->life.is_dropped) {
+	if (status == 0 && !job_is_ending(source->job)) {
 		write_piece(source);
 	} else {
 		source->is_busy = false;
@@ -458,9 +458,9 @@ static int look_again(const struct source *source, char *message, size_t size)
 {
 	const struct job *from = source->from;
 
-	if (from->life.is_dropped)
+	if (job_is_ending(from))
 		return source_refuse_missing(source, message, size);
-	if (from->phase == JOB_RETURNING)
+	if (from->state == JOB_RETURNING)
 		return 1;
 	return look_at(source, from, message, size);
 }

@@ -124,7 +124,7 @@ static void start_write(struct pending *pending)
 		reduced_begin_copy(job);
 	if (is_compared)
 		operation_want_pack(operation, 0);
-	else if (job->phase == JOB_FORMING || job->current.state == WRITING_OPEN)
+	else if (job->state == JOB_FORMING || job->current.state == WRITING_OPEN)
 		draft_write(operation);
 	else if (operation_is_of_state(operation))
 		state_write_start(operation);
@@ -135,10 +135,10 @@ static void start_write(struct pending *pending)
 /* Whether there is a place for values now. */
 static bool can_write(const struct job *job)
 {
-	if (job->phase == JOB_FORMING)
+	if (job->state == JOB_FORMING)
 		return job->values->is_drafted;
 	/* What came before comes first. */
-	return step_is_reduced(&job->current) || (job->phase == JOB_FILLING && !job->values->draft);
+	return step_is_reduced(&job->current) || (job->state == JOB_FILLING && !job->values->draft);
 }
 
 static bool check_first_values(struct pending *pending, const Tierd__Wire__TensorWrite *write)
@@ -164,11 +164,11 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 	const struct job *job = member->job;
 	bool is_wide = *write->state || write->is_master, is_open = job->current.state == WRITING_OPEN;
 
-	if (job->phase == JOB_BROKEN)
+	if (job_is_broken(job))
 		return job_check_live(pending, 0);
-	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner && !*write->state && !is_open)
+	if (job->state == JOB_TRAINED && job->options.optimizer->is_by_owner && !*write->state && !is_open)
 		return check_masters(pending, write);
-	if (job->phase > JOB_FILLING && !is_open) {
+	if (job->state > JOB_FILLING && !is_open) {
 		/* Its writing may have ended with another rank. */
 		if ((member->epoch != 0 || member->has_reconnected) &&
 		    !job_check_live(pending, member->epoch))
@@ -359,7 +359,7 @@ bool tensor_check_read(struct pending *pending, const Tierd__Wire__TensorRead *r
 	char message[256];
 	int r;
 
-	if (job->phase != JOB_TRAINED || (pending->member->epoch == 0 && !pending->member->has_reconnected)) {
+	if (job->state != JOB_TRAINED || (pending->member->epoch == 0 && !pending->member->has_reconnected)) {
 		job_check_live(pending, pending->member->epoch);
 		return false;
 	}

@@ -230,7 +230,7 @@ static void sweep(struct job *job)
 	if (r == 0)
 		r = sweep_start(job, false);
 	if (r < 0)
-		job_break(job, r, NULL, "what its ranks have written cannot be stored: %s", strerror(-r));
+		job_break(job, NULL, "what its ranks have written cannot be stored: %s", strerror(-r));
 }
 
 bool writing_go_on(struct job *job)

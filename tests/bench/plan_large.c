@@ -190,10 +190,10 @@ static int await_commit(struct stage *stage)
 {
 	uint64_t step;
 
-	while (stage->job->phase != JOB_BROKEN &&
+	while (!job_is_broken(stage->job) &&
 	       (!durable_has_step(stage->job, &step) || step < stage->job->step))
 		scene_wait(&stage->scene);
-	return stage->job->phase == JOB_BROKEN ? -EIO : 0;
+	return job_is_broken(stage->job) ? -EIO : 0;
 }
 
 /* All ranks are there, so the job gets its state, and that is committed. */

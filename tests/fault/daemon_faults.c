@@ -182,7 +182,7 @@ static bool fails_by_flush(const char *kind, unsigned nth)
 
 	scene_settle(&scene);
 	job = job_find(scene.node, geteuid(), "play");
-	bool has_failed = r < 0 || job->phase == JOB_BROKEN;
+	bool has_failed = r < 0 || job_is_broken(job);
 
 	if (has_failed && durable_has_step(job, &step)) {
 		expect_that_it_comes_back(step);
@@ -217,11 +217,11 @@ static bool opens_again(const char *fault)
 	struct job *job = job_find(scene.node, geteuid(), "play");
 
 	scene.node->fault = fault;
-	restore_again(job);
+	life_step(job, LIFE_REOPEN);
 	scene_settle(&scene);
 	job = job_find(scene.node, geteuid(), "play");
 	assert_non_null(job);
-	return job->phase != JOB_BROKEN;
+	return !job_is_broken(job);
 }
 
 static void a_failed_flush_of_an_opening_loses_nothing(void **state)

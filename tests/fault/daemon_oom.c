@@ -75,7 +75,7 @@ static void expect_that_it_goes_on(const struct scene_options *options, const st
 		assert_true(durable < 0);
 		return;
 	}
-	assert_int_equal(found->phase, JOB_RELEASED);
+	assert_int_equal(found->state, JOB_RELEASED);
 	assert_true((int64_t)found->step >= durable);
 	assert_int_equal(training_resume(&scene, &actor, job), 0);
 	assert_int_equal(training_read(&actor, result), 0);
@@ -256,7 +256,7 @@ static void a_training_with_what_an_idle_job_had_survives(void **state)
 		if (!has_tripped)
 			assert_int_equal(r, 0);
 		if (r == 0)
-			assert_int_equal(job_find(scene.node, geteuid(), "play")->phase, JOB_RELEASED);
+			assert_int_equal(job_find(scene.node, geteuid(), "play")->state, JOB_RELEASED);
 		else
 			expect_refusal(r);
 		actor_die(&actor);
@@ -516,8 +516,8 @@ static void a_search_for_jobs_survives(void **state)
 /* When there is more room than there was. */
 static void try_again(struct job *job)
 {
-	if (!job->life.is_lost) {
-		restore_again(job);
+	if (!job_is_lost(job)) {
+		life_step(job, LIFE_REOPEN);
 		return;
 	}
 	scene.node->settings.host_budget++;
@@ -546,7 +546,7 @@ static void an_opening_survives(void **state)
 	}
 	job = job_find(scene.node, geteuid(), "play");
 	assert_non_null(job);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_int_equal(job->step, 2);
 	assert_int_equal(job->durability->blobs.used, TRAINING_BLOB_BYTES);
 	assert_int_equal(job->durability->blobs.image.base[TRAINING_BLOB_BYTES - 1], 'b');

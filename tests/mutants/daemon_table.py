@@ -381,12 +381,12 @@ MUTANTS = (
         "values written before those that came before them, in a draft",
         "draft",
         "daemon/values/tensor.c",
-        (("(job->phase == JOB_FILLING && !job->values->draft)", "job->phase == JOB_FILLING"),),
+        (("(job->state == JOB_FILLING && !job->values->draft)", "job->state == JOB_FILLING"),),
     ),
     (
         "a draft that is written when its job goes not given up",
         "draft",
-        "daemon/life/job.c",
+        "daemon/life/state.c",
         (("\tdraft_cancel(job);\n", ""),),
     ),
     (
@@ -524,7 +524,7 @@ MUTANTS = (
         "a job opened that is being rolled back",
         "store_tasks",
         "daemon/life/opening.c",
-        (("\tif (job && job->life.is_rolling_back) {", "\tif (false) {"),),
+        (("\tif (job && job_is_rolling_back(job)) {", "\tif (false) {"),),
     ),
     (
         "huge pages that lie in pipes lost sight of",

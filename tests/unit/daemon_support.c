@@ -56,7 +56,7 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 
 static void end_node(struct scene *scene)
 {
-	assert(!scene->node || scene->node->life.spins == 0);
+	assert(!scene->node || scene->node->life.mistakes == 0);
 	scene->node = node_free(scene->node);
 	if (scene->loop)
 		event_base_free(scene->loop);

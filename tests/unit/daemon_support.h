@@ -8,6 +8,7 @@
 #include <semaphore.h>
 
 #include "common/size.h"
+#include "daemon/life/state.h"
 #include "daemon/session/client.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"

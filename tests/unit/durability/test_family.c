@@ -111,11 +111,18 @@ static void open_files_again(const char *fault)
 
 		if (!job)
 			continue;
-		job->life.is_kept = job->life.comes_back = true;
-		job_drop(job);
+		life_step(job, LIFE_REOPEN);
 	}
 	scene_settle(&scene);
 	scene.node->fault = NULL;
+}
+
+/* It is looked for when this returns. */
+static void reopen(const char *name)
+{
+	life_step(find(name), LIFE_REOPEN);
+	while (!queue_is_empty(&scene.node->life.dying))
+		event_base_loop(scene.loop, EVLOOP_ONCE);
 }
 
 static uint64_t charged(void)
@@ -139,8 +146,8 @@ static void expect_all(unsigned count)
 		if (!job)
 			continue;
 		first = job;
-		assert_false(job->life.is_lost);
-		assert_int_not_equal(job->phase, JOB_BROKEN);
+		assert_false(job_is_lost(job));
+		assert_int_not_equal(job->state, JOB_BROKEN);
 	}
 	assert_non_null(first);
 	store_get_family(job_nvme_store(first), &family);
@@ -159,13 +166,13 @@ static void one_begins_again_while_the_others_stay(void **state)
 	open_family();
 	others[0] = job_nvme_store(find("play"));
 	others[1] = job_nvme_store(find("b"));
-	restore_again(find("a"));
+	life_step(find("a"), LIFE_REOPEN);
 	scene_settle(&scene);
 	assert_ptr_equal(job_nvme_store(find("play")), others[0]);
 	assert_ptr_equal(job_nvme_store(find("b")), others[1]);
 	expect_all(3);
 	/* The one that has opened them, too. */
-	restore_again(find("play"));
+	life_step(find("play"), LIFE_REOPEN);
 	scene_settle(&scene);
 	expect_all(3);
 	assert_int_equal(step("play"), 0);
@@ -230,7 +237,7 @@ static void a_fork_that_is_not_back_keeps_the_files(void **state)
 	scene.node->settings.host_budget = 100;
 	assert_int_equal(fork_to("a"), -EIO);
 	assert_non_null(strstr(actor_message(&asker), "job a was made, and cannot be opened: "));
-	assert_true(find("a")->life.is_lost);
+	assert_true(job_is_lost(find("a")));
 	assert_int_equal(drop("play"), 0);
 	scene_settle(&scene);
 	while (scene.node->resources->works > 0)
@@ -249,20 +256,18 @@ static void what_is_read_waits_for_nobody_who_has_gone(void **state)
 
 	open_family();
 	job_file_get(find("b"), &file);
-	find("b")->life.is_kept = true;
-	job_drop(find("b"));
+	life_step(find("b"), LIFE_CLOSE);
 	scene_settle(&scene);
 	/* It is to end, and in front of what begins again from the same files. */
 	for (unsigned i = 0; i < 2; i++) {
 		struct job *job = find(names[i]);
 
-		job->life.is_kept = job->life.comes_back = true;
-		job_drop(job);
+		life_step(job, LIFE_REOPEN);
 	}
 	restore_and_end(scene.node, &file);
 	scene_settle(&scene);
 	assert_null(find("b"));
-	assert_int_equal(find("a")->phase, JOB_RELEASED);
+	assert_int_equal(find("a")->state, JOB_RELEASED);
 	expect_all(2);
 }
 
@@ -271,9 +276,9 @@ static void one_that_breaks_leaves_the_others_alone(void **state)
 {
 	open_family();
 	assert_int_equal(step("b"), 0);
-	job_break(find("a"), -EIO, NULL, "it was too much for it");
-	assert_int_not_equal(find("b")->phase, JOB_BROKEN);
-	assert_int_not_equal(find("play")->phase, JOB_BROKEN);
+	job_break(find("a"), NULL, "it was too much for it");
+	assert_int_not_equal(find("b")->state, JOB_BROKEN);
+	assert_int_not_equal(find("play")->state, JOB_BROKEN);
 	job_settle(find("a"));
 	scene_settle(&scene);
 	expect_all(3);
@@ -351,7 +356,7 @@ static void a_fork_that_makes_files_grow_keeps_its_room(void **state)
 	assert_int_equal(find("play")->resources->lent_path_bytes, more);
 	assert_int_equal(path->used, used + more);
 	used -= budget_nvme_bytes(find("b"));
-	restore_again(find("b"));
+	reopen("b");
 	assert_int_equal(path->used, used + more);
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&asker, number, 0)->status, 0);
@@ -375,15 +380,15 @@ static void a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left(v
 			   &(struct actor_job){ .name = "b", .stage = 3, .host_budget = PLAY_HOST_BUDGET }),
 		0);
 	(void)step("a");
-	while (find("a")->phase != JOB_BROKEN)
+	while (!job_is_broken(find("a")))
 		event_base_loop(scene.loop, EVLOOP_ONCE);
-	assert_int_equal(find("b")->phase, JOB_BROKEN);
+	assert_int_equal(find("b")->state, JOB_BROKEN);
 	assert_non_null(strstr(find("b")->reason, "job a, which is in the same store, is broken"));
 	actor_die(&rank);
 	while (!restore_is_under_way(scene.node, geteuid(), "a"))
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	/* Its rank is there still, so nobody opens the files. */
-	assert_int_equal(find("b")->phase, JOB_BROKEN);
+	assert_int_equal(find("b")->state, JOB_BROKEN);
 	actor_die(&other);
 	scene_settle(&scene);
 	expect_all(3);
@@ -406,7 +411,7 @@ static void a_fork_is_there_or_not(void **state)
 		snprintf(fault, sizeof(fault), "complete:%s:%u:EIO:lasting", nth % 2 ? "flush" : "write",
 			 nth);
 		open_files_again(fault);
-		if (find("play")->life.is_lost)
+		if (job_is_lost(find("play")))
 			open_files_again(NULL);
 		r = fork_to("a");
 		scene_settle(&scene);
@@ -459,9 +464,9 @@ static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
 	leave();
 	flip_map("a");
 	open_files_again(NULL);
-	assert_true(find("a")->life.is_lost);
+	assert_true(job_is_lost(find("a")));
 	assert_non_null(strstr(find("a")->reason, "the map of job a cannot be read"));
-	assert_false(find("play")->life.is_lost);
+	assert_false(job_is_lost(find("play")));
 	assert_int_equal(open_as_rank("play"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop a"));
 	assert_int_equal(drop("b"), -EIO);
@@ -488,10 +493,10 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 	leave();
 	flip_map("play");
 	open_files_again(NULL);
-	assert_true(find("play")->life.is_lost);
+	assert_true(job_is_lost(find("play")));
 	assert_non_null(strstr(find("play")->reason, "the map of job play cannot be read"));
-	assert_false(find("a")->life.is_lost);
-	assert_false(find("b")->life.is_lost);
+	assert_false(job_is_lost(find("a")));
+	assert_false(job_is_lost(find("b")));
 	assert_int_equal(find("a")->step, 1);
 	assert_int_equal(open_as_rank("b"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop play"));
@@ -501,7 +506,7 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
 	assert_int_equal(actor_enter(&scene, &rank), 0);
-	assert_true(find("play")->life.is_lost);
+	assert_true(job_is_lost(find("play")));
 	assert_int_equal(find("b")->step, 1);
 	assert_int_equal(drop("play"), 0);
 	scene_settle(&scene);
@@ -530,9 +535,9 @@ static void files_of_which_no_map_can_be_read_are_lost_jobs(void **state)
 	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
-	assert_true(find("play")->life.is_lost);
+	assert_true(job_is_lost(find("play")));
 	assert_non_null(strstr(find("play")->reason, "the map of fork a cannot be read"));
-	assert_true(find("a")->life.is_lost);
+	assert_true(job_is_lost(find("a")));
 	assert_int_equal(drop("play"), -EBUSY);
 }
 
@@ -548,8 +553,8 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 	assert_int_equal(truncate(path, MIB), 0);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
-	assert_true(find("play")->life.is_lost);
-	assert_true(find("a")->life.is_lost && find("b")->life.is_lost);
+	assert_true(job_is_lost(find("play")));
+	assert_true(job_is_lost(find("a")) && job_is_lost(find("b")));
 	/* Numbers that its table has are nobody else's. */
 	assert_true(scene.node->jobs_created > UINT32_MAX);
 	assert_int_equal(drop("play"), -EBUSY);
@@ -597,15 +602,15 @@ static void two_that_are_lost_are_tried_again_at_once(void **state)
 	memcpy(file, find("play")->location.file, sizeof(file));
 	assert_int_equal(renameat(folder, file, folder, "away"), 0);
 	open_files_again(NULL);
-	assert_true(find("a")->life.is_lost && find("b")->life.is_lost);
-	restore_again(find("a"));
-	restore_again(find("b"));
+	assert_true(job_is_lost(find("a")) && job_is_lost(find("b")));
+	life_step(find("a"), LIFE_REOPEN);
+	reopen("b");
 	blockade_begin(&scene, scene.node->slow_workers, &blockade);
 	assert_int_equal(renameat(folder, "away", folder, file), 0);
 	blockade_end(&blockade);
 	scene_settle(&scene);
-	assert_true(find("a")->life.is_lost);
-	assert_false(find("b")->life.is_lost);
+	assert_true(job_is_lost(find("a")));
+	assert_false(job_is_lost(find("b")));
 	for (unsigned i = 0; i < AT_FIRST; i++)
 		assert_int_equal(count_jobs(names[i]), 1);
 }

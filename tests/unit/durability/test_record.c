@@ -423,9 +423,9 @@ static void check_way_and_back(const struct job *job)
 	struct record here = encode(job), there;
 	struct job *back = expect_decoded(&other, &here);
 
-	assert_int_equal(back->phase, JOB_RELEASED);
+	assert_int_equal(back->state, JOB_RELEASED);
 	assert_true(job_is_idle(back));
-	assert_int_equal(back->epoch, job->epoch + job->is_live);
+	assert_int_equal(back->epoch, job->epoch + job_is_live(job));
 	for (uint32_t i = 0; i < back->catalog.pack_count; i++)
 		assert_int_equal(residency_version(back, i), job->step);
 	assert_int_equal(budget_host_bytes(back),

@@ -142,7 +142,7 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 static struct job *come_back(const char *fault)
 {
 	scene.node->fault = fault;
-	restore_again(job_find(scene.node, geteuid(), "play"));
+	life_step(job_find(scene.node, geteuid(), "play"), LIFE_REOPEN);
 	scene_settle(&scene);
 	return job_find(scene.node, geteuid(), "play");
 }
@@ -158,7 +158,7 @@ static bool roll_back_with(unsigned nth)
 	snprintf(fault, sizeof(fault), "complete:flush:%u:EIO", nth);
 	job = come_back(fault);
 	/* The opening was what failed. */
-	if (job->life.is_lost) {
+	if (job_is_lost(job)) {
 		assert_int_equal(come_back(NULL)->step, 2);
 		return true;
 	}
@@ -168,9 +168,9 @@ static bool roll_back_with(unsigned nth)
 	if (r < 0)
 		assert_non_null(strstr(actor_message(&first), "rolling back to snapshot one has failed"));
 	/* What it says is what a later daemon finds. */
-	stands = job->life.is_lost ? 0 : job->step;
+	stands = job_is_lost(job) ? 0 : job->step;
 	job = come_back(NULL);
-	assert_false(job->life.is_lost);
+	assert_false(job_is_lost(job));
 	if (stands > 0)
 		assert_int_equal(stands, job->step);
 	if (r == 0)
@@ -292,7 +292,7 @@ static void who_names_a_job_that_comes_back_is_told_so_if_he_may_see_it(void **s
 	job->options.sharing = SHARING_TRAIN;
 	job->options.share_group = group;
 	scene_hear_nothing_of_devices(&scene);
-	restore_again(job);
+	life_step(job, LIFE_REOPEN);
 	assert_null(job_find(scene.node, geteuid(), "play"));
 	assert_int_equal(read_units(), -EAGAIN);
 	assert_non_null(strstr(actor_message(&first), "job play comes back from its store; try again"));
@@ -316,7 +316,7 @@ static void a_released_job_remembers_which_steps_it_keeps(void **state)
 	actor_die(&rank);
 	scene_settle(&scene);
 	for (uint32_t every = 1; every < 4; every++) {
-		assert_int_equal(come_back(NULL)->phase, JOB_RELEASED);
+		assert_int_equal(come_back(NULL)->state, JOB_RELEASED);
 		assert_int_equal(retain(UINT64_MAX - every, every), 0);
 		/* It is answered when that is on the devices. */
 		job = come_back(NULL);

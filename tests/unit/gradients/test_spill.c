@@ -312,7 +312,7 @@ static void a_released_job_has_its_buffers_again(void **state)
 	job = find();
 	scene.node->settings.idle_release_ms = 1;
 	actor_die(&actor);
-	while (job->phase != JOB_RELEASED)
+	while (job->state != JOB_RELEASED)
 		scene_wait(&scene);
 	assert_null(job->gradients->spill);
 	open_rank(&actor, &options);
@@ -325,7 +325,7 @@ static void leave_until_it_is_released(void)
 {
 	scene.node->settings.idle_release_ms = 1;
 	actor_die(&actor);
-	while (find()->phase != JOB_RELEASED)
+	while (find()->state != JOB_RELEASED)
 		scene_wait(&scene);
 	scene_settle(&scene);
 }
@@ -446,7 +446,7 @@ static void a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums(voi
 	open_rank(&actor, &options);
 	assert_int_equal(actor_ready(&actor), -ENOSPC);
 	assert_non_null(strstr(actor_message(&actor), "its gradient sums, beside the state that it has"));
-	assert_int_equal(find()->phase, JOB_RELEASED);
+	assert_int_equal(find()->state, JOB_RELEASED);
 	assert_int_equal(scene.node->paths[0].used, used);
 	end_other();
 	assert_int_equal(actor_ready(&actor), 0);

@@ -52,7 +52,7 @@ static struct job *leave_idle(struct actor *actor, const char *name, uint32_t du
 	actor_die(actor);
 	scene_settle(&scene);
 	job = find(name);
-	assert_true(job_is_idle(job) && job->phase == JOB_TRAINED);
+	assert_true(job_is_idle(job) && job->state == JOB_TRAINED);
 	return job;
 }
 
@@ -72,7 +72,7 @@ static void an_idle_job_gives_its_memory_to_the_next_one(void **state)
 
 	leave_no_room();
 	start(&second, "second", DURABILITY_STEP);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_true(budget_host_bytes(job) < MIB && held > 16 * MIB);
 	assert_true(budget_host_used(scene.node) <= scene.node->settings.host_budget);
 	/* Its ranks come back to it, when there is room. */
@@ -82,7 +82,7 @@ static void an_idle_job_gives_its_memory_to_the_next_one(void **state)
 	scene_settle(&scene);
 	assert_int_equal(actor_ready(&first), 0);
 	assert_int_equal(first.step, 1);
-	assert_int_equal(find("second")->phase, JOB_RELEASED);
+	assert_int_equal(find("second")->state, JOB_RELEASED);
 	assert_int_equal(actor_take_step(&first), 0);
 }
 
@@ -96,8 +96,8 @@ static void who_is_idle_longest_gives_first_and_no_more_than_is_needed(void **st
 	oldest->life.idle_since_ns = newest->life.idle_since_ns + 1;
 	leave_no_room();
 	start(&third, "third", DURABILITY_STEP);
-	assert_int_equal(newest->phase, JOB_RELEASED);
-	assert_int_equal(oldest->phase, JOB_TRAINED);
+	assert_int_equal(newest->state, JOB_RELEASED);
+	assert_int_equal(oldest->state, JOB_TRAINED);
 }
 
 static void what_does_not_help_is_left_alone(void **state)
@@ -108,7 +108,7 @@ static void what_does_not_help_is_left_alone(void **state)
 	units *= 8;
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
-	assert_int_equal(job->phase, JOB_TRAINED);
+	assert_int_equal(job->state, JOB_TRAINED);
 }
 
 static void what_is_in_host_memory_alone_stays_and_is_named(void **state)
@@ -121,7 +121,7 @@ static void what_is_in_host_memory_alone_stays_and_is_named(void **state)
 	assert_non_null(strstr(actor_message(&second), "first has"));
 	assert_non_null(strstr(actor_message(&second), "(idle, with its state in host memory)"));
 	assert_non_null(strstr(actor_message(&second), "ends an idle job and destroys its state"));
-	assert_int_equal(job->phase, JOB_TRAINED);
+	assert_int_equal(job->state, JOB_TRAINED);
 }
 
 static void a_window_takes_it_too(void **state)
@@ -131,7 +131,7 @@ static void a_window_takes_it_too(void **state)
 	scene_await_disposals(&scene);
 	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_int_equal(actor_ready(&second), 0);
 }
 
@@ -144,7 +144,7 @@ static void a_reader_takes_it_too(void **state)
 	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(actor_open_reader(&second, "first", &reader), 0);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 }
 
 static void a_commit_that_is_under_way_is_waited_for(void **state)
@@ -167,10 +167,10 @@ static void a_commit_that_is_under_way_is_waited_for(void **state)
 	ready = actor_send_ready(&second, -1);
 	while (!shortage_is_awaited(scene.node))
 		scene_wait(&scene);
-	assert_int_equal(job->phase, JOB_TRAINED);
+	assert_int_equal(job->state, JOB_TRAINED);
 	scene_hear_of_devices(&scene);
 	assert_int_equal(actor_finish_ready(&second, ready), 0);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 }
 
 /* A process that has left lives, and reads what it has leased. */
@@ -190,10 +190,10 @@ static void what_is_leased_is_not_taken(void **state)
 	leave_no_room();
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
-	assert_int_equal(find("first")->phase, JOB_TRAINED);
+	assert_int_equal(find("first")->state, JOB_TRAINED);
 	actor_release(&first, 0);
 	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(find("first")->phase, JOB_RELEASED);
+	assert_int_equal(find("first")->state, JOB_RELEASED);
 }
 
 static void a_broken_job_gives_what_is_lost(void **state)
@@ -204,11 +204,11 @@ static void a_broken_job_gives_what_is_lost(void **state)
 	scene_settle(&scene);
 	job = find("first");
 	leave_no_room();
-	job_break(job, -EIO, NULL, "it is broken by a test");
+	job_break(job, NULL, "it is broken by a test");
 	actor_die(&first);
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(job->phase, JOB_BROKEN);
+	assert_int_equal(job->state, JOB_BROKEN);
 	assert_int_equal(budget_nvme_bytes(job), 0);
 }
 
@@ -221,12 +221,12 @@ static void a_broken_job_that_comes_back_gives_nothing(void **state)
 	scene_settle(&scene);
 	claim = room_claim(find("first"));
 	claim.job = NULL;
-	job_break(find("first"), -EIO, NULL, "it is broken by a test");
+	job_break(find("first"), NULL, "it is broken by a test");
 	actor_die(&first);
 	assert_false(idle_give(find("first")));
 	assert_int_equal(idle_give_up(&claim, GIB), 0);
 	scene_settle(&scene);
-	assert_int_equal(find("first")->phase, JOB_RELEASED);
+	assert_int_equal(find("first")->state, JOB_RELEASED);
 	assert_int_equal(find("first")->step, 1);
 }
 
@@ -241,7 +241,7 @@ static void what_a_broken_job_gives_is_counted_once(void **state)
 	start(&first, "first", DURABILITY_NONE);
 	scene_settle(&scene);
 	job = find("first");
-	job_break(job, -EIO, NULL, "it is broken by a test");
+	job_break(job, NULL, "it is broken by a test");
 	actor_die(&first);
 	scene_settle(&scene);
 	assert_true(budget_cache_bytes(job) > job->resources->charged_bytes);
@@ -280,7 +280,7 @@ static void it_is_released_by_hand(void **state)
 
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(release(&second, "first", &bytes), 0);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_int_equal(bytes, held - budget_host_bytes(job));
 	assert_int_equal(release(&second, "first", &bytes), 0);
 	assert_int_equal(bytes, 0);
@@ -302,7 +302,7 @@ static void who_cannot_be_released_says_why(void **state)
 	expect_refusal("first", -EBUSY, "it is in use by rank 0");
 	leave_idle(&third, "volatile", DURABILITY_NONE);
 	expect_refusal("volatile", -EOPNOTSUPP, "in host memory alone");
-	assert_int_equal(find("volatile")->phase, JOB_TRAINED);
+	assert_int_equal(find("volatile")->state, JOB_TRAINED);
 }
 
 static void what_is_held_is_not_released(void **state)

@@ -257,11 +257,11 @@ static void a_job_may_be_dropped_at_any_point(void **state)
 
 /* ---- The job is released ---- */
 
-static struct job *await_phase(enum job_phase phase)
+static struct job *await_phase(enum job_state phase)
 {
 	struct job *job = job_find(scene.node, geteuid(), "play");
 
-	while (job->phase != phase)
+	while (job->state != phase)
 		scene_wait(&scene);
 	return job;
 }
@@ -323,7 +323,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	actor_die(&leaves);
 	actor_die(&stays);
 	/* Trained it may be for less than a turn. */
-	while (job->phase == JOB_RETURNING)
+	while (job->state == JOB_RETURNING)
 		scene_wait(&scene);
 	await_phase(JOB_RELEASED);
 	assert_int_equal(budget_host_bytes(job), released);
@@ -371,7 +371,7 @@ static void a_job_with_a_rank_is_not_released(void **state)
 		if (evutil_timercmp(&due, &first, !=))
 			break;
 	}
-	assert_int_equal(job->phase, JOB_TRAINED);
+	assert_int_equal(job->state, JOB_TRAINED);
 	actor_release(&stays, 0);
 	await_phase(JOB_RELEASED);
 	actor_die(&leaves);

@@ -60,7 +60,7 @@ static void drop(struct job *job)
 
 static void come_back(const char *name)
 {
-	restore_again(find(name));
+	life_step(find(name), LIFE_REOPEN);
 	scene_settle(&scene);
 }
 
@@ -69,7 +69,7 @@ static void expect_lost(const char *name, const char *reason)
 	const struct job *job = find(name);
 
 	assert_non_null(job);
-	assert_true(job->life.is_lost);
+	assert_true(job_is_lost(job));
 	if (!strstr(job->reason, reason))
 		fail_msg("it says: %s", job->reason);
 }
@@ -77,7 +77,7 @@ static void expect_lost(const char *name, const char *reason)
 static void expect_back(const char *name)
 {
 	assert_non_null(find(name));
-	assert_int_equal(find(name)->phase, JOB_RELEASED);
+	assert_int_equal(find(name)->state, JOB_RELEASED);
 }
 
 /* As it is told. */
@@ -223,8 +223,7 @@ static void leave_all(void)
 	QUEUE_FOREACH (link, &scene.node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		job->life.is_kept = true;
-		job_drop(job);
+		life_step(job, LIFE_CLOSE);
 	}
 	scene_settle(&scene);
 	scene_await_disposals(&scene);

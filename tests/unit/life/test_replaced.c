@@ -70,7 +70,7 @@ static void expect_back(uint64_t used)
 
 	assert_non_null(job);
 	assert_int_equal(job->number, 1);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_true(has_file(1));
 	assert_int_equal(scene.node->paths[0].used, used);
 	assert_int_equal(actor_enter(&scene, &second), 0);

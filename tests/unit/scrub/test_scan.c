@@ -44,10 +44,10 @@ static void a_job_that_is_read_gives_its_memory_back(void **state)
 
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(job->phase, JOB_TRAINED);
+	assert_int_equal(job->state, JOB_TRAINED);
 	assert_int_equal(scan_start(&reading.scan, job, 0, store_extents(job_nvme_store(job))), 0);
 	assert_true(idle_release(job));
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_false(reading.is_done);
 	while (!reading.is_done)
 		scene_wait(&scene);

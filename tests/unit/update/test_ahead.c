@@ -585,7 +585,7 @@ static void what_cannot_be_read_is_told_and_read_again(void **state)
 			actor_die(&actor);
 			continue;
 		}
-		assert_int_equal(job->phase, JOB_TRAINED);
+		assert_int_equal(job->state, JOB_TRAINED);
 		train(1);
 		assert_true(hash_of(2) == expected);
 		end_job();

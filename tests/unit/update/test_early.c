@@ -624,13 +624,13 @@ static void a_step_that_is_announced_as_dropped_has_nothing_early(void **state)
 static void go_on_until_it_breaks(struct job *job)
 {
 	begin_step();
-	for (uint32_t unit = UNITS; unit-- > 0 && job->phase != JOB_BROKEN;) {
+	for (uint32_t unit = UNITS; unit-- > 0 && !job_is_broken(job);) {
 		actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit], 1.0f);
 		actor_await(&actor, actor_send_push(&actor, unit, 0), 0);
 	}
-	while (job->phase != JOB_BROKEN && count_in(job, EARLY_READY) < PACKS)
+	while (!job_is_broken(job) && count_in(job, EARLY_READY) < PACKS)
 		scene_wait(&scene);
-	if (job->phase != JOB_BROKEN)
+	if (!job_is_broken(job))
 		step();
 }
 
@@ -673,7 +673,7 @@ static void what_cannot_be_read_of_one_that_is_withdrawn_is_told(void **state)
 	withdraw_reads(job);
 	log_divert(NULL);
 	assert_true(told > 0);
-	assert_int_equal(job->phase, JOB_TRAINED);
+	assert_int_equal(job->state, JOB_TRAINED);
 }
 
 /* It ends as after the decision, with nothing on its way; the first reads of all are those of an update. */
@@ -690,7 +690,7 @@ static void what_cannot_be_read_or_written_breaks_the_job(void **state)
 		struct job *job = start();
 
 		go_on_until_it_breaks(job);
-		assert_int_equal(job->phase, JOB_BROKEN);
+		assert_int_equal(job->state, JOB_BROKEN);
 		assert_int_equal(job->decided + job->update->early_updates, 0);
 		scene_settle(&scene);
 		assert_null(job->update->early);

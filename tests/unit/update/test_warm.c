@@ -840,7 +840,7 @@ static uint64_t go_on_until_it_breaks(struct job *job)
 {
 	uint64_t step, durable = 0;
 
-	for (step = 0; job->phase != JOB_BROKEN; step++) {
+	for (step = 0; !job_is_broken(job); step++) {
 		push_all(&actor, step);
 		(void)actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
 		if (step % 2)

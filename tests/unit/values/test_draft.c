@@ -222,7 +222,7 @@ static struct picture train(const struct scene_options *options, const struct ac
 		if (unit == 2)
 			write_state(&actor);
 	}
-	assert_int_equal(play()->phase, is_drafted ? JOB_FORMING : JOB_FILLING);
+	assert_int_equal(play()->state, is_drafted ? JOB_FORMING : JOB_FILLING);
 	assert_int_equal(actor_ready(&actor), 0);
 	picture = take_picture();
 	assert_int_equal(drafts(), 0);
@@ -446,7 +446,7 @@ static void a_job_is_laid_out_when_all_is_in_the_draft(void **state)
 /* What comes when the job is being laid out, or what is in the draft written, comes behind that. */
 static void later_values_count(void **state)
 {
-	static const enum job_phase phases[] = { JOB_PLANNING, JOB_FILLING };
+	static const enum job_state phases[] = { JOB_PLANNING, JOB_FILLING };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(phases); i++) {
 		uint32_t ready, number;
@@ -457,7 +457,7 @@ static void later_values_count(void **state)
 			write_unit(&actor, unit);
 		}
 		ready = actor_send_ready(&actor, -1);
-		while (play()->phase != phases[i])
+		while (play()->state != phases[i])
 			scene_wait(&scene);
 		*(float *)actor.window.base = 0.75f;
 		number = actor_send_masters(&actor, 2, 0, ELEMENTS - 1, 1);
@@ -575,7 +575,7 @@ static void a_plan_that_fails_takes_nothing_away(void **state)
 	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_ready(&actor), -ENOMEM);
 	assert_int_equal(budget_nvme_bytes(play()), taken);
-	assert_int_equal(play()->phase, JOB_FORMING);
+	assert_int_equal(play()->state, JOB_FORMING);
 	assert_int_equal(drafts(), 1);
 	scene.node->settings.host_budget = budget;
 	assert_int_equal(define(&actor, 2), 0);
@@ -620,7 +620,7 @@ static void what_a_disk_has_lost_is_told(void **state)
 		assert_int_equal(actor_ready(&actor), -EIO);
 		assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
 		scene_settle(&scene);
-		assert_int_equal(play()->phase, JOB_BROKEN);
+		assert_int_equal(play()->state, JOB_BROKEN);
 		assert_int_equal(drafts(), 0);
 		end();
 	}
@@ -659,9 +659,9 @@ static void a_job_may_go_while_it_is_written(void **state)
 		}
 		write_state(&actor);
 		actor_send_ready(&actor, -1);
-		while (play()->phase != JOB_FILLING)
+		while (play()->state != JOB_FILLING)
 			scene_wait(&scene);
-		for (unsigned i = 0; i < events && play()->phase == JOB_FILLING; i++)
+		for (unsigned i = 0; i < events && play()->state == JOB_FILLING; i++)
 			scene_wait(&scene);
 		actor_die(&actor);
 		scene_settle(&scene);

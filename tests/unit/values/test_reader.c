@@ -524,12 +524,12 @@ static void an_idle_job_is_read_and_stays_idle(void **state)
 	/* As idle_release does. */
 	assert_true(job_is_quiet(job));
 	setup_release(job);
-	job->phase = JOB_RELEASED;
+	job->state = JOB_RELEASED;
 	expect_parameter(reader, 0, SMALL - 1, then);
 	assert_int_equal(refresh(&watcher, reader, &pieces), 0);
 	assert_int_equal(read_one(&watcher, reader, reading(1, "v", 0, SMALL)), 0);
 	assert_true(*(float *)watcher.reader_window.base > 0);
-	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->state, JOB_RELEASED);
 	assert_int_equal(job->member_count, 0);
 }
 
