@@ -235,7 +235,7 @@ static bool is_due(const struct durable *durable)
 {
 	const struct job *job = durable->job;
 
-	return durable->pace.is_due || durable->wants_definition || is_new(job) || job->member_count == 0 ||
+	return durable->pace.is_due || durable->wants_definition || is_new(job) || job->members.count == 0 ||
 	       job->node->is_stopping;
 }
 
@@ -248,7 +248,7 @@ static bool sweeps_write(const struct job *job)
 static bool has_room_to_wait(const struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && !awaited_has_room(&job->ranks[rank]->awaited))
+		if (job->members.ranks[rank] && !awaited_has_room(&job->members.ranks[rank]->awaited))
 			return false;
 	return true;
 }
@@ -357,8 +357,8 @@ static void tell_durable(struct durable *durable)
 	events_of_job(job, EVENT_DURABLE, &(struct log_fields){ .step = &durable->step },
 		      "step %llu is durable", (unsigned long long)durable->step);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			awaited_answer(job->ranks[rank], durable->committed);
+		if (job->members.ranks[rank])
+			awaited_answer(job->members.ranks[rank], durable->committed);
 }
 
 /* What was committed goes with the daemon. */
@@ -368,8 +368,8 @@ static void tell_removed(struct job *job)
 	int r = presence_refuse(job, message, sizeof(message));
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			awaited_fail(job->ranks[rank], r, message);
+		if (job->members.ranks[rank])
+			awaited_fail(job->members.ranks[rank], r, message);
 }
 
 static void on_committed(struct store_request *request, int status)

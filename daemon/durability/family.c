@@ -87,7 +87,7 @@ unsigned family_asked_snapshots(const struct job *job)
 {
 	unsigned most = job->durability->snapshots_asked;
 
-	FAMILY_FOREACH (other, &job->node->jobs, job->location.file)
+	FAMILY_FOREACH (other, &job->node->jobs.live, job->location.file)
 		if (other->durability->snapshots_asked > most)
 			most = other->durability->snapshots_asked;
 	return most;
@@ -104,7 +104,7 @@ int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 
 void family_charge_again(struct node *node, const char *file)
 {
-	FAMILY_FOREACH (job, &node->jobs, file) {
+	FAMILY_FOREACH (job, &node->jobs.live, file) {
 		if (!job->durability->durable || !job_nvme_store(job))
 			continue;
 		budget_set_state(job, share_of(job));
@@ -127,7 +127,7 @@ static bool may_host(const struct job *job)
 
 struct job *family_find_host(const struct node *node, const char *file)
 {
-	FAMILY_FOREACH (job, &node->jobs, file)
+	FAMILY_FOREACH (job, &node->jobs.live, file)
 		if (may_host(job))
 			return job;
 	return NULL;

@@ -372,8 +372,8 @@ int job_files_find(struct node *node,
 
 	if (r == 0)
 		r = add_listed(&search);
-	if (search.highest > node->jobs_created)
-		node->jobs_created = search.highest;
+	if (search.highest > node->jobs.created)
+		node->jobs.created = search.highest;
 	if (r == 0 && search.count > 0) {
 		join_files(&search);
 		choose(&search);

@@ -33,8 +33,8 @@ void listing_note_result(struct listing *listing, int r)
 
 int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length)
 {
-	if (listing->node->jobs_created > listing->list.highest)
-		listing->list.highest = listing->node->jobs_created;
+	if (listing->node->jobs.created > listing->list.highest)
+		listing->list.highest = listing->node->jobs.created;
 	listing->is_behind = false;
 	return job_list_encode(&listing->list, ret_bytes, ret_length);
 }

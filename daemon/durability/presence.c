@@ -96,7 +96,7 @@ static void on_timer(evutil_socket_t fd, short events, void *argument)
 {
 	struct node *node = ((struct presence *)argument)->node;
 
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (has_files(job))

@@ -165,7 +165,7 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.options = &front->options;
 	front->definition.has_earlier_updates = job->durability->has_earlier_updates;
 	front->definition.is_retention_set = job->durability->is_retention_set;
-	front->definition.is_sharing_set = job->life.is_sharing_set;
+	front->definition.is_sharing_set = job->options.is_sharing_set;
 	front->definition.parameter_placement = placement_of(job->location.has_nvme_parameters);
 	front->definition.optimizer_placement = placement_of(job->location.has_nvme_optimizer);
 	front->definition.durability = job->location.durability;
@@ -379,7 +379,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 
 	progress.format = job->location.record_format;
 	progress.step = job->step;
-	progress.epoch = job->epoch + job_is_live(job);
+	progress.epoch = job->epoch.number + job_is_live(job);
 	progress.loss_scale = update_loss_scale(job)->value;
 	progress.loss_scale_steps = update_loss_scale(job)->steps;
 	options_write_groups(update_groups(job), job->options.group_count, &groups);

@@ -113,7 +113,7 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 			      "%u steps of job %s cannot be kept: it has room for %u snapshot%s; make more "
 			      "(tierctl reserve)",
 			      request->keep, job->name, room, PLURAL(room));
-	if (job->life.former_shape.world_size > 0)
+	if (job->location.former_shape.world_size > 0)
 		return refuse(message, size, -EAGAIN, "job %s gets another shape; try again", job->name);
 	return 0;
 }

@@ -114,7 +114,7 @@ bool snapshot_find(const struct job *job, const char *name, struct store_snapsho
 int snapshot_check_job(const struct job *job, char *message, size_t size)
 {
 	if (job_is_broken(job))
-		return refuse(message, size, -EIO, "job %s is broken: %s", job->name, job->reason);
+		return refuse(message, size, -EIO, "job %s is broken: %s", job->name, job->epoch.reason);
 	if (!job_has_state(job))
 		return refuse(message, size, -EBUSY,
 			      "job %s has no values yet: snapshots begin when all its ranks were ready",
@@ -220,7 +220,7 @@ void snapshot_explain(const struct job *job, const char *name, int status, char 
 		explain_table(job, message, size);
 	else if (status == -ESHUTDOWN)
 		snprintf(message, size, "job %s has ended before that was done%s%s", job->name,
-			 job->reason[0] ? ": " : "", job->reason);
+			 job->epoch.reason[0] ? ": " : "", job->epoch.reason);
 	else
 		snprintf(message, size, "job %s: %s", job->name,
 			 store_message(job_nvme_store(job))[0] ? store_message(job_nvme_store(job))

@@ -60,7 +60,7 @@ static bool can_go(const struct store_task *task)
 		return false;
 	if (task->awaits_definition && durable_is_redefined(job))
 		return false;
-	return !task->is_last || (job->member_count == 0 && job_is_quiet(job));
+	return !task->is_last || (job->members.count == 0 && job_is_quiet(job));
 }
 
 bool store_tasks_advance(struct job *job)

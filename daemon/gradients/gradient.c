@@ -278,8 +278,8 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		refuse_push(pending, push->is_silent, r, message);
 		return;
 	}
-	if (job->life.departed[0]) {
-		job_abort(job, -ESTALE, "%s", job->life.departed);
+	if (job->members.departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->members.departed);
 		return;
 	}
 	contribution = &member->pusher->contributions[push->buffer];
@@ -394,7 +394,7 @@ void gradient_abort(struct job *job)
 {
 	QUEUE_FOREACH (link, &job->gradients->all_spares)
 		void_contribution(&queue_entry(link, struct spare_buffer, all_link)->contribution);
-	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch - 1);
+	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch.number - 1);
 	gradient_reset_open(job);
 }
 

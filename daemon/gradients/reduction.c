@@ -76,7 +76,7 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 	memset(reduction->contributions, 0, job->options.world_size * sizeof(*reduction->contributions));
 	reduction->push.op = (struct collective_op){
 		.job = (uint64_t)(uintptr_t)job,
-		.epoch = job->epoch,
+		.epoch = job->epoch.number,
 		.unit = unit,
 		.version = gradient_open_step(job),
 		.is_timed = trace_is_on(job),
@@ -140,7 +140,7 @@ static void set_segments(struct reduction *reduction, const struct unit *unit)
 /* Whether the rank will not push the sum's next micro-batch any more. */
 static bool is_absent(const struct job *job, const struct sum *sum, uint32_t rank)
 {
-	const struct member *member = job->ranks[rank];
+	const struct member *member = job->members.ranks[rank];
 
 	return !member || (member->is_closed && member->pusher->closed_pushed[sum->unit] <= sum->next);
 }
@@ -148,7 +148,7 @@ static bool is_absent(const struct job *job, const struct sum *sum, uint32_t ran
 /* More are missing than can be absent: without looking at each rank. */
 static bool is_hopeless(const struct job *job, const struct sum *sum)
 {
-	uint32_t absent = job->current.closed_count + job->options.world_size - job->member_count;
+	uint32_t absent = job->current.closed_count + job->options.world_size - job->members.count;
 
 	if (gradient_is_of_ranks(job))
 		return sum->waiting_count == 0;

@@ -173,7 +173,7 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
 	    job->gradients->norm || spill_is_wished(job) || job->gradients->listener->is_giving_up(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 
 		if (!member)
 			return false;
@@ -232,7 +232,7 @@ static void fail_buffer_waiters(struct member *member)
 void gradient_unblock(struct job *job, bool with_gathers)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 
 		if (job->gradients->reductions_running > 0 || !all_are_blocked(job, with_gathers))
 			return;

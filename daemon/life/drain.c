@@ -9,7 +9,7 @@
 /* Whoever drains means to end tierd soon. */
 static void commit_all(struct node *node)
 {
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		durable_hurry(queue_entry(link, struct job, link));
 }
 

@@ -5,6 +5,7 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
+#include "daemon/life/own.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
 #include "daemon/telemetry/telemetry.h"
@@ -12,8 +13,8 @@
 void drop_ranks(struct job *job, const char *reason)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			job_leave(job->ranks[rank], false, reason);
+		if (job->members.ranks[rank])
+			job_leave(job->members.ranks[rank], false, reason);
 }
 
 void drop_others(const struct job *job)
@@ -25,7 +26,7 @@ void drop_others(const struct job *job)
 	if (!family.is_fenced)
 		return;
 	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
-	FAMILY_FOREACH (other, &job->node->jobs, job->location.file) {
+	FAMILY_FOREACH (other, &job->node->jobs.live, job->location.file) {
 		if (!durable_has_store(other))
 			continue;
 		drop_ranks(other, reason);
@@ -41,7 +42,7 @@ static void drop(struct job *job, uid_t uid)
 	events_of_job(job, EVENT_DROPPED, NULL, "user %u has dropped it at step %llu, with its state",
 		      (unsigned)uid, (unsigned long long)job->step);
 	/* Or that would be there under its name. */
-	job->life.replaced = replaced_remove(job->life.replaced);
+	job->life->replaced = replaced_remove(job->life->replaced);
 	drop_ranks(job, reason);
 	/* A job without state has gone with its last rank. */
 	if (!job_is_ending(job))
@@ -56,8 +57,8 @@ static void refuse_lost(struct pending *pending, const struct job *job)
 		"the store of job %s, %s, cannot be opened%s: %s; drop --lost destroys all that is left of "
 		"it, and what is not here now as soon as it is",
 		job->name, job->location.file,
-		job->life.loss.is_explained ? "" : ", and may have forks, too, which would go with it",
-		job->reason);
+		job->life->loss.is_explained ? "" : ", and may have forks, too, which would go with it",
+		job->epoch.reason);
 }
 
 void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
@@ -73,7 +74,7 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 			      (unsigned)job->uid);
 		return;
 	}
-	if (job_is_lost(job) && job->life.loss.is_unread && !request->lost) {
+	if (job_is_lost(job) && job->life->loss.is_unread && !request->lost) {
 		refuse_lost(pending, job);
 		return;
 	}

@@ -50,7 +50,7 @@ static void forget_blobs(struct member *member)
 
 static void end_for_member(struct job *job, struct member *member, int r)
 {
-	announce_end(member, r, job->reason, false);
+	announce_end(member, r, job->epoch.reason, false);
 	member->next_step = NULL;
 	member->is_closed = false;
 	member->announced.is_made = member->announced_next.is_made = false;
@@ -66,10 +66,10 @@ static void end_for_member(struct job *job, struct member *member, int r)
 			member->step = NULL;
 		if (pending == member->ready)
 			member->ready = NULL;
-		pending_error(pending, r, "%s", job->reason);
+		pending_error(pending, r, "%s", job->epoch.reason);
 	}
 	if (job_is_broken(job))
-		awaited_fail(member, r, job->reason);
+		awaited_fail(member, r, job->epoch.reason);
 	member_step_over(member);
 }
 
@@ -81,13 +81,13 @@ static void end_epoch(struct job *job, int r)
 		epoch_step(job, EPOCH_END);
 	job->current.closed_count = 0;
 	if (was_live) {
-		job->epoch++;
+		job->epoch.number++;
 		figures_of(job)->broken_epochs++;
 	}
 	arena_show_epoch(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			end_for_member(job, job->ranks[rank], r);
+		if (job->members.ranks[rank])
+			end_for_member(job, job->members.ranks[rank], r);
 	if (was_live) {
 		gradient_abort(job);
 		step_abort(job);
@@ -100,20 +100,20 @@ void epoch_abort(struct job *job, int r)
 		job, EVENT_EPOCH_ENDED, &(struct log_fields){ .step = &job->decided },
 		"epoch %u ends at step %llu: %s; what came after that step is lost, and all ranks have to "
 		"call tierd_job_ready again",
-		job->epoch, (unsigned long long)job->decided, job->reason);
+		job->epoch.number, (unsigned long long)job->decided, job->epoch.reason);
 	end_epoch(job, r);
 }
 
 /* Every rank is told what is not lost. */
 static bool note_durable(struct job *job)
 {
-	size_t used = strlen(job->reason);
+	size_t used = strlen(job->epoch.reason);
 	uint64_t step;
 
 	if (!durable_has_step(job, &step))
 		return false;
-	snprintf(job->reason + used, sizeof(job->reason) - used, " (its last durable step is %llu)",
-		 (unsigned long long)step);
+	snprintf(job->epoch.reason + used, sizeof(job->epoch.reason) - used,
+		 " (its last durable step is %llu)", (unsigned long long)step);
 	return true;
 }
 
@@ -123,7 +123,7 @@ static void break_alone(struct job *job, const struct log_fields *about)
 
 	events_of_job(
 		job, EVENT_BROKEN, about, "it is broken at step %llu: %s; %s", (unsigned long long)job->step,
-		job->reason,
+		job->epoch.reason,
 		has_step ? "all its calls fail until its ranks have left; then it comes back at that step"
 			 : "its state is lost, all its calls fail, and it has to be opened with replace, "
 			   "or dropped");
@@ -131,7 +131,7 @@ static void break_alone(struct job *job, const struct log_fields *about)
 	store_tasks_end(job);
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
-	job_fail_ready(job, -EIO, job->reason);
+	job_fail_ready(job, -EIO, job->epoch.reason);
 	node_check_idle(job->node);
 }
 
@@ -140,8 +140,9 @@ static void break_with(struct job *job, const struct job *cause)
 {
 	if (job_is_broken(job))
 		return;
-	snprintf(job->reason, sizeof(job->reason), "job %s, which is in the same store, is broken: %.300s",
-		 cause->name, store_message(job_nvme_store(cause)));
+	snprintf(job->epoch.reason, sizeof(job->epoch.reason),
+		 "job %s, which is in the same store, is broken: %.300s", cause->name,
+		 store_message(job_nvme_store(cause)));
 	break_alone(job, NULL);
 	job_settle(job);
 }
@@ -154,7 +155,7 @@ static void break_others(const struct job *job)
 	family_get(job, &family);
 	if (!family.is_fenced || family.others == 0)
 		return;
-	FAMILY_FOREACH (other, &job->node->jobs, job->location.file)
+	FAMILY_FOREACH (other, &job->node->jobs.live, job->location.file)
 		if (other != job && durable_has_store(other))
 			break_with(other, job);
 }
@@ -164,7 +165,7 @@ void epoch_break(struct job *job, const struct log_fields *about)
 	if (job_is_ending(job))
 		log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
 			  "job %s of user %u: while it ended: %s", job->name, (unsigned)job->uid,
-			  job->reason);
+			  job->epoch.reason);
 	else
 		break_alone(job, about);
 	break_others(job);
@@ -194,7 +195,7 @@ static bool is_needed(const struct job *job, const struct member *leaving)
 	if (has_part(leaving))
 		return true;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (has_part(job->ranks[rank]))
+		if (has_part(job->members.ranks[rank]))
 			return true;
 	return false;
 }
@@ -218,21 +219,21 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	answer_pendings(member, reason);
 	member->has_left = true;
 	member->port = NULL;
-	job->ranks[member->rank] = NULL;
-	job->member_count--;
+	job->members.ranks[member->rank] = NULL;
+	job->members.count--;
 	prefetch_expect_anew(job);
-	queue_push(&job->life.lingering, &member->link);
+	queue_push(&job->members.lingering, &member->link);
 
 	if (!is_orderly || is_needed_now)
 		job_abort(job, -ESTALE, "%s", reason);
 	else
-		snprintf(job->life.departed, sizeof(job->life.departed), "%s", reason);
+		snprintf(job->members.departed, sizeof(job->members.departed), "%s", reason);
 	gradient_forget_member(member);
 	forget_blobs(member);
 	member->busy--;
 	member_release(member);
 	job_settle(job);
-	if (job->member_count > 0)
+	if (job->members.count > 0)
 		return;
 	if (job_is_live(job))
 		epoch_step(job, EPOCH_END);

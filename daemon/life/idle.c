@@ -8,6 +8,7 @@
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
+#include "daemon/life/own.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
@@ -16,13 +17,13 @@ static void arm(struct job *job, uint64_t ms)
 {
 	struct timeval delay = { .tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000) };
 
-	event_add(job->life.idle_timer, &delay);
+	event_add(job->life->idle_timer, &delay);
 }
 
 /* The process of a rank that has left may live, and read what it has leased: until it does not. */
 static void look_at_lingering(struct job *job)
 {
-	QUEUE_FOREACH (link, &job->life.lingering)
+	QUEUE_FOREACH (link, &job->members.lingering)
 		member_release(queue_entry(link, struct member, link));
 }
 
@@ -30,7 +31,7 @@ static bool has_come_to_rest(struct job *job)
 {
 	look_at_lingering(job);
 	return job_is_at_rest(job) && job->decided == job->step && !durable_is_behind(job) &&
-	       queue_is_empty(&job->life.lingering);
+	       queue_is_empty(&job->members.lingering);
 }
 
 bool idle_release(struct job *job)
@@ -101,7 +102,7 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 
 int idle_refuse(const struct job *job, char *message, size_t size)
 {
-	QUEUE_FOREACH (link, &job->life.lingering) {
+	QUEUE_FOREACH (link, &job->members.lingering) {
 		const struct member *member = queue_entry(link, struct member, link);
 
 		/* It may read what it has leased, whether it has left the job or not. */
@@ -144,7 +145,7 @@ static uint64_t spare_bytes(const struct claim *claim, bool is_at_once)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &claim->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job) && (!is_at_once || can_give(job)))
@@ -157,11 +158,11 @@ static struct job *find_giver(const struct claim *claim)
 {
 	struct job *giver = NULL;
 
-	QUEUE_FOREACH (link, &claim->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job) && bytes_of(job) > 0 && can_give(job) &&
-		    (!giver || job->life.idle_since_ns < giver->life.idle_since_ns))
+		    (!giver || job->members.idle_since_ns < giver->members.idle_since_ns))
 			giver = job;
 	}
 	return giver;
@@ -183,21 +184,21 @@ uint64_t idle_give_up(const struct claim *claim, uint64_t bytes)
 
 void idle_begin(struct job *job)
 {
-	job->life.idle_since_ns = clock_now_ns();
+	job->members.idle_since_ns = clock_now_ns();
 	if (job->node->settings.idle_release_ms == 0 || (!placement_may_release(job) && !job_is_broken(job)))
 		return;
-	if (!job->life.idle_timer)
-		job->life.idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);
+	if (!job->life->idle_timer)
+		job->life->idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);
 	/* Without a timer it only keeps its memory. */
-	if (job->life.idle_timer)
+	if (job->life->idle_timer)
 		arm(job, job->node->settings.idle_release_ms);
 }
 
 void idle_end(struct job *job)
 {
-	if (job->life.idle_timer)
-		event_free(job->life.idle_timer);
-	job->life.idle_timer = NULL;
+	if (job->life->idle_timer)
+		event_free(job->life->idle_timer);
+	job->life->idle_timer = NULL;
 }
 
 const struct holder idle_holder = {

@@ -14,6 +14,7 @@
 #include "daemon/life/listeners.h"
 #include "daemon/life/lost.h"
 #include "daemon/life/member.h"
+#include "daemon/life/own.h"
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/state.h"
@@ -48,13 +49,13 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 
 static void count_turn(struct job *job)
 {
-	if (++job->life.turns_in_a_row != TURNS_MOST)
+	if (++job->life->turns_in_a_row != TURNS_MOST)
 		return;
 	log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
 		  "job %s of user %u: it takes one turn after the other and gets nothing done; this is a "
 		  "mistake of tierd: please report it",
 		  job->name, (unsigned)job->uid);
-	job->node->life.mistakes++;
+	job->node->life->mistakes++;
 }
 
 /* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
@@ -86,9 +87,9 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	struct node *node = job->node;
 
 	count_turn(job);
-	node->life.is_in_turn = true;
+	node->life->is_in_turn = true;
 	take_turn(job);
-	node->life.is_in_turn = false;
+	node->life->is_in_turn = false;
 }
 
 /* ---- What it does for the modules below ---- */
@@ -98,26 +99,26 @@ static const char *describe_loss(const struct job *job, char *text, size_t size)
 	char remedy[REMEDY_TEXT];
 	uint64_t step;
 
-	if (job_is_lost(job) && job->life.loss.is_explained)
-		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
+	if (job_is_lost(job) && job->life->loss.is_explained)
+		snprintf(text, size, "job %s cannot come back: %s", job->name, job->epoch.reason);
 	else if (job_is_lost(job))
 		snprintf(text, size,
 			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
 			 "is left of it",
-			 job->name, job->reason, remedy_describe(job, remedy));
+			 job->name, job->epoch.reason, remedy_describe(job, remedy));
 	else if (durable_has_step(job, &step))
 		snprintf(text, size,
 			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,
-			 job->reason);
+			 job->epoch.reason);
 	else
 		snprintf(text, size, "the state of job %s is lost: %s; open it with replace", job->name,
-			 job->reason);
+			 job->epoch.reason);
 	return text;
 }
 
 static bool members_are_quiet(const struct job *job)
 {
-	QUEUE_FOREACH (link, &job->life.lingering)
+	QUEUE_FOREACH (link, &job->members.lingering)
 		if (queue_entry(link, struct member, link)->busy > 0)
 			return false;
 	return true;
@@ -125,7 +126,7 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_still(const struct job *job)
 {
-	return !job->life.setup && values_are_quiet(job) && update_is_still(job) &&
+	return !job->life->setup && values_are_quiet(job) && update_is_still(job) &&
 	       durability_is_quiet(job) && gradients_are_quiet(job) && cache_is_quiet(job) &&
 	       residency_is_quiet(job) && members_are_quiet(job);
 }
@@ -140,13 +141,38 @@ static bool is_quiet(const struct job *job)
 	return job_is_at_rest(job) && scrub_is_quiet(job);
 }
 
-static const struct job_callbacks callbacks = {
+/* The timer is for those who release without ringing: a broken client, or one that has died. */
+static void watch_slots(struct job *job)
+{
+	static const struct timeval soon = { .tv_usec = 20000 };
+
+	if (!event_pending(job->life->slot_timer, EV_TIMEOUT, NULL))
+		event_add(job->life->slot_timer, &soon);
+}
+
+static void settle(struct job *job)
+{
+	/* Something has come from outside. */
+	if (!job->node->life->is_in_turn)
+		job->life->turns_in_a_row = 0;
+	event_active(job->life->turn, EV_TIMEOUT, 0);
+}
+
+static bool replaces(const struct job *job)
+{
+	return job->life->replaced;
+}
+
+const struct job_callbacks life_callbacks = {
 	.abort = epoch_abort,
 	.break_down = epoch_break,
 	.let_go = member_let_go,
 	.throw_out = epoch_throw_out,
 	.describe_loss = describe_loss,
 	.is_quiet = is_quiet,
+	.settle = settle,
+	.watch_slots = watch_slots,
+	.replaces = replaces,
 };
 
 /* ---- Creation and end ---- */
@@ -177,10 +203,41 @@ static int copy_groups(struct job *job)
 	return own ? 0 : -ENOMEM;
 }
 
+int node_life_new(struct node *node)
+{
+	node->life = calloc(1, sizeof(*node->life));
+	return node->life ? 0 : -ENOMEM;
+}
+
+void node_life_free(struct node *node)
+{
+	free(node->life);
+	node->life = NULL;
+}
+
+const struct loss_record *life_lost_record(const struct job *job)
+{
+	return &job->life->loss.record;
+}
+
+bool life_is_asked_again(const struct job *job)
+{
+	return job->life->loss.is_asked;
+}
+
+static int make_life(struct job *job)
+{
+	job->life = calloc(1, sizeof(*job->life));
+	return job->life ? 0 : -ENOMEM;
+}
+
 /* What the modules keep of it. */
 static int make_parts(struct job *job)
 {
-	int r = budget_new(job);
+	int r = make_life(job);
+
+	if (r == 0)
+		r = budget_new(job);
 
 	if (r == 0)
 		r = telemetry_new(job);
@@ -207,6 +264,7 @@ static void free_parts(struct job *job)
 	residency_free(job);
 	telemetry_free(job);
 	budget_free(job);
+	free(job->life);
 }
 
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
@@ -217,10 +275,9 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	if (!job)
 		return -ENOMEM;
 	*job = (struct job){ .node = node,
-			     .callbacks = &callbacks,
 			     .uid = uid,
 			     .options = *options,
-			     .epoch = 1,
+			     .epoch.number = 1,
 			     .location.record_format = RECORD_FORMAT,
 			     .location.paths = node_all_paths(node) };
 	if (make_parts(job) < 0) {
@@ -236,12 +293,12 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	listeners_set(job);
 	job_set_limits(job, quota);
 	job->location.durability = options->durability ? options->durability : node->settings.durability;
-	queue_init(&job->life.lingering);
-	queue_push(&node->jobs, &job->link);
-	job->ranks = calloc(options->world_size, sizeof(struct member *));
-	job->life.slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
-	job->life.turn = event_new(node->loop, -1, 0, on_turn, job);
-	if (copy_groups(job) < 0 || !job->ranks || !job->life.slot_timer || !job->life.turn) {
+	queue_init(&job->members.lingering);
+	queue_push(&node->jobs.live, &job->link);
+	job->members.ranks = calloc(options->world_size, sizeof(struct member *));
+	job->life->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
+	job->life->turn = event_new(node->loop, -1, 0, on_turn, job);
+	if (copy_groups(job) < 0 || !job->members.ranks || !job->life->slot_timer || !job->life->turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -261,8 +318,8 @@ void job_free(struct job *job)
 	replaced_inherit(job);
 	trace_leave_job(job);
 	values_free(job);
-	for (struct queue *link = queue_first(&job->life.lingering); link;
-	     link = queue_first(&job->life.lingering)) {
+	for (struct queue *link = queue_first(&job->members.lingering); link;
+	     link = queue_first(&job->members.lingering)) {
 		struct member *member = queue_entry(link, struct member, link);
 
 		/* What a living process still reads stays there. */
@@ -272,20 +329,20 @@ void job_free(struct job *job)
 		member_free(member);
 	}
 	setup_clear(job, is_read);
-	job->life.replaced = job_keeps_store(job) ? replaced_leave(job->life.replaced)
-						  : replaced_bring_back(job->life.replaced);
-	figures_add(&node->observe.past, figures_of(job));
+	job->life->replaced = job_keeps_store(job) ? replaced_leave(job->life->replaced)
+						   : replaced_bring_back(job->life->replaced);
+	figures_add(figures_past(node), figures_of(job));
 	/* Who looks at its page sees how the job ended. */
 	disposal_start_shared(node, job->uid, true, telemetry_page(job));
 	catalog_free(&job->catalog);
-	if (job->life.slot_timer)
-		event_free(job->life.slot_timer);
-	if (job->life.turn)
-		event_free(job->life.turn);
+	if (job->life->slot_timer)
+		event_free(job->life->slot_timer);
+	if (job->life->turn)
+		event_free(job->life->turn);
 	idle_end(job);
 	queue_remove(&job->link);
 	free_parts(job);
-	free(job->ranks);
+	free(job->members.ranks);
 	free((struct optimizer_group *)job->options.groups);
 	free(job);
 	disposal_start_trim(node);

@@ -19,6 +19,15 @@
 #include "daemon/life/state.h"
 #include "daemon/model/model.h"
 
+/* What the model and the resources call of it. */
+extern const struct job_callbacks life_callbacks;
+/* What it keeps of a node. -ENOMEM. */
+int node_life_new(struct node *node);
+void node_life_free(struct node *node);
+/* Of a job that is or was lost: what its record says, and whether it is to be tried again. */
+const struct loss_record *life_lost_record(const struct job *job);
+bool life_is_asked_again(const struct job *job);
+
 /* ---- job.c, opening.c, unit_requests.c, ready.c, epoch.c: membership and epochs ---- */
 /* A job without ranks and units, in JOB_FORMING; freed by job_free(). */
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,

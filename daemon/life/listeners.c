@@ -2,6 +2,7 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
+#include "daemon/life/own.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/state.h"
 #include "daemon/model/model.h"
@@ -42,7 +43,7 @@ static void on_initialized(struct job *job)
 {
 	life_step(job, LIFE_INITIALIZED);
 	if (!durable_has_store(job))
-		job->life.replaced = replaced_remove(job->life.replaced);
+		job->life->replaced = replaced_remove(job->life->replaced);
 	durable_advance(job);
 }
 

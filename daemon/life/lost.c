@@ -9,6 +9,7 @@
 #include "common/size.h"
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
+#include "daemon/life/own.h"
 #include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
@@ -36,7 +37,7 @@ static struct job *new_job(struct node *node, const struct job_file *file)
 	/* As far as anybody knows. */
 	job->location.has_nvme_parameters = job->location.has_nvme_optimizer =
 		job->location.has_stored_parameters = true;
-	job->life.idle_since_ns = clock_now_ns();
+	job->members.idle_since_ns = clock_now_ns();
 	return job;
 }
 
@@ -52,11 +53,11 @@ static void tell(const struct job *job, const char *why)
 {
 	char remedy[REMEDY_TEXT], more[REMEDY_TEXT + 200] = "";
 
-	if (!job->life.loss.is_explained)
+	if (!job->life->loss.is_explained)
 		snprintf(more, sizeof(more),
 			 ": %s; or open it with replace, or drop it, which both destroy what is left%s",
 			 remedy_describe(job, remedy),
-			 job->life.loss.is_unread
+			 job->life->loss.is_unread
 				 ? "; what else is in it, such as forks, nobody can say before that"
 				 : "");
 	events_of_job(job, EVENT_BROKEN, NULL,
@@ -72,9 +73,9 @@ void lost_new(struct node *node, const struct job_file *file, const struct loss 
 		log_error("%s: %s; it is left alone", file->file, why);
 		return;
 	}
-	job->life.loss = *loss;
-	measure_room(node, &job->life.loss);
-	snprintf(job->reason, sizeof(job->reason), "%.500s", why);
+	job->life->loss = *loss;
+	measure_room(node, &job->life->loss);
+	snprintf(job->epoch.reason, sizeof(job->epoch.reason), "%.500s", why);
 	tell(job, why);
 }
 
@@ -82,7 +83,7 @@ void lost_new(struct node *node, const struct job_file *file, const struct loss 
 
 bool lost_lacks_room(const struct job *job)
 {
-	return job->life.loss.lacking < 0;
+	return job->life->loss.lacking < 0;
 }
 
 /* Or it would be tried again and again. */
@@ -91,10 +92,10 @@ static bool has_more_room(const struct job *job)
 	struct loss now;
 
 	measure_room(job->node, &now);
-	if (job->life.loss.lacking == -ENOMEM)
-		return now.host_room > job->life.loss.host_room;
+	if (job->life->loss.lacking == -ENOMEM)
+		return now.host_room > job->life->loss.host_room;
 	for (unsigned i = 0; i < job->node->path_count; i++)
-		if (now.path_room[i] > job->life.loss.path_room[i])
+		if (now.path_room[i] > job->life->loss.path_room[i])
 			return true;
 	return false;
 }
@@ -112,10 +113,10 @@ void lost_go_on(struct job *job)
 
 bool lost_try_again(struct job *job)
 {
-	job->life.loss.is_asked = !job->life.loss.is_asked;
-	if (job->life.loss.is_asked)
+	job->life->loss.is_asked = !job->life->loss.is_asked;
+	if (job->life->loss.is_asked)
 		try_again(job);
-	return job->life.loss.is_asked;
+	return job->life->loss.is_asked;
 }
 
 /* ---- What is given up ---- */
@@ -149,7 +150,7 @@ static bool is_among(const struct queue *jobs, const struct job_file *file)
 	QUEUE_FOREACH (link, jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (replaced_has_file(job->life.replaced, file->file) && strcmp(job->name, file->name) != 0)
+		if (replaced_has_file(job->life->replaced, file->file) && strcmp(job->name, file->name) != 0)
 			return true;
 	}
 	return false;
@@ -158,7 +159,7 @@ static bool is_among(const struct queue *jobs, const struct job_file *file)
 /* Another one than this job of this name has them, or will: they are not to be removed. */
 static bool has_file(const struct node *node, const struct job_file *file)
 {
-	return is_among(&node->jobs, file) || is_among(&node->life.dying, file) ||
+	return is_among(&node->jobs.live, file) || is_among(&node->jobs.dying, file) ||
 	       node->parts->recovery->has_file(node, file->file);
 }
 
@@ -185,7 +186,7 @@ void lost_remove_file(struct node *node, const struct job_file *file)
 
 bool lost_has_files(const struct job *job)
 {
-	return job->life.loss.error < 0;
+	return job->life->loss.error < 0;
 }
 
 void lost_remove(const struct job *job)

@@ -13,6 +13,7 @@
 #include "daemon/life/life.h"
 #include "daemon/life/lost.h"
 #include "daemon/life/member.h"
+#include "daemon/life/own.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/reshape.h"
 #include "daemon/life/share.h"
@@ -36,7 +37,7 @@ static int create(struct node *node, const struct port *owner, const char *name,
 
 	if (r < 0)
 		return r;
-	job_file_assign(*ret_job, ++node->jobs_created);
+	job_file_assign(*ret_job, ++node->jobs.created);
 	events_of_job(*ret_job, EVENT_OPENED, NULL, "it is opened, for %u rank%s at stage %u",
 		      options->world_size, PLURAL(options->world_size), options->stage);
 	return 0;
@@ -67,7 +68,7 @@ static void reply_opened(struct pending *pending, struct member *member)
 	open.status = job->state >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
 	open.step = job->step;
 	open.loss_scale = update_loss_scale(job)->value;
-	open.epoch = job->epoch;
+	open.epoch = job->epoch.number;
 	open.window_bytes = WINDOW_BYTES;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;
 	reply.job_open = &open;
@@ -78,7 +79,7 @@ static void reply_opened(struct pending *pending, struct member *member)
  * it. */
 static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open)
 {
-	struct member *member = job ? job->ranks[open->rank] : NULL;
+	struct member *member = job ? job->members.ranks[open->rank] : NULL;
 	char reason[128];
 	bool is_own;
 
@@ -128,7 +129,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	if (job_is_live(job))
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
 	/* Of a job that was brought back, the owner's groups were only looked up. */
-	if (job->member_count == 0 && !budget_is_planned(job) && pending_port(pending)->uid == job->uid) {
+	if (job->members.count == 0 && !budget_is_planned(job) && pending_port(pending)->uid == job->uid) {
 		struct quota quota = access_quota(job->node, pending_port(pending));
 
 		job_set_limits(job, &quota);
@@ -145,7 +146,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
 			      "rank %u (pid %d) cannot join it: %s", open->rank,
 			      (int)pending_port(pending)->pid, message);
-		if (job->member_count == 0 && !has_state(job))
+		if (job->members.count == 0 && !has_state(job))
 			job_drop(job);
 		return;
 	}
@@ -153,9 +154,9 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	member->has_reconnected = open->is_reconnect;
 	idle_end(job);
 	member->joined_ns = member->heard_ns = clock_now_ns();
-	job->ranks[open->rank] = member;
+	job->members.ranks[open->rank] = member;
 	refusal_forget(client->refusal, job, open->rank);
-	job->member_count++;
+	job->members.count++;
 	queue_push(&client->members, &member->client_link);
 	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
 		      "rank %u (pid %d) has opened it", member->rank, (int)member->pid);
@@ -200,9 +201,9 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 			name, (unsigned long long)(*job)->step);
 		return false;
 	}
-	if (mode == MODE_REPLACE && (*job)->member_count > 0) {
+	if (mode == MODE_REPLACE && (*job)->members.count > 0) {
 		pending_error(pending, -EBUSY, "job %s cannot be replaced: %u of its ranks %s alive", name,
-			      (*job)->member_count, (*job)->member_count == 1 ? "is" : "are");
+			      (*job)->members.count, (*job)->members.count == 1 ? "is" : "are");
 		return false;
 	}
 	if (mode == MODE_REPLACE)
@@ -225,7 +226,7 @@ static unsigned count_jobs(const struct node *node, uid_t uid)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		if (queue_entry(link, struct job, link)->uid == uid)
 			count++;
 	return count;
@@ -320,7 +321,7 @@ static struct job *create_opened(struct pending *pending, const Tierd__Wire__Job
 	else if (create(node, pending_port(pending), open->name, options, &job) < 0)
 		pending_error(pending, -ENOMEM, "job %s: out of memory", open->name);
 	if (job)
-		job->life.replaced = replaced;
+		job->life->replaced = replaced;
 	else
 		replaced_bring_back(replaced);
 	return job;
@@ -428,7 +429,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
-	if (node->is_draining && (!job || job->member_count == 0)) {
+	if (node->is_draining && (!job || job->members.count == 0)) {
 		pending_error(pending, -ESHUTDOWN,
 			      "tierd drains: job %s cannot be opened until it has been started again, or "
 			      "tierctl drain --undo",
@@ -455,7 +456,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		return;
 	/* Its last rank may have just been taken from it. */
 	if (job && job_is_ending(job))
-		replaced = TAKE_PTR(job->life.replaced);
+		replaced = TAKE_PTR(job->life->replaced);
 	if (!job || job_is_ending(job)) {
 		job = create_opened(pending, open, &options, replaced);
 		if (job) {

@@ -33,7 +33,14 @@ static void place_clear(struct place *place)
 /* A plan's jobs end with it. Nobody else is there who could give anything up. */
 static const struct holder *const nobody[] = { NULL };
 
-static const struct node_parts parts = { .holders = nobody };
+static int open_parts(struct node *node, const struct node_config *config)
+{
+	return node_life_new(node);
+}
+
+static const struct node_parts parts = {
+	.holders = nobody, .open = open_parts, .close = node_life_free, .life = &life_callbacks
+};
 
 static int place_init(struct place *place)
 {

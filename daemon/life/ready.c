@@ -26,7 +26,7 @@ static void name_missing(const struct job *job, char *text, size_t size)
 
 	text[0] = '\0';
 	for (uint32_t rank = 0; rank < job->options.world_size && used + 48 < size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 
 		if (member && member->ready)
 			continue;
@@ -63,7 +63,7 @@ static bool start_timeout(struct pending *pending, int timeout_ms)
 static bool all_are_ready(const struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (!job->ranks[rank] || !job->ranks[rank]->ready)
+		if (!job->members.ranks[rank] || !job->members.ranks[rank]->ready)
 			return false;
 	return true;
 }
@@ -82,8 +82,8 @@ static void fail_ready(struct member *member, int r, const char *message)
 void job_fail_ready(struct job *job, int r, const char *message)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			fail_ready(job->ranks[rank], r, message);
+		if (job->members.ranks[rank])
+			fail_ready(job->members.ranks[rank], r, message);
 }
 
 /* A rank that has defined fewer units than another. */
@@ -93,7 +93,7 @@ static bool fail_incomplete(struct job *job)
 	char message[256];
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 
 		if (member->defined == job->catalog.unit_count)
 			continue;
@@ -119,7 +119,7 @@ void job_ready(struct pending *pending, int timeout_ms)
 	else if (member->ready)
 		pending_error(pending, -EBUSY, "job %s: rank %u waits in tierd_job_ready already", job->name,
 			      member->rank);
-	else if (job_is_live(job) && member->epoch == job->epoch)
+	else if (job_is_live(job) && member->epoch == job->epoch.number)
 		pending_error(pending, -EINVAL, "job %s: rank %u is ready already", job->name, member->rank);
 	else if (refusal_answer(pending))
 		return;
@@ -155,7 +155,7 @@ static bool reply_ready(struct member *member, bool is_first_epoch)
 	ready.status = is_first_epoch ? JOB_NEW : JOB_RESUMED;
 	ready.step = job->step;
 	ready.loss_scale = update_loss_scale(job)->value;
-	ready.epoch = job->epoch;
+	ready.epoch = job->epoch.number;
 	ready.unit_count = job->catalog.unit_count;
 	ready.directory_bytes = shared.directory->length;
 	ready.arena_bytes = shared.arena->length;
@@ -174,7 +174,7 @@ static bool reply_ready(struct member *member, bool is_first_epoch)
 	for (unsigned i = 0; is_first && i < count; i++)
 		is_complete &= fds[i] >= 0;
 	if (is_complete) {
-		member->epoch = job->epoch;
+		member->epoch = job->epoch.number;
 		member->refused_pushes = 0;
 		refusal_forget(member->client->refusal, job, member->rank);
 		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
@@ -189,25 +189,25 @@ static bool reply_ready(struct member *member, bool is_first_epoch)
 static void begin_epoch(struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		int r = member_make_pages(job->ranks[rank]);
+		int r = member_make_pages(job->members.ranks[rank]);
 
 		if (r < 0) {
 			job_fail_ready(job, r, "no memory for the pages of its ranks");
 			return;
 		}
 	}
-	bool is_first = job->epoch_state == EPOCH_NONE;
+	bool is_first = job->epoch.state == EPOCH_NONE;
 
 	epoch_step(job, EPOCH_BEGIN);
 	figures_of(job)->epochs++;
-	job->life.departed[0] = '\0';
+	job->members.departed[0] = '\0';
 	arena_show_epoch(job);
 	bool is_complete = true;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		is_complete &= reply_ready(job->ranks[rank], is_first);
-	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u rank%s", job->epoch,
-		      (unsigned long long)job->step, job->options.world_size,
+		is_complete &= reply_ready(job->members.ranks[rank], is_first);
+	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u rank%s",
+		      job->epoch.number, (unsigned long long)job->step, job->options.world_size,
 		      PLURAL(job->options.world_size));
 	if (!is_complete)
 		job_abort(job, -ESTALE, "tierd has no descriptors left for all ranks of job %s", job->name);
@@ -235,7 +235,7 @@ static void come_back(struct job *job)
 
 	if (job_is_lost(job))
 		lost_go_on(job);
-	if (job->member_count > 0 || job->node->is_stopping || !durable_has_step(job, &step))
+	if (job->members.count > 0 || job->node->is_stopping || !durable_has_step(job, &step))
 		return;
 	life_step(job, LIFE_REOPEN);
 }
@@ -244,7 +244,7 @@ void job_go_on(struct job *job)
 {
 	bool can_start = all_are_ready(job) && !fail_incomplete(job);
 
-	if (job->member_count == 0)
+	if (job->members.count == 0)
 		gradient_give_spares_back(job);
 	durable_advance(job);
 	switch (job->state) {
@@ -286,11 +286,11 @@ void job_planned(struct job *job, int r, const char *message)
 
 	if (r < 0) {
 		/* Each rank may try, and is told; the log needs it once. */
-		if (strcmp(job->reason, message) != 0)
+		if (strcmp(job->epoch.reason, message) != 0)
 			events_of_job(job, EVENT_REFUSED, NULL,
 				      "it cannot be prepared: %s; its ranks are told, and may try again",
 				      message);
-		snprintf(job->reason, sizeof(job->reason), "%s", message);
+		snprintf(job->epoch.reason, sizeof(job->epoch.reason), "%s", message);
 		job_fail_ready(job, r, message);
 		while ((filling = tensor_take_waiting(job))) {
 			refusal_note(filling->member->client->refusal, job, filling->member->rank, r,

@@ -55,8 +55,8 @@ void refusal_forget(struct refusal *refusal, const struct job *job, uint32_t ran
 	if (is_of(refusal, job) && refusal->rank == rank)
 		refusal->error = 0;
 	for (uint32_t i = 0; i < job->options.world_size; i++)
-		if (job->ranks[i] && job->ranks[i]->untold->rank == rank)
-			job->ranks[i]->untold->error = 0;
+		if (job->members.ranks[i] && job->members.ranks[i]->untold->rank == rank)
+			job->members.ranks[i]->untold->error = 0;
 }
 
 bool refusal_answer(struct pending *ready)
@@ -86,10 +86,10 @@ void refusal_tell(struct refusal *refusal, struct node *node, const struct job *
 	struct job *job = refusal->error < 0 ? job_find(node, refusal->owner, refusal->job) : NULL;
 
 	if (!job || (left && job != left) ||
-	    (refusal->rank < job->options.world_size && job->ranks[refusal->rank]))
+	    (refusal->rank < job->options.world_size && job->members.ranks[refusal->rank]))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && job->ranks[rank]->epoch == 0)
-			tell(job->ranks[rank], refusal);
+		if (job->members.ranks[rank] && job->members.ranks[rank]->epoch == 0)
+			tell(job->members.ranks[rank], refusal);
 	refusal->error = 0;
 }

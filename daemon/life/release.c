@@ -18,7 +18,7 @@ static int check(const struct job *job, const struct port *port, char *message, 
 	if (ranks[0])
 		return refuse(message, size, -EBUSY, "it is in use by %s; end them first", ranks);
 	if (job_is_broken(job))
-		return refuse(message, size, -EIO, "it is broken: %s", job->reason);
+		return refuse(message, size, -EIO, "it is broken: %s", job->epoch.reason);
 	if (!job_is_idle(job) || job->state == JOB_RETURNING)
 		return refuse(message, size, -EAGAIN, "it is %s; try again", job_status_name(job));
 	if (!placement_may_release(job))

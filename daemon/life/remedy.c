@@ -5,6 +5,7 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/lost.h"
+#include "daemon/life/own.h"
 
 /* By what its store could not be opened for. The reason names the file. */
 static const struct cause {
@@ -45,7 +46,7 @@ const char *remedy_describe(const struct job *job, char text[static REMEDY_TEXT]
 	uint64_t step;
 
 	if (job_is_lost(job))
-		snprintf(text, REMEDY_TEXT, "%s%s", find(job->life.loss.error),
+		snprintf(text, REMEDY_TEXT, "%s%s", find(job->life->loss.error),
 			 lost_lacks_room(job) ? "; it comes back when there is room"
 					      : ", and open it again, or start tierd again");
 	else if (durable_has_step(job, &step))

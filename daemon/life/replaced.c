@@ -10,6 +10,7 @@
 #include "daemon/life/life.h"
 #include "daemon/life/life_recovery.h"
 #include "daemon/life/lost.h"
+#include "daemon/life/own.h"
 
 struct replaced {
 	struct node *node;
@@ -35,7 +36,7 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 
 	if (!has_files(old)) {
 		/* It was to replace one itself. */
-		*ret_replaced = TAKE_PTR(old->life.replaced);
+		*ret_replaced = TAKE_PTR(old->life->replaced);
 		job_drop(old);
 		return 0;
 	}
@@ -45,8 +46,8 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 	replaced->node = old->node;
 	replaced->old = old;
 	job_file_get(old, &replaced->file);
-	replaced->is_unread = job_is_lost(old) && old->life.loss.is_unread;
-	old->life.remains = replaced;
+	replaced->is_unread = job_is_lost(old) && old->life->loss.is_unread;
+	old->life->remains = replaced;
 	log_about(LOG_LEVEL_INFO, &(struct log_fields){ .job = old->name, .user = &old->uid },
 		  "job %s of user %u: it is replaced; %s stays until the new one has a state of its own",
 		  old->name, (unsigned)old->uid, replaced->file.file);
@@ -57,7 +58,7 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 
 void replaced_inherit(struct job *old)
 {
-	struct replaced *replaced = TAKE_PTR(old->life.remains);
+	struct replaced *replaced = TAKE_PTR(old->life->remains);
 
 	if (!replaced)
 		return;
@@ -80,7 +81,7 @@ struct replaced *replaced_leave(struct replaced *replaced)
 	if (!replaced)
 		return NULL;
 	if (replaced->old)
-		replaced->old->life.remains = NULL;
+		replaced->old->life->remains = NULL;
 	give_paths(replaced);
 	free(replaced);
 	return NULL;
@@ -117,7 +118,7 @@ struct replaced *replaced_remove(struct replaced *replaced)
 
 static void on_committed(struct job *job)
 {
-	job->life.replaced = replaced_remove(job->life.replaced);
+	job->life->replaced = replaced_remove(job->life->replaced);
 }
 
 const struct durable_listener replaced_listener = { .committed = on_committed };
@@ -152,7 +153,7 @@ bool replaced_has_file(const struct replaced *replaced, const char *file)
 /* That its files take of all paths. */
 static uint64_t nvme_bytes(const struct job *job)
 {
-	const struct replaced *replaced = job->life.replaced;
+	const struct replaced *replaced = job->life->replaced;
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; replaced && i < replaced->node->path_count; i++)

@@ -38,7 +38,7 @@ static void let_dead_leave(struct job *job)
 	char reason[128];
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 
 		if (!member || !port_is_dead(member->port))
 			continue;
@@ -52,7 +52,7 @@ static int check_ranks(const struct job *job, const char *difference, char *mess
 {
 	char ranks[256];
 
-	if (job->member_count == 0)
+	if (job->members.count == 0)
 		return 0;
 	members_describe(job, ranks, sizeof(ranks));
 	return refuse(message, size, -EBUSY, "%s, which is in use by %s; end them, or open it as they do",
@@ -110,8 +110,8 @@ static int make_places(struct job *job, uint32_t world_size)
 
 	if (!ranks)
 		return -ENOMEM;
-	free(job->ranks);
-	job->ranks = ranks;
+	free(job->members.ranks);
+	job->members.ranks = ranks;
 	return 0;
 }
 
@@ -206,7 +206,7 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 		return r;
 	if (make_places(job, options->world_size) < 0)
 		return refuse(message, size, -ENOMEM, "out of memory");
-	former = job->life.former_shape = shape_of(job);
+	former = job->location.former_shape = shape_of(job);
 	asked = asked_shape(job, options);
 	set_shape(job, asked);
 	events_of_job(job, EVENT_OPENED, NULL, "it is opened for %s; it had %s", describe(&asked, now),
@@ -218,21 +218,21 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 
 int reshape_keep(struct job *job)
 {
-	int r = job->life.former_shape.world_size > 0 ? durable_redefine(job) : 0;
+	int r = job->location.former_shape.world_size > 0 ? durable_redefine(job) : 0;
 
 	if (r == 0)
-		job->life.former_shape.world_size = 0;
+		job->location.former_shape.world_size = 0;
 	return r;
 }
 
 void reshape_undo(struct job *job)
 {
-	struct job_shape former = job->life.former_shape;
+	struct job_shape former = job->location.former_shape;
 	char text[SHAPE_TEXT];
 
-	if (former.world_size == 0 || job->member_count > 0 || job->state != JOB_RELEASED)
+	if (former.world_size == 0 || job->members.count > 0 || job->state != JOB_RELEASED)
 		return;
-	job->life.former_shape.world_size = 0;
+	job->location.former_shape.world_size = 0;
 	set_shape(job, former);
 	events_of_job(job, EVENT_OPENED, NULL, "its ranks have left before they were ready: it has %s again",
 		      describe(&former, text));

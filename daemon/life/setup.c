@@ -10,6 +10,7 @@
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
+#include "daemon/life/own.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/reshape.h"
 #include "daemon/life/setup.h"
@@ -280,7 +281,7 @@ static void end_setup(struct setup *setup, int r)
 {
 	struct job *job = setup->job;
 
-	job->life.setup = NULL;
+	job->life->setup = NULL;
 	if (r < 0 && !setup->is_return)
 		listing_forget(job->node, job->location.file, job->name);
 	setup_give_up(setup);
@@ -420,7 +421,7 @@ void setup_start(struct job *job)
 	};
 	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
 	budget_explain_replaced(job, setup->hint, sizeof(setup->hint));
-	job->life.setup = setup;
+	job->life->setup = setup;
 	life_step(job, LIFE_PLAN);
 	r = setup_plan(setup);
 	if (r == -ENOMEM && budget_await(job)) {

@@ -26,7 +26,7 @@ struct share {
 
 void share_overlook(const struct job *job, struct job_options *asked)
 {
-	if (!job->life.is_sharing_set)
+	if (!job->options.is_sharing_set)
 		return;
 	asked->sharing = job->options.sharing;
 	asked->share_group = job->options.share_group;
@@ -35,7 +35,7 @@ void share_overlook(const struct job *job, struct job_options *asked)
 struct sharing share_of(const struct job *job)
 {
 	return (struct sharing){ .is_known = !job_is_lost(job),
-				 .is_set = job->life.is_sharing_set,
+				 .is_set = job->options.is_sharing_set,
 				 .sharing = job->options.sharing,
 				 .group = job->options.share_group };
 }
@@ -44,11 +44,11 @@ void share_restore(struct job *job, const struct sharing *sharing)
 {
 	if (!sharing->is_known ||
 	    (job->options.sharing == sharing->sharing && job->options.share_group == sharing->group &&
-	     job->life.is_sharing_set == sharing->is_set))
+	     job->options.is_sharing_set == sharing->is_set))
 		return;
 	job->options.sharing = sharing->sharing;
 	job->options.share_group = sharing->group;
-	job->life.is_sharing_set = sharing->is_set;
+	job->options.is_sharing_set = sharing->is_set;
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)
 		job_settle(job);
@@ -70,7 +70,7 @@ static unsigned end_ranks(struct job *job, const char *reason)
 	unsigned count = 0;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 
 		if (!member || access_may_train(job, member->port))
 			continue;
@@ -165,8 +165,8 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 			      job->name);
 	if (job_is_lost(job))
 		return refuse(message, size, -EIO, "the store of job %s cannot be opened: %s", job->name,
-			      job->reason);
-	if (job_is_rolling_back(job) || job->life.former_shape.world_size > 0)
+			      job->epoch.reason);
+	if (job_is_rolling_back(job) || job->location.former_shape.world_size > 0)
 		return refuse(message, size, -EAGAIN, "job %s %s; try again", job->name,
 			      job_is_rolling_back(job) ? "is being rolled back" : "gets another shape");
 	return 0;
@@ -178,7 +178,7 @@ static void set(struct job *job, const Tierd__Wire__JobShare *request)
 
 	job->options.sharing = request->sharing;
 	job->options.share_group = request->sharing == SHARING_NONE ? 0 : group;
-	job->life.is_sharing_set = true;
+	job->options.is_sharing_set = true;
 }
 
 /* Before the first commit nothing says anything else: it will be the first that does. */

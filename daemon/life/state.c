@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "daemon/durability/durability.h"
+#include "daemon/life/own.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
@@ -113,7 +114,7 @@ static void refuse_step(struct job *job, const char *event, const char *state)
 	tell(job, LOG_LEVEL_ERROR,
 	     "its life has no such change; this is a mistake of tierd: please report it", event, state,
 	     "nowhere");
-	job->node->life.mistakes++;
+	job->node->life->mistakes++;
 }
 
 void life_step(struct job *job, enum life_event event)
@@ -140,22 +141,22 @@ void job_drop(struct job *job)
 
 void epoch_step(struct job *job, enum epoch_event event)
 {
-	const struct transition *transition = find_epoch(job->epoch_state, event);
-	enum epoch_state from = job->epoch_state;
+	const struct transition *transition = find_epoch(job->epoch.state, event);
+	enum epoch_state from = job->epoch.state;
 
 	if (!transition) {
 		refuse_step(job, epoch_event_name(event), epoch_state_name(from));
 		return;
 	}
-	job->epoch_state = transition->to;
+	job->epoch.state = transition->to;
 	tell(job, LOG_LEVEL_DEBUG, "its epoch", epoch_event_name(event), epoch_state_name(from),
-	     epoch_state_name(job->epoch_state));
+	     epoch_state_name(job->epoch.state));
 }
 
 static void end(struct job *job)
 {
 	queue_remove(&job->link);
-	queue_push(&job->node->life.dying, &job->link);
+	queue_push(&job->node->jobs.dying, &job->link);
 	/* Whoever asks again finds no job. */
 	store_tasks_end(job);
 	budget_end_wait(job);

@@ -45,7 +45,7 @@ static void forget_initializers(const struct job *job, uint32_t index,
 	const struct unit *unit = &job->catalog.units[index];
 
 	for (size_t i = 0; i < unit->tensor_count && i < definition->n_tensors; i++) {
-		if (job->epoch_state == EPOCH_NONE || unit->tensors[i].initializer != INITIALIZE_NONE)
+		if (job->epoch.state == EPOCH_NONE || unit->tensors[i].initializer != INITIALIZE_NONE)
 			continue;
 		definition->tensors[i]->initializer = INITIALIZE_NONE;
 		definition->tensors[i]->a = unit->tensors[i].a;

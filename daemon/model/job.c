@@ -8,7 +8,7 @@
 
 struct job *job_find(struct node *node, uid_t uid, const char *name)
 {
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (job->uid == uid && strcmp(job->name, name) == 0)
@@ -20,7 +20,7 @@ struct job *job_find(struct node *node, uid_t uid, const char *name)
 const char *job_status_name(const struct job *job)
 {
 	/* Values may be written before all ranks are here. */
-	if (job->state < JOB_INITIALIZING && job->member_count < job->options.world_size)
+	if (job->state < JOB_INITIALIZING && job->members.count < job->options.world_size)
 		return "waiting for its ranks";
 	switch (job->state) {
 	case JOB_FORMING:
@@ -64,7 +64,7 @@ struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit
 
 bool job_is_idle(const struct job *job)
 {
-	return job->member_count == 0 && job_has_state(job);
+	return job->members.count == 0 && job_has_state(job);
 }
 
 bool job_check_live(struct pending *pending, uint32_t epoch)
@@ -81,9 +81,9 @@ bool job_check_live(struct pending *pending, uint32_t epoch)
 	else if (member->epoch == 0)
 		pending_error(pending, -EINVAL, "job %s: this rank has not called tierd_job_ready",
 			      job->name);
-	else if (!job_is_live(job) || member->epoch != job->epoch || epoch != job->epoch)
+	else if (!job_is_live(job) || member->epoch != job->epoch.number || epoch != job->epoch.number)
 		pending_error(pending, -ESTALE, "%s; call tierd_job_ready",
-			      job->reason[0] ? job->reason : "the epoch has ended");
+			      job->epoch.reason[0] ? job->epoch.reason : "the epoch has ended");
 	else
 		return true;
 	return false;
@@ -105,28 +105,22 @@ bool job_check_unit(struct pending *pending, uint32_t unit)
 /* The timer is for those who release without ringing: a broken client, or one that has died. */
 void job_watch_slots(struct job *job)
 {
-	static const struct timeval soon = { .tv_usec = 20000 };
-
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && job->ranks[rank]->has_pages)
-			atomic_store_explicit(&job->ranks[rank]->leases->is_release_wanted, 1,
+		if (job->members.ranks[rank] && job->members.ranks[rank]->has_pages)
+			atomic_store_explicit(&job->members.ranks[rank]->leases->is_release_wanted, 1,
 					      memory_order_seq_cst);
-	if (!event_pending(job->life.slot_timer, EV_TIMEOUT, NULL))
-		event_add(job->life.slot_timer, &soon);
+	job->node->parts->life->watch_slots(job);
 }
 
 /* Once, however often it is asked for, and before the loop waits again. */
 void job_settle(struct job *job)
 {
-	/* Something has come from outside. */
-	if (!job->node->life.is_in_turn)
-		job->life.turns_in_a_row = 0;
-	event_active(job->life.turn, EV_TIMEOUT, 0);
+	job->node->parts->life->settle(job);
 }
 
 void job_settle_all(struct node *node)
 {
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		job_settle(queue_entry(link, struct job, link));
 }
 
@@ -140,9 +134,9 @@ void job_abort(struct job *job, int r, const char *format, ...)
 	if (!job_is_live(job))
 		return;
 	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	vsnprintf(job->epoch.reason, sizeof(job->epoch.reason), format, arguments);
 	va_end(arguments);
-	job->callbacks->abort(job, r);
+	job->node->parts->life->abort(job, r);
 }
 
 void job_break(struct job *job, const struct log_fields *about, const char *format, ...)
@@ -152,22 +146,27 @@ void job_break(struct job *job, const struct log_fields *about, const char *form
 	if (job_is_broken(job))
 		return;
 	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	vsnprintf(job->epoch.reason, sizeof(job->epoch.reason), format, arguments);
 	va_end(arguments);
-	job->callbacks->break_down(job, about);
+	job->node->parts->life->break_down(job, about);
 }
 
 void job_throw_out(struct member *member, const char *reason)
 {
-	member->job->callbacks->throw_out(member, reason);
+	member->job->node->parts->life->throw_out(member, reason);
 }
 
 const char *job_describe_loss(const struct job *job, char *text, size_t size)
 {
-	return job->callbacks->describe_loss(job, text, size);
+	return job->node->parts->life->describe_loss(job, text, size);
 }
 
 bool job_is_quiet(const struct job *job)
 {
-	return job->callbacks->is_quiet(job);
+	return job->node->parts->life->is_quiet(job);
+}
+
+bool job_replaces(const struct job *job)
+{
+	return job->node->parts->life->replaces(job);
 }

@@ -79,6 +79,7 @@ struct job_telemetry;
 struct setup;
 struct job_durability;
 struct job_scrub;
+struct job_life;
 struct replaced;
 struct restore_notice;
 struct trace;
@@ -112,6 +113,12 @@ struct job_callbacks {
 	void (*throw_out)(struct member *member, const char *reason);
 	const char *(*describe_loss)(const struct job *job, char *text, size_t size);
 	bool (*is_quiet)(const struct job *job);
+	/* Its turn is to come, and, before long, who waits for slots is looked at: job_settle(),
+	 * job_watch_slots(). */
+	void (*settle)(struct job *job);
+	void (*watch_slots)(struct job *job);
+	/* Another job of its name stays until this one has a state. */
+	bool (*replaces)(const struct job *job);
 };
 
 /* Where its state is kept. */
@@ -130,41 +137,39 @@ struct job_location {
 	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
 			      */
 	bool is_durable;     /* as it is planned: its state outlives the daemon */
-	uint32_t record_format;	  /* RECORD_FORMAT_…: what there is room for in its record */
-	struct path_list paths;	  /* that its stores lie on, by their devices */
-	uint64_t warm_most_bytes; /* that may stay in memory of its state on NVMe, as it is planned */
+	uint32_t record_format;	       /* RECORD_FORMAT_…: what there is room for in its record */
+	struct path_list paths;	       /* that its stores lie on, by their devices */
+	uint64_t warm_most_bytes;      /* that may stay in memory of its state on NVMe, as it is planned */
+	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 };
 
-/* What becomes of it. */
-struct job_life {
-	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
-	struct loss loss;	       /* of a job that is or was lost */
-	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
-	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
-	bool is_sharing_set;	       /* by daemon/life/share.h */
+/* One incarnation of its membership. */
+struct job_epoch {
+	uint32_t number;
+	enum epoch_state state;
+	char reason[512]; /* why the last one ended, or the job is broken */
+};
+
+/* Its ranks, and who was one. */
+struct job_members {
+	struct member **ranks; /* NULL: it is not there */
+	unsigned count;
+	struct queue lingering; /* those that have left, whose memory is still used */
 	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
-	struct queue lingering; /* members that have left, whose memory is still used */
-	struct setup *setup;
-	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/life/idle.c */
-	uint32_t turns_in_a_row;		      /* that only other turns have asked for */
-	uint64_t idle_since_ns;			      /* has had no rank since; once it has a state */
+	uint64_t idle_since_ns; /* has had no rank since; once it has a state */
 };
 
 struct job {
 	struct queue link; /* of the node's */
 	struct node *node;
-	const struct job_callbacks *callbacks;
 	char name[WIRE_MAX_JOB_NAME + 1];
 	uid_t uid;
 	uint64_t number; /* of all jobs that this node has made */
 	struct job_options options;
 	struct catalog catalog;
 	enum job_state state;
-	uint32_t epoch;
-	enum epoch_state epoch_state;
-	char reason[512]; /* why the last epoch ended, or the job is broken */
-	struct member **ranks;
-	unsigned member_count;
+	struct job_epoch epoch;
+	struct job_members members;
 	struct gradient_buffers gradient_buffers; /* of each rank */
 	uint64_t step;				  /* applied */
 	uint64_t decided;			  /* step, or step + 1 while it is being applied */
@@ -179,14 +184,14 @@ struct job {
 	struct job_durability *durability; /* daemon/durability/own.h */
 	struct job_values *values;
 	struct job_scrub *scrub; /* daemon/scrub/own.h */
-	struct job_life life;
+	struct job_life *life;	 /* daemon/life/own.h */
 };
 
 /* ---- what may be asked of any job, and what its life is told ---- */
 
 static inline bool job_is_live(const struct job *job)
 {
-	return job->epoch_state == EPOCH_LIVE;
+	return job->epoch.state == EPOCH_LIVE;
 }
 
 /* All its calls fail. */
@@ -241,6 +246,8 @@ void job_settle(struct job *job);
 void job_settle_all(struct node *node);
 /* Asks the clients to ring at a release, and looks again after a while anyway. */
 void job_watch_slots(struct job *job);
+/* Another job of its name stays until this one has a state. */
+bool job_replaces(const struct job *job);
 /* Nothing of it is in flight. */
 bool job_is_quiet(const struct job *job);
 

@@ -28,9 +28,9 @@ void members_describe(const struct job *job, char *text, size_t size)
 
 	text[0] = '\0';
 	for (uint32_t rank = 0; rank < job->options.world_size && used + 32 < size; rank++)
-		if (job->ranks[rank])
+		if (job->members.ranks[rank])
 			used += (size_t)snprintf(text + used, size - used, "%srank %u (pid %d)",
-						 used ? ", " : "", rank, (int)job->ranks[rank]->pid);
+						 used ? ", " : "", rank, (int)job->members.ranks[rank]->pid);
 }
 
 bool member_has_steps(const struct member *member)
@@ -62,5 +62,5 @@ const char *member_owed_call(const struct member *member)
 void member_release(struct member *member)
 {
 	if (member->has_left && member->busy == 0)
-		member->job->callbacks->let_go(member);
+		member->job->node->parts->life->let_go(member);
 }

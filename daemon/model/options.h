@@ -31,6 +31,7 @@ struct job_options {
 	float clip_norm;
 	struct loss_scale_options loss_scale;
 	uint32_t sharing, share_group;
+	bool is_sharing_set; /* by daemon/life/share.h: its ranks need not know */
 	uint64_t host_budget, nvme_budget, gradient_bytes, blob_bytes, seed;
 	uint32_t snapshots; /* that its store has room for */
 	uint32_t snapshot_keep;

@@ -49,8 +49,8 @@ static void add_unit(struct report *report, const struct job *job, uint32_t inde
 	unit->name = job->catalog.units[index].name;
 	unit->leases = &report->lease_pointers[report->lease_count];
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		add_lease(report, unit, job->ranks[rank], index);
-	QUEUE_FOREACH (link, &job->life.lingering)
+		add_lease(report, unit, job->members.ranks[rank], index);
+	QUEUE_FOREACH (link, &job->members.lingering)
 		add_lease(report, unit, queue_entry(link, struct member, link), index);
 	if (unit->n_leases > 0)
 		report->unit_pointers[report->body.n_units++] = unit;
@@ -60,7 +60,7 @@ static uint32_t count_holders(const struct job *job)
 {
 	uint32_t count = job->options.world_size;
 
-	QUEUE_FOREACH (link, &job->life.lingering)
+	QUEUE_FOREACH (link, &job->members.lingering)
 		count++;
 	return count;
 }

@@ -7,4 +7,13 @@
 #include "daemon/observe/report.h"
 #include "daemon/observe/statistics.h"
 
+struct node;
+struct node_config;
+
+/* 0, or a negative errno, which is logged. */
+int observe_new(struct node *node, const struct node_config *config);
+void observe_free(struct node *node);
+/* What devices that have no endurance of their own may be written with; 0: not known. */
+void observe_set_endurance(struct node *node, uint64_t bytes);
+
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "daemon/observe/own.h"
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
 #include "daemon/model/model.h"
@@ -35,7 +36,7 @@ static void add_endurance(struct node *node, unsigned path, Tierd__Wire__Path *w
 {
 	struct endurance_account account;
 
-	endurance_read(node->observe.endurance, path, &account);
+	endurance_read(node->observe->endurance, path, &account);
 	wire->written_today_bytes = account.today;
 	wire->written_ever_bytes = account.total;
 	wire->endurance_bytes = account.bytes;
@@ -48,7 +49,7 @@ static uint64_t user_spare_bytes(struct node *node, uid_t uid)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		bytes += job->uid == uid ? budget_cache_bytes(job) + idle_spare_bytes(job) : 0;
@@ -94,18 +95,18 @@ void report_node(struct pending *pending, struct node *node)
 	body.version = (char *)TIERD_VERSION;
 	body.pid = (uint32_t)getpid();
 	body.uptime_ms = (clock_now_ns() - node->started_ns) / 1000000;
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		body.jobs++;
-	body.clients = node->session.clients;
+	body.clients = telemetry_clients(node)->connected;
 	body.connections_per_user = node->settings.connections_per_user;
 	body.is_draining = node->is_draining;
-	QUEUE_FOREACH (link, &node->jobs)
-		body.ranks += queue_entry(link, struct job, link)->member_count;
+	QUEUE_FOREACH (link, &node->jobs.live)
+		body.ranks += queue_entry(link, struct job, link)->members.count;
 	body.host_budget_bytes = node->settings.host_budget;
 	body.host_used_bytes = budget_host_used(node);
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		body.host_cache_bytes += budget_cache_bytes(queue_entry(link, struct job, link));
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		body.host_idle_bytes += idle_spare_bytes(queue_entry(link, struct job, link));
 	body.host_withheld_bytes = disposal_withheld_by_all(node);
 	add_limits(node, pending_port(pending), &limits);
@@ -119,7 +120,7 @@ void report_node(struct pending *pending, struct node *node)
 	body.has_huge_pages = node->staging.memory.is_huge;
 	body.store = (char *)(node->path_count > 0 ? "jobs are durable"
 						   : "state ends with the daemon: there is no NVMe path");
-	body.requests = node->session.requests;
+	body.requests = telemetry_clients(node)->requests;
 	body.pinned_bytes = engine_pinned(node->engine);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
 	reply.node = &body;
@@ -143,7 +144,7 @@ static const char *activity(const struct job *job, const struct member *member)
 {
 	if (member->ready)
 		return "waiting in tierd_job_ready";
-	if (!job_is_live(job) || member->epoch != job->epoch)
+	if (!job_is_live(job) || member->epoch != job->epoch.number)
 		return member->epoch == 0 ? "opening" : "stale";
 	if (gradient_waits_since(member) > 0)
 		return "waiting for a gradient buffer";
@@ -162,7 +163,7 @@ struct job_entry {
 	Tierd__Wire__Member *members;
 	Tierd__Wire__Member **member_pointers;
 	struct waits waits;
-	char reason[sizeof(((struct job *)NULL)->reason)];
+	char reason[sizeof(((struct job *)NULL)->epoch.reason)];
 	char family[FAMILY_TEXT];
 	char remedy[REMEDY_TEXT];
 	char removed[PRESENCE_TEXT];
@@ -194,12 +195,12 @@ static int fill_members(struct job_entry *entry, const struct job *job)
 {
 	size_t count = 0;
 
-	entry->members = calloc(job->member_count + 1, sizeof(*entry->members));
-	entry->member_pointers = calloc(job->member_count + 1, sizeof(*entry->member_pointers));
+	entry->members = calloc(job->members.count + 1, sizeof(*entry->members));
+	entry->member_pointers = calloc(job->members.count + 1, sizeof(*entry->member_pointers));
 	if (!entry->members || !entry->member_pointers)
 		return -ENOMEM;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 		Tierd__Wire__Member *wire = &entry->members[count];
 
 		if (!member)
@@ -271,7 +272,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->name = job->name;
 	wire->uid = job->uid;
 	wire->status = (char *)job_status_name(job);
-	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->life.idle_since_ns) / 1000000 : 0;
+	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->members.idle_since_ns) / 1000000 : 0;
 	wire->is_released = job->state == JOB_RELEASED;
 	wire->sharing = (char *)(job->options.sharing == SHARING_TRAIN	? "train"
 				 : job->options.sharing == SHARING_READ ? "read"
@@ -279,7 +280,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->share_group = job->options.share_group;
 	wire->world_size = job->options.world_size;
 	wire->stage = job->options.stage;
-	wire->epoch = job->epoch;
+	wire->epoch = job->epoch.number;
 	wire->step = job->step;
 	wire->is_durable = job->location.is_durable;
 	wire->damaged_blocks = scrub_damaged_blocks(job);
@@ -319,12 +320,12 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	report_account(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	if (job_is_broken(job)) {
-		memcpy(entry->reason, job->reason, sizeof(entry->reason));
+		memcpy(entry->reason, job->epoch.reason, sizeof(entry->reason));
 		wire->reason = entry->reason;
 		wire->remedy = (char *)remedy_describe(job, entry->remedy);
 	}
 	if (job_is_lost(job))
-		fill_record(wire, &job->life.loss.record);
+		fill_record(wire, life_lost_record(job));
 	fill_waits(entry, job);
 	return fill_members(entry, job);
 }
@@ -345,12 +346,12 @@ static void count_visible(const struct node *node, const struct port *port, size
 	size_t count = 0, members = 0;
 	uint32_t total = 0;
 
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (!access_may_see(job, port))
 			continue;
-		members += job->member_count;
+		members += job->members.count;
 		if (count == total && count < JOBS_PER_REPLY && members <= MEMBERS_PER_REPLY)
 			count++;
 		total++;
@@ -372,7 +373,7 @@ static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers
 	size_t count = 0, bytes = 0;
 	int r = 0;
 
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (count == most)
@@ -424,7 +425,7 @@ static uint32_t count_leases(const struct job *job, uint32_t unit)
 	uint32_t leases = 0;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 
 		if (member && member->has_pages)
 			leases += atomic_load(&lease_counters(member->leases, member->buffer_count)[unit]);
@@ -496,7 +497,7 @@ static void reply_units(struct pending *pending, const struct job *job, uint32_t
 /* Of several users' jobs of this name, the oldest. */
 static struct job *find_of_others(const struct node *node, const struct port *port, const char *name)
 {
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (access_may_see(job, port) && strcmp(job->name, name) == 0)
@@ -521,7 +522,7 @@ static bool knows_units(struct pending *pending, const struct job *job)
 {
 	if (!job_is_broken(job) || job->catalog.unit_count > 0)
 		return true;
-	pending_error(pending, -EIO, "job %s is broken: %s", job->name, job->reason);
+	pending_error(pending, -EIO, "job %s is broken: %s", job->name, job->epoch.reason);
 	return false;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/observe/own.h"
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
@@ -33,8 +34,8 @@ struct statistics {
 static void count_job(struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			member_count_gathers(job->ranks[rank]);
+		if (job->members.ranks[rank])
+			member_count_gathers(job->members.ranks[rank]);
 	stall_count(job);
 }
 
@@ -76,14 +77,14 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		.host_budget = node->settings.host_budget,
 		.host_used = budget_host_used(node),
 		.pinned = engine_pinned(node->engine),
-		.clients = node->session.clients,
-		.requests = node->session.requests,
-		.figures = node->observe.past,
+		.clients = telemetry_clients(node)->connected,
+		.requests = telemetry_clients(node)->requests,
+		.figures = *figures_past(node),
 		.path_count = node->path_count,
 		.host_withheld = disposal_withheld_by_all(node),
 	};
 	_Static_assert(NODE_MAX_PATHS <= STATISTICS_MAX_PATHS, "every path has a place in the page");
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 		uint64_t step;
 
@@ -95,8 +96,8 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		else
 			body->fleeting_jobs++;
 	}
-	add_jobs(&body->figures, &node->jobs);
-	add_jobs(&body->figures, &node->life.dying);
+	add_jobs(&body->figures, &node->jobs.live);
+	add_jobs(&body->figures, &node->jobs.dying);
 	for (unsigned i = 0; i < node->path_count; i++)
 		fill_path(&body->paths[i], node, i);
 }
@@ -106,10 +107,10 @@ static void write_node(const struct node *node)
 	struct statistics_node body;
 
 	fill_node(&body, node);
-	if (node->observe.published)
-		statistics_page_write(node->observe.published, &body);
-	if (node->observe.page.fd >= 0)
-		statistics_page_write(node->observe.page.base, &body);
+	if (node->observe->published)
+		statistics_page_write(node->observe->published, &body);
+	if (node->observe->page.fd >= 0)
+		statistics_page_write(node->observe->page.base, &body);
 }
 
 static void write_job(const struct job *job)
@@ -119,8 +120,8 @@ static void write_job(const struct job *job)
 		.uid = job->uid,
 		.stage = job->options.stage,
 		.world_size = job->options.world_size,
-		.ranks = job->member_count,
-		.epoch = job->epoch,
+		.ranks = job->members.count,
+		.epoch = job->epoch.number,
 		.step = job->step,
 		.units = job->catalog.unit_count,
 		.parameters = job->catalog.parameters,
@@ -177,17 +178,17 @@ static void map_node(struct pending *pending, struct node *node)
 {
 	int r = 0;
 
-	if (node->observe.page.fd < 0)
+	if (node->observe->page.fd < 0)
 		r = make_page("tierd-node", STATISTICS_OF_NODE, sizeof(struct statistics_node),
-			      &node->observe.page);
+			      &node->observe->page);
 	if (r < 0) {
 		pending_error(pending, r, "no memory for a page of statistics: %s", strerror(-r));
 		return;
 	}
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		count_job(queue_entry(link, struct job, link));
 	write_node(node);
-	reply_page(pending, &node->observe.page);
+	reply_page(pending, &node->observe->page);
 }
 
 static int make_job_page(struct job *job, char *message, size_t size)
@@ -241,7 +242,7 @@ static void write_all(const struct statistics *statistics)
 {
 	struct node *node = statistics->node;
 
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		count_job(job);
@@ -292,7 +293,7 @@ static void publish(struct statistics *statistics, const char *socket, mode_t so
 	int r = statistics_file(socket, statistics->path);
 
 	if (r == 0)
-		r = map_file(statistics->path, socket_mode & 0640, &statistics->node->observe.published);
+		r = map_file(statistics->path, socket_mode & 0640, &statistics->node->observe->published);
 	if (r < 0)
 		log_warning("%s cannot be made: %s; nobody sees the figures of a tierd that is stuck",
 			    statistics->path, strerror(-r));
@@ -322,9 +323,9 @@ struct statistics *statistics_free(struct statistics *statistics)
 		return NULL;
 	if (statistics->timer)
 		event_free(statistics->timer);
-	if (statistics->node->observe.published) {
-		munmap(statistics->node->observe.published, STATISTICS_PAGE_BYTES);
-		statistics->node->observe.published = NULL;
+	if (statistics->node->observe->published) {
+		munmap(statistics->node->observe->published, STATISTICS_PAGE_BYTES);
+		statistics->node->observe->published = NULL;
 		unlink(statistics->path);
 	}
 	free(statistics);

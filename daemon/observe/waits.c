@@ -49,7 +49,7 @@ static bool lacks_push(const struct job *job, const struct member *member)
 	if (member->is_closed || gradient_waits_since(member) > 0)
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *other = job->ranks[rank];
+		const struct member *other = job->members.ranks[rank];
 
 		if (other && other != member && gradient_waits_since(other) > 0 &&
 		    gradient_awaits(other, member))
@@ -94,7 +94,7 @@ void waits_find(const struct job *job, struct waits *ret_waits)
 	struct waits waits = { .cause = find_cause(job) };
 
 	for (uint32_t rank = 0; rank < job->options.world_size && waits.cause != WAITS_NOTHING; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 		uint64_t since_ns = member ? waits_since(job, member, waits.cause) : 0;
 
 		if (since_ns > 0 && (waits.since_ns == 0 || since_ns < waits.since_ns))
@@ -149,7 +149,7 @@ static void name_ranks(const struct job *job, const struct waits *waits, char *t
 	size_t used = 0;
 
 	for (uint32_t i = 0; i < waits->count && i < NAMED; i++) {
-		const struct member *member = job->ranks[waits->ranks[i]];
+		const struct member *member = job->members.ranks[waits->ranks[i]];
 
 		used += (size_t)snprintf(text + used, size - used, "%srank %u (", i ? ", " : "",
 					 waits->ranks[i]);

@@ -147,7 +147,7 @@ static int begin(struct store_task *task, struct store *store)
 		r = take_room(fork, store);
 	if (r < 0)
 		return r;
-	request.serial = fork->file.number = ++job->node->jobs_created;
+	request.serial = fork->file.number = ++job->node->jobs.created;
 	memcpy(fork->file.file, job->location.file, sizeof(fork->file.file));
 	fork->restore = restore_begin_fork(job, &fork->file, &fork->notice);
 	if (!fork->restore)

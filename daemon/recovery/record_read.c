@@ -200,7 +200,7 @@ static int restore_progress(struct job *job, const Tierd__Record__JobProgress *p
 	if (r == 0)
 		r = restore_rates(job, progress, message, size);
 	job->step = job->decided = progress->step;
-	job->epoch = progress->epoch;
+	job->epoch.number = progress->epoch;
 	return r < 0 ? r : restore_blobs(job, progress, message, size);
 }
 
@@ -212,7 +212,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 	int r = add_units(job, definition, message, size);
 
 	record_take_definition(job, definition);
-	job->life.is_sharing_set = definition->is_sharing_set;
+	job->options.is_sharing_set = definition->is_sharing_set;
 	if (r == 0)
 		r = restore_progress(job, progress, message, size);
 	if (r < 0)
@@ -222,7 +222,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 	job->location.durability = definition->durability;
 	/* Its ranks come back to its values. */
 	epoch_step(job, EPOCH_RESUME);
-	job->life.idle_since_ns = clock_now_ns();
+	job->members.idle_since_ns = clock_now_ns();
 	return setup_restore(job, definition->layout, message, size);
 }
 

@@ -84,7 +84,7 @@ static void note_record(struct restore *restore, const struct job *job)
 	restore->record.world_size = job->options.world_size;
 	restore->record.stage = job->options.stage;
 	restore->record.optimizer = job->options.optimizer;
-	restore->record.epoch = job->epoch;
+	restore->record.epoch = job->epoch.number;
 	restore->record.step = job->step;
 	restore->record.units = job->catalog.unit_count;
 	restore->record.parameters = job->catalog.parameters;
@@ -516,7 +516,7 @@ static struct restore_notice *take_notice(const struct job *job)
 void restore_again(struct job *job)
 {
 	struct node *node = job->node;
-	struct origin origin = { .is_asked = job->life.loss.is_asked,
+	struct origin origin = { .is_asked = life_is_asked_again(job),
 				 .notice = take_notice(job),
 				 .scrub = TAKE_PTR(job->scrub),
 				 .sharing = share_of(job) };
@@ -559,10 +559,10 @@ void restore_cancel_fork(struct restore *restore)
 
 static const struct job *find_dying(const struct node *node, uid_t uid, const char *name)
 {
-	QUEUE_FOREACH (link, &node->life.dying) {
+	QUEUE_FOREACH (link, &node->jobs.dying) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if ((job->state == JOB_REOPENING || job->life.replaced) && job->uid == uid &&
+		if ((job->state == JOB_REOPENING || job_replaces(job)) && job->uid == uid &&
 		    strcmp(job->name, name) == 0)
 			return job;
 	}

@@ -140,7 +140,7 @@ static void skip_unread(struct node *node)
 		const struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->is_first && !restore->is_forgotten) {
-			node->jobs_created += UNREAD_NUMBERS;
+			node->jobs.created += UNREAD_NUMBERS;
 			return;
 		}
 	}

@@ -123,8 +123,8 @@ static uint64_t number_of(const struct restore *asker, const struct store_job *j
 {
 	uint64_t number = job->serial ? job->serial : asker->file.number;
 
-	if (number > asker->node->jobs_created)
-		asker->node->jobs_created = number;
+	if (number > asker->node->jobs.created)
+		asker->node->jobs.created = number;
 	return number;
 }
 
@@ -155,7 +155,8 @@ static bool is_among(const struct queue *jobs, const struct restore *asker, cons
 
 static bool is_lost(const struct restore *asker, const char *name)
 {
-	return is_among(&asker->node->jobs, asker, name) || is_among(&asker->node->life.dying, asker, name);
+	return is_among(&asker->node->jobs.live, asker, name) ||
+	       is_among(&asker->node->jobs.dying, asker, name);
 }
 
 static struct restore *find(const struct restore *asker, const char *name)
@@ -429,8 +430,8 @@ void restore_seek(struct restore *restore)
 		restore_make_in_order(node);
 	else if (host)
 		attach(restore, host);
-	else if (!has_open(&node->jobs, restore->file.file) &&
-		 !has_open(&node->life.dying, restore->file.file))
+	else if (!has_open(&node->jobs.live, restore->file.file) &&
+		 !has_open(&node->jobs.dying, restore->file.file))
 		open_files(restore);
 	else
 		/* Nobody waits for who waits. */

@@ -50,7 +50,7 @@ static void fill_directory(struct job *job)
 	header->section_count = job->catalog.section_count;
 	header->entries_offset = (uint64_t)((char *)directory_entries(header) - (char *)header);
 	header->sections_offset = (uint64_t)((char *)directory_sections(header) - (char *)header);
-	atomic_store(&header->epoch, job->epoch);
+	atomic_store(&header->epoch, job->epoch.number);
 	fill_sections(&job->catalog, directory_sections(header));
 }
 
@@ -78,7 +78,7 @@ void arena_open(struct job *job, bool is_return)
 void arena_show_epoch(struct job *job)
 {
 	if (job->residency->directory)
-		atomic_store(&job->residency->directory->epoch, job->epoch);
+		atomic_store(&job->residency->directory->epoch, job->epoch.number);
 }
 
 struct arena_shared arena_share(const struct job *job)

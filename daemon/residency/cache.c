@@ -70,7 +70,7 @@ static struct job *find_giver(const struct claim *claim, stock_of *stock)
 {
 	struct job *giver = NULL;
 
-	QUEUE_FOREACH (link, &claim->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job) && stock(job) > 0 && (!giver || gives_before(job, giver, stock)))
@@ -83,7 +83,7 @@ static uint64_t sum_of_givers(const struct claim *claim, stock_of *stock)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &claim->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job))
@@ -143,7 +143,7 @@ static void keep_all(struct job *job)
 
 void cache_keep_all(struct node *node)
 {
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		keep_all(job);
@@ -190,7 +190,7 @@ static bool is_next(const struct job *job)
 {
 	if (shortage_is_awaited(job->node))
 		return false;
-	QUEUE_FOREACH (link, &job->node->jobs) {
+	QUEUE_FOREACH (link, &job->node->jobs.live) {
 		const struct job *other = queue_entry(link, struct job, link);
 
 		if (other != job && goes_before(other, job))
@@ -301,7 +301,7 @@ static bool is_next_to_warm(struct job *job)
 {
 	if (shortage_is_awaited(job->node))
 		return false;
-	QUEUE_FOREACH (link, &job->node->jobs) {
+	QUEUE_FOREACH (link, &job->node->jobs.live) {
 		struct job *other = queue_entry(link, struct job, link);
 
 		if (other != job &&

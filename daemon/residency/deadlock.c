@@ -20,8 +20,8 @@ static struct waiter *stuck_waiter(struct residence *residence)
 static void mark_stuck(struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			job->ranks[rank]->is_stuck = false;
+		if (job->members.ranks[rank])
+			job->members.ranks[rank]->is_stuck = false;
 	QUEUE_FOREACH (place, &job->residency->slot_queue) {
 		struct residence *residence = queue_entry(place, struct residence, link);
 
@@ -40,9 +40,9 @@ static struct member *stuck_holder(struct job *job, uint32_t pack)
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-			if (job->ranks[rank] && job->ranks[rank]->is_stuck &&
-			    member_has_lease(job->ranks[rank], u))
-				return job->ranks[rank];
+			if (job->members.ranks[rank] && job->members.ranks[rank]->is_stuck &&
+			    member_has_lease(job->members.ranks[rank], u))
+				return job->members.ranks[rank];
 	return NULL;
 }
 
@@ -62,8 +62,8 @@ static bool can_never_fit(struct job *job, uint32_t pack)
 bool residency_awaits_release(struct job *job, const struct member *member)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			job->ranks[rank]->is_stuck = true;
+		if (job->members.ranks[rank])
+			job->members.ranks[rank]->is_stuck = true;
 	QUEUE_FOREACH (place, &job->residency->slot_queue) {
 		struct residence *residence = queue_entry(place, struct residence, link);
 

@@ -20,9 +20,9 @@ static struct member *unit_holder_among(struct queue *members, uint32_t unit)
 static struct member *unit_holder(struct job *job, uint32_t unit)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && member_has_lease(job->ranks[rank], unit))
-			return job->ranks[rank];
-	return unit_holder_among(&job->life.lingering, unit);
+		if (job->members.ranks[rank] && member_has_lease(job->members.ranks[rank], unit))
+			return job->members.ranks[rank];
+	return unit_holder_among(&job->members.lingering, unit);
 }
 
 static struct member *pack_holder(struct job *job, uint32_t pack, bool only_trainable)

@@ -40,7 +40,7 @@ void prefetch_find_next_uses(struct job *job)
 	job->residency->has_next_uses = true;
 	memset(job->residency->next_use, 0xff, job->catalog.pack_count * sizeof(*job->residency->next_use));
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 
 		if (!member || !member->order)
 			continue;
@@ -58,7 +58,7 @@ static bool is_wanted(const struct job *job, uint32_t pack)
 static void ask_for_doorbells(struct job *job, bool should_ring)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 
 		if (!member || !member->has_pages)
 			continue;
@@ -73,7 +73,7 @@ static bool read_traces(struct job *job)
 	bool has_news = false;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && member_read_trace(job->ranks[rank]))
+		if (job->members.ranks[rank] && member_read_trace(job->members.ranks[rank]))
 			has_news = true;
 	return has_news;
 }
@@ -109,7 +109,7 @@ static uint32_t longest_order(const struct job *job)
 	uint32_t longest = 0;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 
 		if (member && member->order && horizon(job, member->order) > longest)
 			longest = horizon(job, member->order);
@@ -126,7 +126,7 @@ static void load_next(struct job *job)
 	open_classes(job);
 	for (uint32_t ahead = 0; ahead < longest; ahead++)
 		for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-			const struct member *member = job->ranks[rank];
+			const struct member *member = job->members.ranks[rank];
 			uint32_t unit =
 				member && member->order ? order_expected(member->order, ahead) : ORDER_NONE;
 
@@ -140,7 +140,7 @@ static void load_next(struct job *job)
 static bool has_absent(const struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 		uint32_t far = member && member->order ? horizon(job, member->order) : 0;
 
 		for (uint32_t ahead = 0; ahead < far; ahead++)
@@ -175,7 +175,7 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 {
 	struct job *job = pending->member->job;
 
-	if (!job_is_live(job) || pending->member->epoch != job->epoch) {
+	if (!job_is_live(job) || pending->member->epoch != job->epoch.number) {
 		job_check_live(pending, pending->member->epoch);
 		return;
 	}
@@ -229,7 +229,7 @@ void prefetch_pass_order(struct job *job, bool is_whole, uint32_t *order)
 
 	prefetch_find_next_uses(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->ranks[rank];
+		const struct member *member = job->members.ranks[rank];
 
 		for (uint32_t ahead = 0; member && member->order && ahead < member->order->learned_count;
 		     ahead++) {

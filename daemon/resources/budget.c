@@ -64,7 +64,7 @@ void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes,
 const char *budget_explain_replaced(const struct job *job, char *text, size_t size)
 {
 	text[0] = '\0';
-	if (job->life.replaced)
+	if (job_replaces(job))
 		snprintf(text, size,
 			 "; the job that it replaces stays there until this one has a state of its own: give "
 			 "that up first, if there is no room for both (tierctl drop %s destroys its state)",
@@ -212,7 +212,7 @@ int budget_charge_window(struct job *job, char *message, size_t size)
 {
 	int r;
 
-	if (job->resources->has_plan || job->resources->windows > job->member_count)
+	if (job->resources->has_plan || job->resources->windows > job->members.count)
 		return 0;
 	r = budget_charge(job, WINDOW_BYTES, message, size);
 	if (r == 0)
@@ -530,7 +530,7 @@ void budget_release_host(struct job *job)
 	job->resources->has_plan = false;
 	give_paths(job, job->resources->sums_path_bytes);
 	job->resources->sums_path_bytes = 0;
-	if (job->member_count > 0)
+	if (job->members.count > 0)
 		return;
 	budget_uncharge(job, job->resources->windows * WINDOW_BYTES);
 	job->resources->windows = 0;

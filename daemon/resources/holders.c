@@ -159,7 +159,7 @@ uint64_t holders_user_bytes(const struct node *node, enum holders_of what, uid_t
 {
 	uint64_t bytes = what == HOLDERS_OF_HOST ? user_bytes(node, uid) + disposal_withheld(node, uid) : 0;
 
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (job->uid == uid)
@@ -172,7 +172,7 @@ static struct account add_up(const struct claim *claim, enum holders_of what)
 {
 	struct account account = { 0 };
 
-	QUEUE_FOREACH (link, &claim->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (job == claim->job || bytes_of(job, what) == 0)
@@ -193,7 +193,7 @@ static struct account add_up(const struct claim *claim, enum holders_of what)
 
 static void print_idle(const struct job *job, enum holders_of what, char text[80])
 {
-	unsigned long long minutes = (clock_now_ns() - job->life.idle_since_ns) / UINT64_C(60000000000);
+	unsigned long long minutes = (clock_now_ns() - job->members.idle_since_ns) / UINT64_C(60000000000);
 	bool is_kept = what == HOLDERS_OF_HOST && is_kept_idle(job, what);
 	const char *where = is_kept ? ", with its state in host memory" : "";
 

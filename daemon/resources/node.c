@@ -422,9 +422,8 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 		config->dimensions_per_tensor ? config->dimensions_per_tensor : WIRE_MAX_DIMENSIONS;
 	node->settings.connections_per_user = config->connections_per_user;
 	node->staging.memory = (struct memory)MEMORY_INIT;
-	node->observe.page = (struct memory)MEMORY_INIT;
-	queue_init(&node->jobs);
-	queue_init(&node->life.dying);
+	queue_init(&node->jobs.live);
+	queue_init(&node->jobs.dying);
 	queue_init(&node->resources->withheld);
 	queue_init(&node->resources->shortages);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
@@ -469,12 +468,12 @@ struct path_list node_all_paths(const struct node *node)
 
 bool node_has_settled(const struct node *node, uid_t uid)
 {
-	return queue_is_empty(&node->life.dying) && disposal_has_settled(node, uid);
+	return queue_is_empty(&node->jobs.dying) && disposal_has_settled(node, uid);
 }
 
 static bool is_idle(const struct node *node)
 {
-	QUEUE_FOREACH (link, &node->jobs) {
+	QUEUE_FOREACH (link, &node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (!job_is_broken(job) && (job->decided > job->step || node->parts->is_behind(job)))
@@ -498,7 +497,7 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 	node->is_stopping = true;
 	node->resources->on_idle = on_idle;
 	node->resources->idle_argument = argument;
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		node->parts->hasten(queue_entry(link, struct job, link));
 	node_check_idle(node);
 }
@@ -515,7 +514,7 @@ void node_end_work(struct node *node)
 
 static bool has_ended(const struct node *node)
 {
-	return queue_is_empty(&node->jobs) && queue_is_empty(&node->life.dying) &&
+	return queue_is_empty(&node->jobs.live) && queue_is_empty(&node->jobs.dying) &&
 	       (!node->parts->has_ended || node->parts->has_ended(node)) && node->resources->works == 0;
 }
 
@@ -524,7 +523,8 @@ static bool has_ended(const struct node *node)
 static void end_jobs(struct node *node)
 {
 	while (!has_ended(node)) {
-		for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
+		for (struct queue *link = queue_first(&node->jobs.live); link;
+		     link = queue_first(&node->jobs.live))
 			node->parts->end_job(queue_entry(link, struct job, link));
 		event_base_loop(node->loop, EVLOOP_ONCE);
 	}
@@ -545,7 +545,6 @@ struct node *node_free(struct node *node)
 	if (node->engine)
 		staging_clear(&node->staging, node->engine);
 	engine_free(node->engine);
-	memory_free(&node->observe.page);
 	telemetry_close(node);
 	for (unsigned i = 0; i < node->path_count; i++) {
 		fd_close(node->paths[i].directory_fd);

@@ -81,6 +81,9 @@ struct node_recovery;
 struct node_resources;
 struct node_scrub;
 struct node_values;
+struct node_life;
+struct node_observe;
+struct job_callbacks;
 struct node_telemetry;
 
 /* What the modules above this one give a node. */
@@ -97,6 +100,7 @@ struct node_parts {
 	bool (*is_behind)(const struct job *job);
 	void (*hasten)(struct job *job);
 	void (*end_job)(struct job *job);
+	const struct job_callbacks *life;     /* daemon/model/job.h */
 	const struct life_recovery *recovery; /* daemon/life/life_recovery.h; NULL: no job comes back */
 	/* One of this name is, and not on its way out, or will be when another one has ended; and with whom
 	 * it is shared, as far as this daemon has known it. */
@@ -116,25 +120,10 @@ struct node_settings {
 	unsigned job_name_length, name_length, dimensions_per_tensor;
 };
 
-/* What users are shown. */
-struct node_observe {
-	struct endurance *endurance;
-	struct statistics_figures past; /* of jobs that are gone */
-	void *published; /* the mapping of its file: see daemon/observe/statistics.h; NULL: there is none */
-	struct memory page; /* the node's page, once somebody has asked for it */
-};
-
-/* Its clients. */
-struct node_session {
-	uint64_t requests;
-	unsigned clients;
-};
-
-/* Its jobs' turns. */
-struct node_life {
-	struct queue dying; /* dropped jobs that are not quiet yet */
-	bool is_in_turn;    /* of one of its jobs */
-	unsigned mistakes;  /* told: turns of jobs that get nothing done, and changes that no state has */
+struct node_jobs {
+	struct queue live;
+	struct queue dying; /* dropped, and not quiet yet */
+	uint64_t created;
 };
 
 struct node {
@@ -147,9 +136,8 @@ struct node {
 	struct collective *collective;
 	struct node_path paths[NODE_MAX_PATHS];
 	unsigned path_count;
-	struct queue jobs;
+	struct node_jobs jobs;
 	struct staging staging;
-	uint64_t jobs_created;
 	uint64_t incarnation;
 	uint64_t started_ns;
 	bool is_stopping;
@@ -163,9 +151,8 @@ struct node {
 	struct node_recovery *recovery;	    /* daemon/recovery/own.h */
 	struct node_scrub *scrub;	    /* daemon/scrub/own.h */
 	struct node_durability *durability; /* daemon/durability/own.h */
-	struct node_observe observe;
-	struct node_session session;
-	struct node_life life;
+	struct node_observe *observe;	    /* daemon/observe/own.h */
+	struct node_life *life;		    /* daemon/life/own.h */
 };
 
 /* Creates the daemon's folder in each path (and removes the sums of gradients that a dead daemon

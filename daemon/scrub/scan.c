@@ -23,7 +23,7 @@ int scan_check(const struct job *job, char *message, size_t size)
 	    !job->location.has_nvme_optimizer)
 		return refuse(message, size, -EOPNOTSUPP, "job %s has nothing on NVMe", job->name);
 	if (!job_nvme_store(job))
-		return refuse(message, size, -EIO, "job %s cannot be read: %s", job->name, job->reason);
+		return refuse(message, size, -EIO, "job %s cannot be read: %s", job->name, job->epoch.reason);
 	if (job_is_rolling_back(job))
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
 	return 0;

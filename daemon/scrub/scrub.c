@@ -56,7 +56,7 @@ static struct job *most_behind(struct node_scrub *scrub, uint64_t now_ns)
 	struct job *found = NULL;
 	double most = 0;
 
-	QUEUE_FOREACH (link, &scrub->node->jobs) {
+	QUEUE_FOREACH (link, &scrub->node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 		double lag = can_be_read(job) ? lag_of(scrub, job, now_ns) : 0;
 
@@ -72,7 +72,7 @@ static uint64_t next_ns(const struct node_scrub *scrub, uint64_t now_ns)
 {
 	uint64_t next = scrub->period_ns > 0 ? now_ns + LOOK_NS : UINT64_MAX;
 
-	QUEUE_FOREACH (link, &scrub->node->jobs) {
+	QUEUE_FOREACH (link, &scrub->node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 		uint64_t its = can_be_read(job) ? scrub_pace_next_ns(&job->scrub->pace, extents_of(job),
 								     scrub->period_ns, now_ns)
@@ -305,7 +305,7 @@ static void request_of_all(struct pending *pending, struct node_scrub *scrub, ui
 		pending_error(pending, -ENOMEM, "out of memory");
 		return;
 	}
-	QUEUE_FOREACH (link, &scrub->node->jobs) {
+	QUEUE_FOREACH (link, &scrub->node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (!access_may_see(job, port) || !can_be_read(job))

@@ -61,12 +61,12 @@ static void describe(const struct daemon *daemon, char *text, size_t size)
 	const struct node *node = daemon->node;
 	unsigned jobs = 0;
 
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs.live)
 		jobs++;
 	snprintf(text, size,
 		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu MiB used, budget %llu MiB; "
 		 "NVMe paths: %u",
-		 daemon->config->socket, jobs, node->session.clients,
+		 daemon->config->socket, jobs, telemetry_clients(node)->connected,
 		 (unsigned long long)(budget_host_used(node) / MIB),
 		 (unsigned long long)(node->settings.host_budget / MIB), node->path_count);
 }
@@ -177,7 +177,7 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	daemon->node->settings.connections_per_user = connections_of_user(daemon->config);
 	daemon->node->settings.idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
 	daemon->node->settings.durability = daemon->config->durability;
-	endurance_set(daemon->node->observe.endurance, daemon->config->endurance);
+	observe_set_endurance(daemon->node, daemon->config->endurance);
 	scrub_set_period(daemon->node, scrub_period_ns(daemon->config->scrub_days));
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);

@@ -14,8 +14,10 @@ static const struct holder *const holders[] = {
 
 static int open_parts(struct node *node, const struct node_config *config)
 {
-	int r = node_values_new(node);
+	int r = node_life_new(node);
 
+	if (r == 0)
+		r = node_values_new(node);
 	if (r == 0)
 		r = durability_open(node, config->state_directory);
 	if (r == 0)
@@ -23,7 +25,7 @@ static int open_parts(struct node *node, const struct node_config *config)
 	if (r == 0)
 		r = scrub_open(node, scrub_period_ns(config->scrub_days));
 	if (r == 0)
-		r = endurance_new(node, config->state_directory, config->endurance, &node->observe.endurance);
+		r = observe_new(node, config);
 	return r;
 }
 
@@ -33,7 +35,8 @@ static void close_parts(struct node *node)
 	durability_close(node);
 	scrub_close(node);
 	recovery_close(node);
-	node->observe.endurance = endurance_free(node->observe.endurance);
+	observe_free(node);
+	node_life_free(node);
 }
 
 static bool has_ended(const struct node *node)
@@ -59,6 +62,7 @@ const struct node_parts node_parts = {
 	.is_behind = is_behind,
 	.hasten = durable_advance,
 	.end_job = end_job,
+	.life = &life_callbacks,
 	.recovery = &recovery_of_life,
 	.comes_back = restore_comes_back,
 };

@@ -54,7 +54,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	queue_init(&client->requesters);
 	watch_init(&client->watch, port);
 	tracer_init(&client->tracer, port);
-	node->session.clients++;
+	telemetry_clients(node)->connected++;
 	*ret_client = client;
 	return 0;
 }
@@ -72,7 +72,7 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 	bool has_room = client->pool.outstanding < client->maximum_requests || !request_may_wait(request);
 	struct pending *pending;
 
-	client->pool.node->session.requests++;
+	telemetry_clients(client->pool.node)->requests++;
 	if (comes_too_late(client, request))
 		return;
 	pending = has_room ? pending_new(&client->pool, number) : NULL;
@@ -166,7 +166,7 @@ struct client *client_free(struct client *client)
 		member->client = NULL;
 		member_release(member);
 	}
-	client->pool.node->session.clients--;
+	telemetry_clients(client->pool.node)->connected--;
 	refusal_free(client->jobs.refusal);
 	free(client);
 	return NULL;

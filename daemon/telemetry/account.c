@@ -142,6 +142,6 @@ void account_step(struct job *job)
 		if (job->catalog.units[i].last_update == job->step)
 			elements += volumes[job->options.stage] * job->catalog.units[i].trainable;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			job->ranks[rank]->communicated_elements += elements;
+		if (job->members.ranks[rank])
+			job->members.ranks[rank]->communicated_elements += elements;
 }

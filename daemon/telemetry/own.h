@@ -13,8 +13,10 @@ struct job_telemetry {
 };
 
 struct node_telemetry {
-	struct queue watches; /* of clients that watch */
-	struct queue tracers; /* of clients that trace a job */
+	struct queue watches;		/* of clients that watch */
+	struct queue tracers;		/* of clients that trace a job */
+	struct statistics_figures past; /* of jobs that are gone */
+	struct client_count clients;
 };
 
 /* What is told. */

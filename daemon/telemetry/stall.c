@@ -49,9 +49,9 @@ void stall_count(struct job *job)
 	uint64_t now = clock_now_ns();
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		if (!job->ranks[rank])
+		if (!job->members.ranks[rank])
 			continue;
-		QUEUE_FOREACH (link, &job->ranks[rank]->pendings) {
+		QUEUE_FOREACH (link, &job->members.ranks[rank]->pendings) {
 			struct pending *pending = queue_entry(link, struct pending, member_link);
 
 			if (pending->waiter.stalled_ns != 0)

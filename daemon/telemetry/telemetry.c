@@ -55,3 +55,13 @@ bool telemetry_note_wait(struct job *job, uint64_t since_ns)
 	job->telemetry->waits_told_ns = since_ns;
 	return true;
 }
+
+struct client_count *telemetry_clients(const struct node *node)
+{
+	return &node->telemetry->clients;
+}
+
+struct statistics_figures *figures_past(const struct node *node)
+{
+	return &node->telemetry->past;
+}

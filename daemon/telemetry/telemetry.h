@@ -33,6 +33,15 @@ void telemetry_close(struct node *node);
 int telemetry_new(struct job *job);
 void telemetry_free(struct job *job);
 
+/* Clients that are connected, and all requests of clients so far. */
+struct client_count {
+	unsigned connected;
+	uint64_t requests;
+};
+struct client_count *telemetry_clients(const struct node *node);
+
+/* What jobs that are gone have counted. */
+struct statistics_figures *figures_past(const struct node *node);
 /* Who does what is counted adds to it there. */
 struct statistics_figures *figures_of(const struct job *job);
 /* The page of its statistics, once a client has asked for it; its descriptor is -1 until then. observe/ makes

@@ -74,9 +74,10 @@ static const struct step_rates *find_announced(const struct job *job, uint32_t *
 	uint32_t most = 0;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct announcement *announced = job->ranks[rank] ? &job->ranks[rank]->announced : NULL;
+		struct announcement *announced =
+			job->members.ranks[rank] ? &job->members.ranks[rank]->announced : NULL;
 
-		if (!announced || !announced->is_made || job->ranks[rank]->has_moved)
+		if (!announced || !announced->is_made || job->members.ranks[rank]->has_moved)
 			return NULL;
 		/* The step before is decided. */
 		rates_complete(job, &announced->rates);

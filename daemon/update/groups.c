@@ -159,8 +159,8 @@ void groups_get(struct pending *pending, const Tierd__Wire__GroupsGet *get)
 static const struct member *find_closed(const struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && job->ranks[rank]->is_closed)
-			return job->ranks[rank];
+		if (job->members.ranks[rank] && job->members.ranks[rank]->is_closed)
+			return job->members.ranks[rank];
 	return NULL;
 }
 
@@ -208,6 +208,6 @@ void groups_decide(struct job *job)
 	if (member && member->has_moved)
 		take(&job->catalog, member);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			job->ranks[rank]->has_moved = false;
+		if (job->members.ranks[rank])
+			job->members.ranks[rank]->has_moved = false;
 }

@@ -40,7 +40,7 @@ void reduced_begin(struct job *job)
 	if (step_is_writing(&job->current))
 		job->update->gradient_norm = 0;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		announce(job, job->ranks[rank]);
+		announce(job, job->members.ranks[rank]);
 }
 
 /* ---- Reading and writing ---- */
@@ -95,7 +95,7 @@ void reduced_advance(struct job *job)
 	    job->update->commit_listener->holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
+		if (!job->members.ranks[rank] || !job->members.ranks[rank]->is_finished)
 			return;
 	if (step_is_writing(&job->current))
 		job->update->writing_listener->decide(job);

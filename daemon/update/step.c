@@ -158,8 +158,8 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
-	if (job->life.departed[0]) {
-		job_abort(job, -ESTALE, "%s", job->life.departed);
+	if (job->members.departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->members.departed);
 		return true;
 	}
 	if (!check_part(pending, rates))
@@ -249,7 +249,7 @@ void step_close(struct pending *pending, const Tierd__Wire__Step *step)
 static void close_next_parts(struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 
 		if (!member || !member->next_step || member->step || !job_is_live(job))
 			continue;
@@ -281,7 +281,7 @@ void step_fail(struct job *job, int r, const char *message)
 	gradient_drop_open(job);
 	job->update->commit_listener->failed(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
+		struct member *member = job->members.ranks[rank];
 		struct pending *pending = member ? TAKE_PTR(member->step) : NULL;
 
 		if (!pending)
@@ -305,8 +305,8 @@ void step_begin_decided(struct job *job)
 	job->update->is_skipped = false;
 	job->current.closed_count = 0;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			reopen(job->ranks[rank]);
+		if (job->members.ranks[rank])
+			reopen(job->members.ranks[rank]);
 }
 
 static void skip(struct job *job)
@@ -490,8 +490,9 @@ void step_applied(struct job *job)
 	else
 		tell_applied(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
-			reply_applied(job, job->ranks[rank]);
+		if (job->members.ranks[rank] && job->members.ranks[rank]->step &&
+		    !job->members.ranks[rank]->is_closed)
+			reply_applied(job, job->members.ranks[rank]);
 	job->update->commit_listener->may_begin(job);
 	read_ahead_begin(job);
 	close_next_parts(job);

@@ -143,7 +143,7 @@ static void tell(struct pending *pending, int status, const struct job *job, con
 			"it out, or make a new job of this one with other values (the option source)",
 			name);
 	else if (status == -ESTALE)
-		pending_error(pending, status, "%s; call tierd_job_ready", job->reason);
+		pending_error(pending, status, "%s; call tierd_job_ready", job->epoch.reason);
 	else if (*damage)
 		pending_error(pending, status, "job %s: %s", job->name, damage);
 	else

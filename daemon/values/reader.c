@@ -134,7 +134,7 @@ int reader_check_job(const struct job *job, char *message, size_t size)
 	if (r == -EAGAIN)
 		snprintf(message, size, "it is being rolled back; try again");
 	else if (r == -EIO)
-		snprintf(message, size, "it is broken: %s", job->reason);
+		snprintf(message, size, "it is broken: %s", job->epoch.reason);
 	else if (r < 0)
 		snprintf(message, size, "%s", r == -ENOENT ? "it is gone" : "it has no values yet");
 	return r;

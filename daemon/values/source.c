@@ -95,9 +95,9 @@ void sources_end_job(struct job *from)
 static const struct port *owner_port(const struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && job->ranks[rank]->port->uid == job->uid)
-			return job->ranks[rank]->port;
-	return job->ranks[0]->port;
+		if (job->members.ranks[rank] && job->members.ranks[rank]->port->uid == job->uid)
+			return job->members.ranks[rank]->port;
+	return job->members.ranks[0]->port;
 }
 
 static bool is_denied(const struct source *source, const struct port *port)
@@ -114,7 +114,7 @@ void sources_end_denied(struct job *from, const char *reason)
 		struct source *source = queue_entry(link, struct source, from_link);
 
 		/* Without ranks it begins anew. */
-		if (source->status < 0 || source->job->member_count == 0 ||
+		if (source->status < 0 || source->job->members.count == 0 ||
 		    !is_denied(source, owner_port(source->job)))
 			continue;
 		source->status = refuse(source->message, sizeof(source->message), -EPERM, "%s", reason);

@@ -222,7 +222,7 @@ static int pass(struct stage *stage)
 
 static bool has_learned_all(const struct stage *stage)
 {
-	const struct order *order = stage->job->ranks[0]->order;
+	const struct order *order = stage->job->members.ranks[0]->order;
 
 	for (uint32_t i = 0; i < stage->units; i++)
 		if (order_expected(order, i) != i)

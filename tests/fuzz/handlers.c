@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/life/life.h"
 #include "daemon/values/values.h"
 #include "tests/fuzz/script.h"
@@ -109,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	for (unsigned i = 0; i < ACTORS; i++)
 		actor_die(&actors[i]);
 	scene_settle(&scene);
-	assert(scene.node->session.clients == 0);
+	assert(telemetry_clients(scene.node)->connected == 0);
 	scene_close(&scene);
 	return 0;
 }

@@ -49,7 +49,7 @@ MUTANTS = (
         "leases of ranks that have left not counted",
         "residency",
         EVICTION,
-        (("return unit_holder_among(&job->life.lingering, unit);", "return NULL;"),),
+        (("return unit_holder_among(&job->members.lingering, unit);", "return NULL;"),),
     ),
     (
         "what the daemon reads evicted",
@@ -202,7 +202,7 @@ MUTANTS = (
         "tensors updated early by the groups that they leave",
         "groups",
         "daemon/update/early.c",
-        (("|| job->ranks[rank]->has_moved)", "|| false)"),),
+        (("|| job->members.ranks[rank]->has_moved)", "|| false)"),),
     ),
     (
         "tensors moved that an announced step may have updated",
@@ -256,7 +256,7 @@ MUTANTS = (
         "steps called durable that a later commit takes",
         "client",
         "daemon/durability/durable.c",
-        (("awaited_answer(job->ranks[rank], durable->committed);", "awaited_answer(job->ranks[rank], job->step);"),),
+        (("awaited_answer(job->members.ranks[rank], durable->committed);", "awaited_answer(job->members.ranks[rank], job->step);"),),
     ),
     (
         "buffers beyond the plan while somebody can go on",
@@ -333,7 +333,7 @@ MUTANTS = (
         "a rollback while something is in flight",
         "store_tasks",
         "daemon/durability/store_task.c",
-        (("(job->member_count == 0 && job_is_quiet(job))", "job->member_count == 0"),),
+        (("(job->members.count == 0 && job_is_quiet(job))", "job->members.count == 0"),),
     ),
     (
         "the newest of the steps that are kept deleted first",
@@ -518,7 +518,7 @@ MUTANTS = (
         "a job replaced under its ranks",
         "replaced",
         "daemon/life/opening.c",
-        (("mode == MODE_REPLACE && (*job)->member_count > 0", "false"),),
+        (("mode == MODE_REPLACE && (*job)->members.count > 0", "false"),),
     ),
     (
         "a job opened that is being rolled back",

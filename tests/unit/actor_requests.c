@@ -279,10 +279,10 @@ void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float valu
 
 static const struct member *find_member(const struct actor *actor)
 {
-	QUEUE_FOREACH (link, &actor->scene->node->jobs) {
+	QUEUE_FOREACH (link, &actor->scene->node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 		const struct member *member =
-			actor->rank < job->options.world_size ? job->ranks[actor->rank] : NULL;
+			actor->rank < job->options.world_size ? job->members.ranks[actor->rank] : NULL;
 
 		if (member && member->port == &actor->port && member->handle == actor->job)
 			return member;

@@ -1,5 +1,6 @@
 #include "daemon/durability/listing.h"
 #include "daemon/life/life.h"
+#include "daemon/life/own.h"
 #include "daemon/model/job.h"
 #include "daemon/recovery/recovery.h"
 #include "daemon/resources/loop.h"
@@ -56,7 +57,7 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 
 static void end_node(struct scene *scene)
 {
-	assert(!scene->node || scene->node->life.mistakes == 0);
+	assert(!scene->node || scene->node->life->mistakes == 0);
 	scene->node = node_free(scene->node);
 	if (scene->loop)
 		event_base_free(scene->loop);
@@ -117,13 +118,13 @@ void scene_hear_of_devices(struct scene *scene)
 
 static bool is_quiet(const struct scene *scene)
 {
-	QUEUE_FOREACH (link, &scene->node->jobs) {
+	QUEUE_FOREACH (link, &scene->node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (!job_is_still(job) || !scrub_is_quiet(job))
 			return false;
 	}
-	return queue_is_empty(&scene->node->life.dying) && !recovery_is_under_way(scene->node);
+	return queue_is_empty(&scene->node->jobs.dying) && !recovery_is_under_way(scene->node);
 }
 
 void scene_settle(struct scene *scene)

@@ -121,7 +121,7 @@ static void open_files_again(const char *fault)
 static void reopen(const char *name)
 {
 	life_step(find(name), LIFE_REOPEN);
-	while (!queue_is_empty(&scene.node->life.dying))
+	while (!queue_is_empty(&scene.node->jobs.dying))
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 }
 
@@ -200,7 +200,7 @@ static void they_leave_one_after_the_other(void **state)
 	actor_die(&asker);
 	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
-	assert_true(queue_is_empty(&scene.node->jobs));
+	assert_true(queue_is_empty(&scene.node->jobs.live));
 }
 
 /* The second is told that it is the only one while the first has its store still. */
@@ -222,7 +222,7 @@ static void the_files_go_with_two_that_leave_at_once(void **state)
 	actor_die(&asker);
 	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
-	assert_true(queue_is_empty(&scene.node->jobs));
+	assert_true(queue_is_empty(&scene.node->jobs.live));
 }
 
 /* There was no room for it in memory: its files stay, whoever else leaves them. */
@@ -383,7 +383,7 @@ static void a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left(v
 	while (!job_is_broken(find("a")))
 		event_base_loop(scene.loop, EVLOOP_ONCE);
 	assert_int_equal(find("b")->state, JOB_BROKEN);
-	assert_non_null(strstr(find("b")->reason, "job a, which is in the same store, is broken"));
+	assert_non_null(strstr(find("b")->epoch.reason, "job a, which is in the same store, is broken"));
 	actor_die(&rank);
 	while (!restore_is_under_way(scene.node, geteuid(), "a"))
 		event_base_loop(scene.loop, EVLOOP_ONCE);
@@ -465,7 +465,7 @@ static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
 	flip_map("a");
 	open_files_again(NULL);
 	assert_true(job_is_lost(find("a")));
-	assert_non_null(strstr(find("a")->reason, "the map of job a cannot be read"));
+	assert_non_null(strstr(find("a")->epoch.reason, "the map of job a cannot be read"));
 	assert_false(job_is_lost(find("play")));
 	assert_int_equal(open_as_rank("play"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop a"));
@@ -494,7 +494,7 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 	flip_map("play");
 	open_files_again(NULL);
 	assert_true(job_is_lost(find("play")));
-	assert_non_null(strstr(find("play")->reason, "the map of job play cannot be read"));
+	assert_non_null(strstr(find("play")->epoch.reason, "the map of job play cannot be read"));
 	assert_false(job_is_lost(find("a")));
 	assert_false(job_is_lost(find("b")));
 	assert_int_equal(find("a")->step, 1);
@@ -536,7 +536,7 @@ static void files_of_which_no_map_can_be_read_are_lost_jobs(void **state)
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
 	assert_true(job_is_lost(find("play")));
-	assert_non_null(strstr(find("play")->reason, "the map of fork a cannot be read"));
+	assert_non_null(strstr(find("play")->epoch.reason, "the map of fork a cannot be read"));
 	assert_true(job_is_lost(find("a")));
 	assert_int_equal(drop("play"), -EBUSY);
 }
@@ -556,7 +556,7 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 	assert_true(job_is_lost(find("play")));
 	assert_true(job_is_lost(find("a")) && job_is_lost(find("b")));
 	/* Numbers that its table has are nobody else's. */
-	assert_true(scene.node->jobs_created > UINT32_MAX);
+	assert_true(scene.node->jobs.created > UINT32_MAX);
 	assert_int_equal(drop("play"), -EBUSY);
 	assert_non_null(strstr(actor_message(&asker), "may have forks"));
 	scene_settle(&scene);
@@ -567,7 +567,7 @@ static unsigned count_jobs(const char *name)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &scene.node->jobs)
+	QUEUE_FOREACH (link, &scene.node->jobs.live)
 		count += strcmp(queue_entry(link, struct job, link)->name, name) == 0;
 	return count;
 }

@@ -143,15 +143,15 @@ static void jobs_of_all_users_are_found_the_oldest_first(void **state)
 	expect_found("0 a-b 2 0/a-b-2.store\n4294967294 x.y_z 7 4294967294/x.y_z-7.store\n"
 		     "1000 gpt 30 1000/gpt-30.store\n1000 0 100 1000/0-100.store\n");
 	assert_int_equal(line_count, 0);
-	assert_int_equal(node.jobs_created, 100);
+	assert_int_equal(node.jobs.created, 100);
 }
 
 static void nothing_is_found_where_nothing_is(void **state)
 {
-	node.jobs_created = 5;
+	node.jobs.created = 5;
 	expect_found("");
 	assert_int_equal(line_count, 0);
-	assert_int_equal(node.jobs_created, 5);
+	assert_int_equal(node.jobs.created, 5);
 }
 
 static void a_job_is_one_on_all_paths(void **state)
@@ -177,7 +177,7 @@ static void a_missing_path_is_told(void **state)
 		     "1000 part 9 1000/part-9.store without 2\n");
 	assert_int_equal(line_count, 0);
 	assert_true(is_there(0, "1000/part-9.store") && is_there(1, "1001/part-8.store"));
-	assert_int_equal(node.jobs_created, 9);
+	assert_int_equal(node.jobs.created, 9);
 }
 
 /* Whether the later one was ever committed, nobody knows; and there may be forks in the earlier one. */
@@ -286,7 +286,7 @@ static void foreign_files_are_left_and_named_once_each(void **state)
 	expect_line("/p0/alice is no file of a job");
 	expect_line("g\\x0apt-1.store");
 	assert_true(is_there(0, "1000/gpt.store") && is_there(0, "alice/gpt-1.store"));
-	assert_int_equal(node.jobs_created, 0);
+	assert_int_equal(node.jobs.created, 0);
 }
 
 /* And yet no job may get their names. */
@@ -303,7 +303,7 @@ static void what_is_no_file_is_not_opened(void **state)
 	assert_int_equal(line_count, 4);
 	expect_line("1000/link-50.store is no file of a job");
 	expect_line("/p0/1002 is no file of a job");
-	assert_int_equal(node.jobs_created, 50);
+	assert_int_equal(node.jobs.created, 50);
 }
 
 static void an_error_ends_the_search(void **state)
@@ -317,7 +317,7 @@ static void an_error_ends_the_search(void **state)
 	make_file(0, "1002", "gpt-0.store");
 	assert_int_equal(job_files_find(&node, refuse_second, &node), -EIO);
 	assert_string_equal(told, "1002 gpt 0 1002/gpt-0.store\n");
-	assert_int_equal(node.jobs_created, 3);
+	assert_int_equal(node.jobs.created, 3);
 }
 
 /* A path whose mark could not be written is on no list. */
@@ -350,7 +350,7 @@ static void the_file_of_a_job_is_found(void **state)
 		 (unsigned)geteuid());
 	assert_string_equal(told, expected);
 	assert_int_equal(line_count, 0);
-	assert_int_equal(scene.node->jobs_created, 1);
+	assert_int_equal(scene.node->jobs.created, 1);
 	actor_die(&actor);
 	scene_settle(&scene);
 	scene_close(&scene);

@@ -308,7 +308,7 @@ static void expect_refused(const struct record *record, int status, const char *
 	assert_int_equal(decode(&other, record, &job), status);
 	if (!strstr(message, text))
 		fail_msg("\"%s\" does not say \"%s\"", message, text);
-	assert_true(queue_is_empty(&other.node->jobs));
+	assert_true(queue_is_empty(&other.node->jobs.live));
 	assert_int_equal(budget_host_used(other.node), used);
 	assert_int_equal(other.node->paths[0].used, 0);
 }
@@ -425,7 +425,7 @@ static void check_way_and_back(const struct job *job)
 
 	assert_int_equal(back->state, JOB_RELEASED);
 	assert_true(job_is_idle(back));
-	assert_int_equal(back->epoch, job->epoch + job_is_live(job));
+	assert_int_equal(back->epoch.number, job->epoch.number + job_is_live(job));
 	for (uint32_t i = 0; i < back->catalog.pack_count; i++)
 		assert_int_equal(residency_version(back, i), job->step);
 	assert_int_equal(budget_host_bytes(back),
@@ -545,7 +545,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		job->options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES >> (12 * i);
 		job->options.snapshot_every = UINT64_MAX >> (7 * i);
 		job->durability->is_retention_set = i % 2 == 0;
-		job->life.is_sharing_set = i % 2 == 1;
+		job->options.is_sharing_set = i % 2 == 1;
 		job->options.sharing = i % 3;
 		job->options.share_group = i % 3 > 0 ? UINT32_MAX >> (7 * i) : 0;
 		record = encode(job);
@@ -557,7 +557,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		assert_int_equal(back->options.gradient_bytes, job->options.gradient_bytes);
 		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
 		assert_int_equal(back->durability->is_retention_set, job->durability->is_retention_set);
-		assert_int_equal(back->life.is_sharing_set, job->life.is_sharing_set);
+		assert_int_equal(back->options.is_sharing_set, job->options.is_sharing_set);
 		assert_int_equal(back->options.sharing, job->options.sharing);
 		assert_int_equal(back->options.share_group, job->options.share_group);
 		job_drop(back);
@@ -582,7 +582,7 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	job = start(&options, MODE_CREATE);
 	leave(1);
 	job->step = job->decided = INT64_MAX;
-	job->epoch = UINT32_MAX - 1;
+	job->epoch.number = UINT32_MAX - 1;
 	job->update->loss_scale.steps = 1;
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		job->catalog.units[i].updates = job->catalog.units[i].last_update = INT64_MAX;
@@ -592,7 +592,7 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	assert_true(record.progress.size <= record_progress_bytes(job));
 	free_record(&record);
 	check_way_and_back(job);
-	job->step = job->decided = job->epoch = 1;
+	job->step = job->decided = job->epoch.number = 1;
 	assert_true(record_progress_bytes(job) <=
 		    16 * job->catalog.unit_count + (8 + 2) * job->catalog.tensor_count + 192);
 	job->location.record_format = RECORD_FORMAT_TENSORS;
@@ -774,7 +774,7 @@ static void expect_error_or_job(const struct record *record)
 
 	if (decode(&other, record, &job) < 0) {
 		assert_true(message[0] != '\0');
-		assert_true(queue_is_empty(&other.node->jobs));
+		assert_true(queue_is_empty(&other.node->jobs.live));
 	} else {
 		again = encode(job);
 		free_record(&again);

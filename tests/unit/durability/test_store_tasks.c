@@ -244,7 +244,7 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	scene_hear_nothing_of_devices(&scene);
 	actor_send_gather(&rank, PLAY_UNITS - 1, 0, false);
 	number = send_roll_back("one", true);
-	assert_true(rank.ended_epochs == 1 && job->member_count == 0);
+	assert_true(rank.ended_epochs == 1 && job->members.count == 0);
 	for (unsigned turn = 0; turn < 10; turn++)
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	assert_int_equal(count_tasks(job), 1);

@@ -197,7 +197,7 @@ static void gradients_lie_in_the_room_and_not_over_others(void **state)
 	push_at(&first, 2, 1, 0);
 	push_at(&first, 0, 63, ROOM - 4 * 4096);
 	scene_settle(&scene);
-	assert_int_equal(job_find(scene.node, geteuid(), "play")->ranks[0]->busy, 3);
+	assert_int_equal(job_find(scene.node, geteuid(), "play")->members.ranks[0]->busy, 3);
 }
 
 static uint32_t wait_for(struct actor *actor, uint64_t offset, uint64_t bytes, uint32_t pushed)

@@ -52,7 +52,7 @@ static void *write_noise(void *argument)
 
 static void start_noise(struct noise *noise)
 {
-	const struct member *member = job_find(scene.node, geteuid(), "play")->ranks[0];
+	const struct member *member = job_find(scene.node, geteuid(), "play")->members.ranks[0];
 
 	*noise = (struct noise){ .page = member->leases };
 	noise->words = lease_bytes(2, member->buffer_count) / sizeof(uint32_t);

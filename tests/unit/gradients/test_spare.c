@@ -206,7 +206,7 @@ static void it_is_pushed_from_a_buffer_of_its_own_alone(void **state)
 	assert_int_equal(first.buffer_count, 3);
 	assert_int_equal(first.buffer_bytes, 4 * PAGE);
 	assert_int_equal(first.last_buffer_bytes, 4 * LARGE);
-	assert_int_equal(job->ranks[0]->gradients.length, 2 * 4 * PAGE + 4 * LARGE);
+	assert_int_equal(job->members.ranks[0]->gradients.length, 2 * 4 * PAGE + 4 * LARGE);
 	expect_push(1, 2, 0, NULL);
 	expect_push(0, 0, 0, NULL);
 	expect_push(2, 1, 0, NULL);

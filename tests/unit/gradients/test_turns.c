@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "daemon/life/own.h"
 #include "daemon/model/job.h"
 #include "daemon/gradients/spill.h"
 #include "tests/unit/scene_test.h"
@@ -92,7 +93,7 @@ static void others_are_served_between_two_turns(void **state)
 	job_settle(job);
 	assert_int_equal(actor_await(&other, request, 0)->status, 0);
 	assert_true(spin.turns > 1 && !has_lasted());
-	scene.node->life.mistakes = 0;
+	scene.node->life->mistakes = 0;
 }
 
 static void spin_for(struct job *job, bool (*is_over)(void))
@@ -108,10 +109,10 @@ static void turns_that_follow_each_other_for_ever_are_told(void **state)
 
 	scene_settle(&scene);
 	spin_for(job, has_few_turns);
-	assert_int_equal(scene.node->life.mistakes, 0);
+	assert_int_equal(scene.node->life->mistakes, 0);
 	spin_for(job, has_many_turns);
-	assert_int_equal(scene.node->life.mistakes, 1);
-	scene.node->life.mistakes = 0;
+	assert_int_equal(scene.node->life->mistakes, 1);
+	scene.node->life->mistakes = 0;
 }
 
 /* However many they are. */
@@ -124,7 +125,7 @@ static void turns_that_come_from_outside_are_not_told(void **state)
 		job_settle(job);
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	}
-	assert_int_equal(scene.node->life.mistakes, 0);
+	assert_int_equal(scene.node->life->mistakes, 0);
 }
 
 #define TEST(name) SCENE_TEST(name, setup)

@@ -61,7 +61,7 @@ static void leave_no_room(void)
 {
 	scene_await_disposals(&scene);
 	scene.node->settings.host_budget = budget_host_used(scene.node) + 2 * MIB;
-	QUEUE_FOREACH (link, &scene.node->jobs)
+	QUEUE_FOREACH (link, &scene.node->jobs.live)
 		scene.node->settings.host_budget -= budget_cache_bytes(queue_entry(link, struct job, link));
 }
 
@@ -92,8 +92,8 @@ static void who_is_idle_longest_gives_first_and_no_more_than_is_needed(void **st
 	struct job *newest = leave_idle(&second, "newest", DURABILITY_STEP);
 
 	/* Nor in the order in which they were opened. */
-	assert_true(oldest->life.idle_since_ns < newest->life.idle_since_ns);
-	oldest->life.idle_since_ns = newest->life.idle_since_ns + 1;
+	assert_true(oldest->members.idle_since_ns < newest->members.idle_since_ns);
+	oldest->members.idle_since_ns = newest->members.idle_since_ns + 1;
 	leave_no_room();
 	start(&third, "third", DURABILITY_STEP);
 	assert_int_equal(newest->state, JOB_RELEASED);

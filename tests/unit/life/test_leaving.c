@@ -10,6 +10,7 @@
 
 #include "common/log.h"
 #include "daemon/gradients/gradients.h"
+#include "daemon/life/own.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/resources/resources.h"
@@ -362,10 +363,10 @@ static void a_job_with_a_rank_is_not_released(void **state)
 	client_hang_up(stays.client, "it closed the connection");
 	struct job *job = job_find(scene.node, geteuid(), "play");
 
-	assert_true(job_is_idle(job) && event_pending(job->life.idle_timer, EV_TIMEOUT, NULL));
+	assert_true(job_is_idle(job) && event_pending(job->life->idle_timer, EV_TIMEOUT, NULL));
 	/* Until the timer has looked, and found the lease. */
 	for (struct timeval due, first = { 0 };; scene_wait(&scene)) {
-		assert_true(event_pending(job->life.idle_timer, EV_TIMEOUT, &due));
+		assert_true(event_pending(job->life->idle_timer, EV_TIMEOUT, &due));
 		if (first.tv_sec == 0)
 			first = due;
 		if (evutil_timercmp(&due, &first, !=))

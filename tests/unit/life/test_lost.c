@@ -70,8 +70,8 @@ static void expect_lost(const char *name, const char *reason)
 
 	assert_non_null(job);
 	assert_true(job_is_lost(job));
-	if (!strstr(job->reason, reason))
-		fail_msg("it says: %s", job->reason);
+	if (!strstr(job->epoch.reason, reason))
+		fail_msg("it says: %s", job->epoch.reason);
 }
 
 static void expect_back(const char *name)
@@ -183,14 +183,14 @@ static void one_that_still_has_no_room_is_left_alone(void **state)
 	come_back("small");
 	expect_back("small");
 	expect_lost("play", "it needs");
-	uint64_t opened = scene.node->jobs_created;
+	uint64_t opened = scene.node->jobs.created;
 
 	for (unsigned i = 0; i < 3; i++) {
 		job_settle_all(scene.node);
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 		assert_true(!recovery_is_under_way(scene.node));
 	}
-	assert_int_equal(scene.node->jobs_created, opened);
+	assert_int_equal(scene.node->jobs.created, opened);
 	drop(find("large"));
 	expect_back("play");
 }
@@ -220,7 +220,7 @@ static void who_opens_one_has_it_tried_again(void **state)
 
 static void leave_all(void)
 {
-	QUEUE_FOREACH (link, &scene.node->jobs) {
+	QUEUE_FOREACH (link, &scene.node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		life_step(job, LIFE_CLOSE);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/life/own.h"
 #include "daemon/life/state.h"
 #include "tests/unit/daemon_support.h"
 
@@ -222,6 +223,7 @@ static void a_step_that_the_tables_do_not_have_changes_nothing_and_is_counted(vo
 
 	assert_true(node && job);
 	job->node = node;
+	assert_int_equal(node_life_new(node), 0);
 	for (int state = 0; state < JOB_STATES; state++) {
 		for (int event = 0; event < LIFE_EVENTS; event++) {
 			if (next_life(state, event) != NOWHERE)
@@ -229,22 +231,23 @@ static void a_step_that_the_tables_do_not_have_changes_nothing_and_is_counted(vo
 			job->state = (enum job_state)state;
 			life_step(job, (enum life_event)event);
 			assert_int_equal(job->state, state);
-			assert_int_equal(node->life.mistakes, ++refused);
+			assert_int_equal(node->life->mistakes, ++refused);
 		}
 	}
 	for (int state = 0; state < EPOCH_STATES; state++) {
 		for (int event = 0; event < EPOCH_EVENTS; event++) {
 			int next = next_epoch(state, event);
 
-			job->epoch_state = (enum epoch_state)state;
+			job->epoch.state = (enum epoch_state)state;
 			epoch_step(job, (enum epoch_event)event);
-			assert_int_equal(job->epoch_state, next == NOWHERE ? state : next);
+			assert_int_equal(job->epoch.state, next == NOWHERE ? state : next);
 			refused += next == NOWHERE;
-			assert_int_equal(node->life.mistakes, refused);
+			assert_int_equal(node->life->mistakes, refused);
 		}
 	}
 	assert_true(refused > 0);
 	free(job);
+	node_life_free(node);
 	free(node);
 }
 

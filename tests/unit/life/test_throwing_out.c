@@ -140,8 +140,8 @@ static void it_may_die_when_its_patience_has_just_ended(void **state)
 	end_patience();
 	client_hang_up(keeper.client, "its process died");
 	give_all_staging(&taken);
-	assert_false(queue_is_empty(&the_job()->life.lingering));
-	member = queue_entry(queue_first(&the_job()->life.lingering), struct member, link);
+	assert_false(queue_is_empty(&the_job()->members.lingering));
+	member = queue_entry(queue_first(&the_job()->members.lingering), struct member, link);
 	assert_true(queue_is_empty(&member->pendings));
 	scene_settle(&scene);
 	/* The lease of a process that lives is respected, until the sweep had to go on without it. */

@@ -35,7 +35,7 @@ static struct job *break_job(const struct job_options *options, unsigned number)
 	snprintf(name, sizeof(name), "%063u", number);
 	assert_int_equal(job_new(scene.node, geteuid(), &(struct quota){ 0 }, name, options, &job), 0);
 	job->state = JOB_BROKEN;
-	memset(job->reason, 'r', sizeof(job->reason) - 1);
+	memset(job->epoch.reason, 'r', sizeof(job->epoch.reason) - 1);
 	return job;
 }
 

@@ -163,7 +163,7 @@ static void what_takes_long_is_told_once(void **state)
 	scene_settle(&scene);
 	waits_check(play());
 	assert_int_equal(told, 0);
-	play()->ranks[0]->step->asked_ns -= LONG_NS;
+	play()->members.ranks[0]->step->asked_ns -= LONG_NS;
 	waits_check(play());
 	waits_check(play());
 	assert_int_equal(told, 1);
@@ -177,7 +177,7 @@ static void what_takes_long_is_told_once(void **state)
 	 * longer. */
 	actor_send_step(&ranks[0], 0.1f);
 	scene_settle(&scene);
-	play()->ranks[0]->step->asked_ns -= LONG_NS;
+	play()->members.ranks[0]->step->asked_ns -= LONG_NS;
 	waits_check(play());
 	assert_int_equal(told, 1);
 	play()->update->decided_ns -= 2 * LONG_NS;

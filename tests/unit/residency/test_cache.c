@@ -95,7 +95,7 @@ static void come_to_rest(void)
 	while (!is_resting) {
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 		is_resting = true;
-		QUEUE_FOREACH (link, &scene.node->jobs)
+		QUEUE_FOREACH (link, &scene.node->jobs.live)
 			is_resting &= !is_moving(queue_entry(link, struct job, link));
 		if (!is_resting)
 			scene_wait(&scene);
@@ -107,7 +107,7 @@ static void expect_consistent(void)
 	uint64_t used = staging_bytes(scene.node->staging.count);
 
 	come_to_rest();
-	QUEUE_FOREACH (link, &scene.node->jobs) {
+	QUEUE_FOREACH (link, &scene.node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 		uint64_t here = 0;
 

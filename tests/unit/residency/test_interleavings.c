@@ -41,7 +41,8 @@ static bool is_shared(const volatile void *address)
 {
 	return is_word(address, job->residency->directory) ||
 	       is_word(address, (struct directory_header *)actor.directory.base) ||
-	       address == counter_in(job->ranks[0]->leases) || address == counter_in(actor.leases.base);
+	       address == counter_in(job->members.ranks[0]->leases) ||
+	       address == counter_in(actor.leases.base);
 }
 
 static uint64_t *bytes_at(uint64_t offset)

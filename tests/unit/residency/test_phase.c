@@ -52,14 +52,14 @@ static void train(const struct job *job)
 static void expect_order(const struct job *job, const uint32_t *units, unsigned count, unsigned ahead)
 {
 	for (unsigned i = 0; i < count; i++)
-		assert_int_equal(order_expected(job->ranks[0]->order, ahead + i), units[i]);
+		assert_int_equal(order_expected(job->members.ranks[0]->order, ahead + i), units[i]);
 }
 
 static void expect_training(const struct job *job)
 {
 	expect_order(job, forward, PLAY_UNITS, 0);
 	expect_order(job, backward, PLAY_UNITS, PLAY_UNITS);
-	assert_int_equal(job->ranks[0]->order->learned_count, 2 * PLAY_UNITS);
+	assert_int_equal(job->members.ranks[0]->order->learned_count, 2 * PLAY_UNITS);
 }
 
 static void an_evaluation_between_steps_leaves_the_order_of_training(void **state)
@@ -111,7 +111,7 @@ static void an_evaluation_learns_its_own_order(void **state)
 	train(job);
 	assert_int_equal(actor_set_phase(&actor, "eval"), 0);
 	expect_order(job, evaluation, ARRAY_LENGTH(evaluation), 0);
-	assert_int_equal(job->ranks[0]->order->learned_count, ARRAY_LENGTH(evaluation));
+	assert_int_equal(job->members.ranks[0]->order->learned_count, ARRAY_LENGTH(evaluation));
 	assert_int_equal(actor_set_phase(&actor, "train"), 0);
 }
 

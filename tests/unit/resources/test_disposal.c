@@ -46,7 +46,7 @@ static bool is_mapped(const void *address)
 
 static void gradients_of_a_rank_that_dies_are_unmapped_off_the_loop(void **state)
 {
-	const void *gradients = start_two()->ranks[1]->gradients.base;
+	const void *gradients = start_two()->members.ranks[1]->gradients.base;
 
 	blockade_begin(&scene, scene.node->slow_workers, &blockade);
 	actor_die(&second);

@@ -73,7 +73,7 @@ static void a_job_that_is_read_is_not_freed(void **state)
 	assert_int_equal(reading.status, -ENOENT);
 	scan_clear(&reading.scan);
 	scene_settle(&scene);
-	assert_true(queue_is_empty(&scene.node->life.dying));
+	assert_true(queue_is_empty(&scene.node->jobs.dying));
 }
 
 /* A block of small tensors has dozens. */

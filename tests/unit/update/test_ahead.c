@@ -481,7 +481,7 @@ static void a_job_may_be_dropped_meanwhile(void **state)
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_null(find());
-	assert_true(queue_is_empty(&scene.node->life.dying));
+	assert_true(queue_is_empty(&scene.node->jobs.dying));
 	assert_int_equal(scene.node->staging.lent, 0);
 }
 

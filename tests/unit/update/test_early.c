@@ -738,7 +738,7 @@ static void a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind(void **stat
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_null(find());
-	assert_true(queue_is_empty(&scene.node->life.dying));
+	assert_true(queue_is_empty(&scene.node->jobs.dying));
 }
 
 /* ---- Adopted while it is being written ---- */
@@ -812,7 +812,7 @@ static void a_job_may_be_dropped_meanwhile(void **state)
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_null(find());
-	assert_true(queue_is_empty(&scene.node->life.dying));
+	assert_true(queue_is_empty(&scene.node->jobs.dying));
 }
 
 /* ---- Not early ---- */

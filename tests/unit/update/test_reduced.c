@@ -692,10 +692,10 @@ static void a_job_is_dropped_while_masters_are_written(void **state)
 	actor_send_masters(&ranks[0], 0, 0, 0, HALF);
 	assert_int_equal(actor_drop(&ranks[1], true), 0);
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_false(queue_is_empty(&scene.node->life.dying));
+	assert_false(queue_is_empty(&scene.node->jobs.dying));
 	blockade_end(&blockade);
 	scene_settle(&scene);
-	assert_true(queue_is_empty(&scene.node->life.dying));
+	assert_true(queue_is_empty(&scene.node->jobs.dying));
 	end();
 }
 

@@ -312,7 +312,7 @@ static void who_dies_in_the_middle_leaves_nothing(void **state)
 		job = play();
 		for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 			assert_int_equal(residency_is_planned(job) && residency_is_pinned(job, pack), 0);
-		assert_true(queue_is_empty(&job->life.lingering));
+		assert_true(queue_is_empty(&job->members.lingering));
 		end();
 	}
 }
@@ -344,7 +344,7 @@ static void what_waits_for_a_step_is_told_when_it_does_not_come(void **state)
 	actor_die(&other);
 	assert_int_equal(actor_await(&actor, step, 0)->status, -ESTALE);
 	assert_int_equal(actor_await(&actor, number, 0)->status, -ESTALE);
-	assert_null(play()->ranks[0]->batch);
+	assert_null(play()->members.ranks[0]->batch);
 	assert_int_equal(actor_read(&actor, 0, 0, "m", 0, 1, 0), 0);
 	end();
 
@@ -375,7 +375,7 @@ static void what_waits_for_a_step_that_is_refused_is_told_so(void **state)
 	assert_int_equal(actor_await(&other, first, 0)->status, 0);
 	assert_int_equal(actor_await(&other, second, 0)->status, -EINVAL);
 	assert_int_equal(actor_await(&other, number, 0)->status, -ECANCELED);
-	assert_null(play()->ranks[1]->batch);
+	assert_null(play()->members.ranks[1]->batch);
 	assert_int_equal(actor_await(&other, actor_send_read_many(&other, pieces, 2, 1), 0)->status, 0);
 	end();
 }

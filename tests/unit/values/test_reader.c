@@ -530,7 +530,7 @@ static void an_idle_job_is_read_and_stays_idle(void **state)
 	assert_int_equal(read_one(&watcher, reader, reading(1, "v", 0, SMALL)), 0);
 	assert_true(*(float *)watcher.reader_window.base > 0);
 	assert_int_equal(job->state, JOB_RELEASED);
-	assert_int_equal(job->member_count, 0);
+	assert_int_equal(job->members.count, 0);
 }
 
 /* ---- Memory of the client's own ---- */
