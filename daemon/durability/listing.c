@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "daemon/durability/state_file.h"
 #include "daemon/durability/own.h"
+#include "daemon/resources/resources.h"
 
 /* One way of the list to the disk. Each has the list as it was when it began; they take that way in turn,
  * ahead of whatever removes files later. */

@@ -60,7 +60,7 @@ static void furnish(struct node *node, const Tierd__Wire__NodeReply *like)
 {
 	budget_pretend(node, 0);
 	node->settings.host_budget = PLENTY;
-	node->staging.count = node_staging_count(like ? like->host_budget_bytes : PLENTY);
+	node->staging->count = node_staging_count(like ? like->host_budget_bytes : PLENTY);
 	node->path_count = like && like->n_paths > 1 ? (unsigned)like->n_paths : 1;
 	for (unsigned i = 0; i < node->path_count; i++)
 		node->paths[i] = (struct node_path){ .capacity = PLENTY, .directory_fd = -1 };
@@ -73,8 +73,8 @@ static void furnish_as(struct node *node, const Tierd__Wire__NodeReply *like, bo
 		size_rest(like->host_used_bytes, size_sum(like->host_cache_bytes, like->host_idle_bytes));
 
 	node->settings.host_budget = like->host_budget_bytes;
-	node->staging.count = node_staging_count(node->settings.host_budget);
-	budget_pretend(node, is_alone ? staging_bytes(node->staging.count) : used);
+	node->staging->count = node_staging_count(node->settings.host_budget);
+	budget_pretend(node, is_alone ? staging_bytes(node->staging->count) : used);
 	node->path_count = (unsigned)like->n_paths;
 	for (unsigned i = 0; i < node->path_count; i++)
 		node->paths[i] = (struct node_path){ .path = like->paths[i]->path,
@@ -88,7 +88,7 @@ static void unfurnish(struct node *node)
 {
 	node->path_count = 0;
 	budget_pretend(node, 0);
-	node->staging.count = STAGING_LEAST;
+	node->staging->count = STAGING_LEAST;
 }
 
 /* ---- A job ---- */
@@ -213,7 +213,7 @@ static int ask_least(struct job *job, Tierd__Wire__PlanNeeds *needs, char messag
 /* What a job needs depends, by a little, on the node's staging buffers, and their number on the budget. */
 static int ask_least_budget(struct job *job, Tierd__Wire__JobPlan *plan, char message[MESSAGE_BYTES])
 {
-	struct staging *staging = &job->node->staging;
+	struct staging *staging = job->node->staging;
 	unsigned count = node_staging_count(PLENTY), given = staging->count;
 	int r;
 

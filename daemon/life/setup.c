@@ -197,7 +197,7 @@ static void use_staging(struct setup *setup)
 
 	setup->made.uses_staging = needs_staging(job);
 	if (setup->made.uses_staging)
-		staging_use(&job->node->staging, job->node->engine);
+		staging_use(job->node->staging, job->node->engine);
 }
 
 /* Huge pages first, then pinning, then the seals: the other orders fail. */

@@ -117,7 +117,7 @@ void report_node(struct pending *pending, struct node *node)
 	body.io_engine_why = (char *)(engine_why(node->engine) ? engine_why(node->engine) : "");
 	body.simd = (char *)simd_level_name(simd_level());
 	body.workers = workers_count(node->workers);
-	body.has_huge_pages = node->staging.memory.is_huge;
+	body.has_huge_pages = node->staging->memory.is_huge;
 	body.store = (char *)(node->path_count > 0 ? "jobs are durable"
 						   : "state ends with the daemon: there is no NVMe path");
 	body.requests = telemetry_clients(node)->requests;

@@ -74,7 +74,7 @@ static void run_disposal(struct work *work)
 
 	unmake(disposal);
 	if (disposal->made.uses_staging)
-		staging_leave(&disposal->node->staging, disposal->node->engine);
+		staging_leave(disposal->node->staging, disposal->node->engine);
 	disposal->made.uses_staging = false;
 	if (disposal->is_trim)
 		(void)malloc_trim(0);

@@ -259,28 +259,29 @@ static int watch_all(struct node *node)
 {
 	int r;
 
-	node->events = calloc(1, sizeof(*node->events));
-	if (!node->events)
+	node->resources->events = calloc(1, sizeof(*node->resources->events));
+	if (!node->resources->events)
 		return -ENOMEM;
-	r = watch(node, engine_fd(node->engine), on_engine, &node->events->engine);
+	r = watch(node, engine_fd(node->engine), on_engine, &node->resources->events->engine);
 	if (r == 0)
-		r = watch(node, workers_fd(node->workers), on_workers, &node->events->workers);
+		r = watch(node, workers_fd(node->workers), on_workers, &node->resources->events->workers);
 	if (r == 0)
-		r = watch(node, workers_fd(node->slow_workers), on_slow_workers, &node->events->slow_workers);
+		r = watch(node, workers_fd(node->slow_workers), on_slow_workers,
+			  &node->resources->events->slow_workers);
 	return r;
 }
 
 static void unwatch_all(struct node *node)
 {
-	if (!node->events)
+	if (!node->resources->events)
 		return;
-	if (node->events->engine)
-		event_free(node->events->engine);
-	if (node->events->workers)
-		event_free(node->events->workers);
-	if (node->events->slow_workers)
-		event_free(node->events->slow_workers);
-	free(node->events);
+	if (node->resources->events->engine)
+		event_free(node->resources->events->engine);
+	if (node->resources->events->workers)
+		event_free(node->resources->events->workers);
+	if (node->resources->events->slow_workers)
+		event_free(node->resources->events->slow_workers);
+	free(node->resources->events);
 }
 
 /* ---- Life ---- */
@@ -354,14 +355,14 @@ unsigned node_staging_beside(uint64_t bytes)
 static int start_staging(struct node *node)
 {
 	unsigned count = node_staging_count(node->settings.host_budget);
-	int r = staging_init(&node->staging, count, node->engine);
+	int r = staging_init(node->staging, count, node->engine);
 
 	if (r < 0) {
 		log_error("no memory for %u staging buffers: %s; free some, or lower host_budget", count,
 			  strerror(-r));
 		return r;
 	}
-	node_note_pinning(node, node->staging.pinning);
+	node_note_pinning(node, node->staging->pinning);
 	node->resources->host_used += staging_bytes(count);
 	return 0;
 }
@@ -401,6 +402,7 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 		log_error("out of memory; tierd cannot start");
 		return -ENOMEM;
 	}
+	node->staging = &node->resources->staging;
 	node->parts = parts;
 	node->loop = loop;
 	node->settings.host_budget = config->host_budget;
@@ -421,7 +423,7 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	node->settings.dimensions_per_tensor =
 		config->dimensions_per_tensor ? config->dimensions_per_tensor : WIRE_MAX_DIMENSIONS;
 	node->settings.connections_per_user = config->connections_per_user;
-	node->staging.memory = (struct memory)MEMORY_INIT;
+	node->staging->memory = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs.live);
 	queue_init(&node->jobs.dying);
 	queue_init(&node->resources->withheld);
@@ -543,7 +545,7 @@ struct node *node_free(struct node *node)
 	workers_free(node->workers);
 	workers_free(node->slow_workers);
 	if (node->engine)
-		staging_clear(&node->staging, node->engine);
+		staging_clear(node->staging, node->engine);
 	engine_free(node->engine);
 	telemetry_close(node);
 	for (unsigned i = 0; i < node->path_count; i++) {

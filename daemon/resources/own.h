@@ -5,6 +5,7 @@
 #include "daemon/resources/budget.h"
 #include "daemon/resources/node.h"
 #include "daemon/resources/shortage.h"
+#include "daemon/resources/staging.h"
 
 /* What a job has of the node's memory and disk. */
 struct job_resources {
@@ -22,8 +23,12 @@ struct job_resources {
 	uint64_t draft_path_bytes; /* the same: its draft */
 };
 
+struct node_events;
+
 /* What is used of a node's budget, who waits for more, and what is under way to give memory back. */
 struct node_resources {
+	struct node_events *events; /* daemon/resources/node.c */
+	struct staging staging;
 	unsigned device_count;
 	uint64_t host_used;
 	struct queue shortages; /* that are waited for */

@@ -49,7 +49,7 @@ static void retire(struct chunk *chunk)
 		job->update->sweep_listener->written(job);
 	}
 	if (buffer)
-		staging_give(&job->node->staging, buffer);
+		staging_give(job->node->staging, buffer);
 	job_settle(job);
 }
 

@@ -270,7 +270,7 @@ static struct early *early_free(struct early *early)
  * device busy, and the sweep finds buffers. */
 static unsigned most_chunks(const struct job *job)
 {
-	return (job->node->staging.count + 1) / 2;
+	return (job->node->staging->count + 1) / 2;
 }
 
 uint64_t early_metadata_bytes(const struct job *job)

@@ -57,12 +57,12 @@ struct read_ahead {
 static bool is_possible(const struct job *job)
 {
 	return job->location.has_nvme_optimizer && !job->options.optimizer->is_by_owner &&
-	       job->node->staging.count > STAGING_LEAST;
+	       job->node->staging->count > STAGING_LEAST;
 }
 
 static size_t struct_bytes(const struct job *job)
 {
-	return sizeof(struct read_ahead) + job->node->staging.count * sizeof(struct read_ahead_chunk);
+	return sizeof(struct read_ahead) + job->node->staging->count * sizeof(struct read_ahead_chunk);
 }
 
 uint64_t read_ahead_metadata_bytes(const struct job *job)
@@ -106,7 +106,7 @@ static struct read_ahead *read_ahead_new(struct job *job)
 	if (!ahead)
 		return NULL;
 	ahead->job = job;
-	ahead->chunk_count = job->node->staging.count;
+	ahead->chunk_count = job->node->staging->count;
 	ahead->order = calloc(job->catalog.pack_count, sizeof(*ahead->order));
 	queue_init(&ahead->free);
 	queue_init(&ahead->begun);
@@ -151,13 +151,13 @@ static struct staging_buffer *end_chunk(struct read_ahead_chunk *chunk)
 {
 	queue_remove(&chunk->link);
 	queue_push(&chunk->ahead->free, &chunk->link);
-	return staging_end_loan(&chunk->ahead->job->node->staging, &chunk->loan);
+	return staging_end_loan(chunk->ahead->job->node->staging, &chunk->loan);
 }
 
 /* Nothing of it is on its way. */
 static void give_back(struct read_ahead_chunk *chunk)
 {
-	struct staging *staging = &chunk->ahead->job->node->staging;
+	struct staging *staging = chunk->ahead->job->node->staging;
 
 	staging_give(staging, end_chunk(chunk));
 }
@@ -346,7 +346,7 @@ static bool read_next(struct read_ahead *ahead)
 	if (count == 0)
 		return false;
 	chunk->loan.share = budget_device_share(ahead->job);
-	if (!staging_lend(&ahead->job->node->staging, &chunk->loan))
+	if (!staging_lend(ahead->job->node->staging, &chunk->loan))
 		return false;
 	queue_remove(link);
 	queue_push(&ahead->begun, link);

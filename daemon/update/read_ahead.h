@@ -8,6 +8,7 @@
 #define TIERD_DAEMON_READ_AHEAD_H
 
 #include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 
 /* Of a job that is planned. */
 uint64_t read_ahead_metadata_bytes(const struct job *job);

@@ -357,7 +357,7 @@ static void add_pack(struct sweep *sweep, uint32_t pack)
 
 static int make_sweep(struct job *job, bool is_initializing)
 {
-	int r = sweep_new(job, job->node->staging.count, &job->update->sweep);
+	int r = sweep_new(job, job->node->staging->count, &job->update->sweep);
 
 	if (r < 0)
 		return r;

@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_SWEEP_H
 
 #include "daemon/model/model.h"
+#include "daemon/resources/resources.h"
 #include "daemon/update/sweep_watch.h"
 
 /* At most: 512 KiB of bf16, 1 MiB of fp32. Half of that is whole blocks of every stream, too. */

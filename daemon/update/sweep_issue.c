@@ -28,7 +28,7 @@ uint64_t sweep_bytes(unsigned chunks)
 
 uint64_t sweep_metadata_bytes(const struct job *job)
 {
-	return sweep_bytes(job->node->staging.count);
+	return sweep_bytes(job->node->staging->count);
 }
 
 int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep)
@@ -59,7 +59,7 @@ void sweep_stop(struct sweep *sweep)
 		queue_remove(&sweep->wish.link);
 	sweep->is_wishing = false;
 	if (sweep->granted)
-		staging_give(&sweep->job->node->staging, TAKE_PTR(sweep->granted));
+		staging_give(sweep->job->node->staging, TAKE_PTR(sweep->granted));
 }
 
 struct sweep *sweep_destroy(struct sweep *sweep)
@@ -167,7 +167,7 @@ static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 		return true;
 	sweep->wish.share = budget_device_share(sweep->job);
 	sweep->wish.is_patient = is_patient(sweep);
-	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
+	chunk->buffer = staging_take(sweep->job->node->staging, &sweep->wish);
 	if (chunk->buffer)
 		return true;
 	sweep->is_wishing = true;

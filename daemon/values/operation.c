@@ -50,7 +50,7 @@ void operation_free(struct tensor_operation *operation)
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
 	if (operation->buffer)
-		staging_give(&job->node->staging, operation->buffer);
+		staging_give(job->node->staging, operation->buffer);
 	if (member) {
 		member->operation = NULL;
 		member->busy--;
@@ -312,7 +312,7 @@ void operation_take_state(struct tensor_operation *operation)
 	operation->stage = WAITING_FOR_STAGING;
 	operation->wish.granted = on_staging;
 	operation->wish.share = budget_device_share(job);
-	buffer = staging_take(&job->node->staging, &operation->wish);
+	buffer = staging_take(job->node->staging, &operation->wish);
 	if (buffer)
 		read_state(operation, buffer);
 }

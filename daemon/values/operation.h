@@ -11,6 +11,7 @@
 #ifndef TIERD_DAEMON_OPERATION_H
 #define TIERD_DAEMON_OPERATION_H
 
+#include "daemon/resources/resources.h"
 #include "daemon/values/own.h"
 #include "offload/optimizer/format.h"
 

@@ -54,11 +54,11 @@ ROOMS = {
 
 # What still goes upwards, and is to go: includes and called functions. A number that has become smaller is written here.
 STILL_UP = {
-    ("daemon", "model", "resources"): (2, 0),
 }
 
 # Files that include other headers of a module below than its front, and how many: likewise to go.
 PAST_FRONTS = {
+    "daemon/resources/node.h": 1,
     "daemon/resources/slots.h": 1,
 }
 

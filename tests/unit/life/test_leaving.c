@@ -246,7 +246,7 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1), 0);
 	actor_die(&stays);
 	await_all_that_is_withheld();
-	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
 	scene_close(&scene);
 }
 
@@ -291,7 +291,7 @@ static void expect_all_is_given_back(void)
 	actor_die(&stays);
 	scene_settle(&scene);
 	await_all_that_is_withheld();
-	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 	scene_close(&scene);
 }

@@ -184,7 +184,7 @@ static void the_disk_counts_as_well(void **state)
 	assert_non_null(strstr(actor_message(&actor), "and 64.0 MiB are left there"));
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 }
 

@@ -12,6 +12,7 @@
 #include "common/size.h"
 #include "daemon/resources/node.h"
 #include "daemon/life/plan.h"
+#include "daemon/resources/resources.h"
 #include "proto/status.h"
 #include "proto/vocabulary.h"
 

@@ -92,7 +92,7 @@ static void take_all_staging(struct queue *taken)
 
 	queue_init(taken);
 	queue_init(&wish.link);
-	while ((buffer = staging_take(&scene.node->staging, &wish)))
+	while ((buffer = staging_take(scene.node->staging, &wish)))
 		queue_push(taken, &buffer->link);
 	queue_remove(&wish.link);
 }
@@ -100,7 +100,7 @@ static void take_all_staging(struct queue *taken)
 static void give_all_staging(struct queue *taken)
 {
 	for (struct queue *link = queue_pop(taken); link; link = queue_pop(taken))
-		staging_give(&scene.node->staging, queue_entry(link, struct staging_buffer, link));
+		staging_give(scene.node->staging, queue_entry(link, struct staging_buffer, link));
 }
 
 static void await_close(struct actor *actor)

@@ -104,7 +104,7 @@ static void come_to_rest(void)
 
 static void expect_consistent(void)
 {
-	uint64_t used = staging_bytes(scene.node->staging.count);
+	uint64_t used = staging_bytes(scene.node->staging->count);
 
 	come_to_rest();
 	QUEUE_FOREACH (link, &scene.node->jobs.live) {

@@ -62,8 +62,8 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 
 	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
-	assert_true(job->node->staging.count <= ARRAY_LENGTH(buffers));
-	unsigned count = take_staging(&job->node->staging, buffers);
+	assert_true(job->node->staging->count <= ARRAY_LENGTH(buffers));
+	unsigned count = take_staging(job->node->staging, buffers);
 
 	step = actor_send_step(&actor, 0.1f);
 	/* Before the step is decided, and while it is applied; in their order they would be the last. */
@@ -75,12 +75,12 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	gathers[1] = actor_send_gather(&actor, PLAY_UNITS - 2, 1, false);
 	while (queue_is_empty(&job->update->sweep->wanted))
 		scene_wait(&scene);
-	staging_give(&job->node->staging, buffers[0]);
+	staging_give(job->node->staging, buffers[0]);
 	while (job->update->sweep->pack == PLAY_UNITS - 1 || job->update->sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
 	assert_int_equal(job->update->sweep->pack, PLAY_UNITS - 2);
 	for (unsigned i = 1; i < count; i++)
-		staging_give(&job->node->staging, buffers[i]);
+		staging_give(job->node->staging, buffers[i]);
 	for (unsigned i = 0; i < ARRAY_LENGTH(gathers); i++)
 		assert_int_equal(actor_await(&actor, gathers[i], 0)->status, 0);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);

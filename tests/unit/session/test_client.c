@@ -268,11 +268,11 @@ static void a_job_that_needs_more_than_there_is_is_refused(void **state)
 	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
 	/* Its definitions and windows are still there. */
 	assert_int_equal(budget_host_used(scene.node),
-			 staging_bytes(scene.node->staging.count) +
+			 staging_bytes(scene.node->staging->count) +
 				 job_find(scene.node, geteuid(), "play")->resources->charged_bytes);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
 }
 
 /* Until a definition is refused: the number of those that were not. */
@@ -317,7 +317,7 @@ static void definitions_are_charged_before_the_job_is_planned(void **state)
 	assert_int_equal(budget_host_used(scene.node), before);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging.count));
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
 }
 
 static void a_user_has_no_more_jobs_than_are_configured(void **state)

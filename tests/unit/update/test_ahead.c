@@ -65,7 +65,7 @@ static void end_job(void)
 	actor_die(&actor);
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
-	assert_int_equal(scene.node->staging.lent, 0);
+	assert_int_equal(scene.node->staging->lent, 0);
 }
 
 /* No more host memory than the job needs: what is left would keep its state from one step to the next. */
@@ -196,7 +196,7 @@ static bool has(bool (*is_sought)(const struct job *job, uint32_t pack))
 
 static unsigned most_loans(void)
 {
-	return scene.node->staging.count - STAGING_LEAST;
+	return scene.node->staging->count - STAGING_LEAST;
 }
 
 /* ---- Between two steps ---- */
@@ -211,7 +211,7 @@ static void what_the_next_forward_begins_with_is_read(void **state)
 	assert_false(read_ahead_is_busy(job));
 	train(0);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->staging.lent, most_loans());
+	assert_int_equal(scene.node->staging->lent, most_loans());
 	assert_true(has(is_first));
 	assert_false(has(is_last));
 	assert_true(job_is_still(job));
@@ -363,7 +363,7 @@ static void a_step_that_is_skipped_changes_nothing_of_it(void **state)
 	step();
 	scene_settle(&scene);
 	assert_true(job->update->is_skipped);
-	assert_int_equal(scene.node->staging.lent, most_loans());
+	assert_int_equal(scene.node->staging->lent, most_loans());
 	assert_int_equal(read_bytes(job), before);
 	end_job();
 }
@@ -464,7 +464,7 @@ static void a_rank_that_dies_gives_it_back(void **state)
 	scene_hear_of_devices(&scene);
 	scene_settle(&scene);
 	assert_true(job_is_at_rest(job));
-	assert_int_equal(scene.node->staging.lent, 0);
+	assert_int_equal(scene.node->staging->lent, 0);
 	again.mode = MODE_RESUME;
 	open_rank(&again);
 	assert_int_equal(actor.step, STEPS - 1);
@@ -482,7 +482,7 @@ static void a_job_may_be_dropped_meanwhile(void **state)
 	scene_settle(&scene);
 	assert_null(find());
 	assert_true(queue_is_empty(&scene.node->jobs.dying));
-	assert_int_equal(scene.node->staging.lent, 0);
+	assert_int_equal(scene.node->staging->lent, 0);
 }
 
 /* ---- Buffers ---- */
@@ -499,11 +499,11 @@ static void on_granted(struct staging_wish *wish, struct staging_buffer *buffer)
 /* All that there are. */
 static void want_all_buffers(void)
 {
-	unsigned count = scene.node->staging.count;
+	unsigned count = scene.node->staging->count;
 
 	granted = 0;
 	for (unsigned i = 0; i < count; i++) {
-		struct staging_buffer *buffer = staging_take(&scene.node->staging, &wishes[i]);
+		struct staging_buffer *buffer = staging_take(scene.node->staging, &wishes[i]);
 
 		if (buffer)
 			buffers[granted++] = buffer;
@@ -515,7 +515,7 @@ static void want_all_buffers(void)
 static void give_all_buffers(void)
 {
 	for (unsigned i = 0; i < granted; i++)
-		staging_give(&scene.node->staging, buffers[i]);
+		staging_give(scene.node->staging, buffers[i]);
 }
 
 static void whoever_wants_its_buffers_gets_them(void **state)
@@ -609,7 +609,7 @@ static void with_few_buffers_nothing_is_read_ahead(void **state)
 {
 	struct job *job = start();
 
-	assert_int_equal(scene.node->staging.count, STAGING_LEAST);
+	assert_int_equal(scene.node->staging->count, STAGING_LEAST);
 	train(0);
 	scene_settle(&scene);
 	assert_null(job->update->read_ahead);

@@ -339,14 +339,14 @@ static unsigned free_buffers(void)
 {
 	unsigned count = 0;
 
-	QUEUE_FOREACH (link, &scene.node->staging.free)
+	QUEUE_FOREACH (link, &scene.node->staging->free)
 		count++;
 	return count;
 }
 
 static void half_of_the_buffers_are_left_for_the_sweep(void **state)
 {
-	unsigned count = scene.node->staging.count, least = count;
+	unsigned count = scene.node->staging->count, least = count;
 	struct job *job = start();
 
 	begin_step();

@@ -215,15 +215,15 @@ static void staging_buffers_are_for_what_is_trained(void **state)
 	begin_frozen();
 	fill_frozen();
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(scene.node->staging.users, 0);
+	assert_int_equal(scene.node->staging->users, 0);
 	end();
 	begin();
 	fill(0, 0, 0, 1);
-	assert_int_equal(scene.node->staging.users, 1);
+	assert_int_equal(scene.node->staging->users, 1);
 	actor_die(&actor);
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
-	assert_int_equal(scene.node->staging.users, 0);
+	assert_int_equal(scene.node->staging->users, 0);
 	scene_close(&scene);
 }
 
