@@ -81,11 +81,6 @@ void lost_new(struct node *node, const struct job_file *file, const struct loss 
 
 /* ---- Another try ---- */
 
-bool lost_lacks_room(const struct job *job)
-{
-	return job->life->loss.lacking < 0;
-}
-
 /* Or it would be tried again and again. */
 static bool has_more_room(const struct job *job)
 {
@@ -107,7 +102,7 @@ static void try_again(struct job *job)
 
 void lost_go_on(struct job *job)
 {
-	if (lost_lacks_room(job) && has_more_room(job) && !job->node->is_stopping)
+	if (job->life->loss.lacking < 0 && has_more_room(job) && !job->node->is_stopping)
 		try_again(job);
 }
 

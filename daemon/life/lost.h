@@ -14,8 +14,6 @@ void lost_new(struct node *node, const struct job_file *file, const struct loss 
 void lost_go_on(struct job *job);
 /* Somebody opens it. False: it was tried for him already, in vain. */
 bool lost_try_again(struct job *job);
-/* For want of room, and of nothing else. */
-bool lost_lacks_room(const struct job *job);
 
 /* It is lost, or was when it ended. */
 bool lost_has_files(const struct job *job);

@@ -47,8 +47,8 @@ const char *remedy_describe(const struct job *job, char text[static REMEDY_TEXT]
 
 	if (job_is_lost(job))
 		snprintf(text, REMEDY_TEXT, "%s%s", find(job->life->loss.error),
-			 lost_lacks_room(job) ? "; it comes back when there is room"
-					      : ", and open it again, or start tierd again");
+			 job->life->loss.lacking < 0 ? "; it comes back when there is room"
+						     : ", and open it again, or start tierd again");
 	else if (durable_has_step(job, &step))
 		snprintf(text, REMEDY_TEXT, "end its ranks: it comes back at step %llu then",
 			 (unsigned long long)step);

@@ -9,6 +9,7 @@
 #include "daemon/model/job.h"
 #include "daemon/model/location.h"
 #include "daemon/model/member.h"
+#include "daemon/model/node.h"
 #include "daemon/model/options.h"
 #include "daemon/model/quota.h"
 #include "daemon/model/state.h"

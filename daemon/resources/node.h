@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_NODE_H
 #define TIERD_DAEMON_NODE_H
 
-#include "daemon/model/node.h"
+#include "daemon/model/model.h"
 
 struct event_base;
 

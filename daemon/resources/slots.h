@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/size.h"
-#include "daemon/model/catalog.h"
+#include "daemon/model/model.h"
 
 #define SLOT_NONE UINT32_MAX
 /* As an owner: there is no memory in the slot now. */

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 """The modules of daemon/, offload/ and client/, and their order: fails where a file includes a header of a module above its
 own, or an object calls a function of one. docs/HACKING.md says what a module above may do instead. Of a module of daemon/
-others include its front alone, MODULE/MODULE.h.
+others include its front alone, MODULE/MODULE.h. No more than LARGEST_CIRCLE files call one another in a circle.
 
 usage: rooms.py ROOT BUILD           checks
        rooms.py ROOT BUILD --picture prints what docs/architecture.md has between its marks
-       rooms.py ROOT BUILD --calls   prints the calls that go upwards, by function
-       rooms.py ROOT BUILD --known   prints STILL_UP and PAST_FRONTS as they are now
 """
 import collections
 import os
@@ -52,15 +50,7 @@ ROOMS = {
     },
 }
 
-# What still goes upwards, and is to go: includes and called functions. A number that has become smaller is written here.
-STILL_UP = {
-}
-
-# Files that include other headers of a module below than its front, and how many: likewise to go.
-PAST_FRONTS = {
-    "daemon/resources/node.h": 1,
-    "daemon/resources/slots.h": 1,
-}
+LARGEST_CIRCLE = 10
 
 TOPS = sorted({top.split("/")[0] for top in ROOMS})
 
@@ -131,6 +121,22 @@ def symbols(build):
                 yield rooms, os.path.basename(path)[:-len(".o")], defined[path], wanted[path]
 
 
+def circles(build):
+    """Files that call one another in a circle, largest first."""
+    every = [(next(iter(rooms)).split("/")[0], *rest) for rooms, *rest in symbols(build)]
+    home = {(top, name): (top, source) for top, source, names, _ in every for name in names}
+    called = {(top, source): {home[top, name] for name in names if (top, name) in home} for top, source, _, names in every}
+
+    def reached(first):
+        seen, left = set(), [first]
+        while left:
+            left += [file for file in called[left.pop()] if file not in seen and not seen.add(file)]
+        return seen
+
+    reach = {file: reached(file) for file in called}
+    return sorted({frozenset(other for other in reach[file] if file in reach[other]) for file in reach}, key=len, reverse=True)
+
+
 def calls(build):
     """(module, module): functions of the second that the first calls."""
     every = list(symbols(build))
@@ -147,10 +153,6 @@ def calls(build):
 def goes_up(pair):
     order = list(ROOMS[pair[0][0]])
     return pair[0][0] == pair[1][0] and order.index(pair[1][1]) > order.index(pair[0][1])
-
-
-def count_functions(texts):
-    return len({text.split(" ", 1)[0] for text in texts})
 
 
 def picture(arrows):
@@ -170,24 +172,14 @@ def check(root, build):
     if not called:
         return [f"{build}: no objects that call one another: has it been built?"]
     found = []
-    for pair in sorted(set(included) | set(called) | {((top, a), (top, b)) for top, a, b in STILL_UP}):
-        if not goes_up(pair):
-            continue
-        now = len(included[pair]), count_functions(called[pair])
-        known = STILL_UP.get((pair[0][0], pair[0][1], pair[1][1]), (0, 0))
-        name = f"{pair[0][0]}: {pair[0][1]} -> {pair[1][1]}"
-        if now > known or now[1] > known[1]:
-            found += [f"{name}: {now[0]} includes and {now[1]} functions go upwards, {known[0]} and {known[1]} are known:"]
-            found += ["    " + text for text in sorted(included[pair] | called[pair])]
-        elif now != known:
-            found.append(f"{name}: only {now} go upwards now: write that into {os.path.basename(__file__)}")
+    for pair in sorted(filter(goes_up, set(included) | set(called))):
+        found.append(f"{pair[0][0]}: {pair[0][1]} -> {pair[1][1]} goes upwards:")
+        found += ["    " + text for text in sorted(included[pair] | called[pair])]
     for path, headers in sorted(past_fronts(included).items()):
-        if len(headers) > PAST_FRONTS.get(path, 0):
-            found.append(f"{path} includes {', '.join(sorted(headers))}, of other modules, instead of their fronts")
-    for path, known in PAST_FRONTS.items():
-        now = len(past_fronts(included).get(path, ()))
-        if now < known:
-            found.append(f"{path}: only {now} headers that are no fronts now: write that into {os.path.basename(__file__)}")
+        found.append(f"{path} includes {', '.join(sorted(headers))}, of other modules, instead of their fronts")
+    for circle in circles(build):
+        if len(circle) > LARGEST_CIRCLE:
+            found.append(f"{len(circle)} files call one another in a circle: {', '.join(sorted(name for _, name in circle))}")
     with open(os.path.join(root, "docs/architecture.md"), encoding="utf-8") as file:
         begin, end = map(file.read().partition, MARKS)
     if begin[2].partition(MARKS[1])[0].strip() != picture(set(included) | set(called)).strip() or not end[1]:
@@ -201,16 +193,6 @@ def main():
     root, build = sys.argv[1:3]
     if sys.argv[3:] == ["--picture"]:
         print(picture(set(includes(root)) | set(calls(build))))
-    elif sys.argv[3:] == ["--calls"]:
-        upwards = {pair: texts for pair, texts in calls(build).items() if goes_up(pair)}
-        for pair, texts in sorted(upwards.items()):
-            print(f"{pair[0][1]} -> {pair[1][1]}", *sorted(texts), sep="\n    ")
-    elif sys.argv[3:] == ["--known"]:
-        included, called = includes(root), calls(build)
-        for pair in sorted(filter(goes_up, set(included) | set(called))):
-            print(f'    ("{pair[0][0]}", "{pair[0][1]}", "{pair[1][1]}"): ({len(included[pair])}, {count_functions(called[pair])}),')
-        for path, headers in sorted(past_fronts(included).items()):
-            print(f'    "{path}": {len(headers)},')
     else:
         breaches = check(root, build)
         if breaches:
