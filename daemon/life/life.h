@@ -1,4 +1,25 @@
-/* A job from its opening to its end: ranks, epochs, plans, idle jobs. */
+/* The life of a job, from its opening to its end.
+ *
+ * Ranks open a job (opening.c), define its units (unit_requests.c), and say that they are ready (ready.c).
+ * When all are there the setup plans memory and disk (setup_plan.c), and reserves them off the loop
+ * (setup.c). Then an epoch begins. It ends when a rank is lost or leaves (epoch.c, leave.c), and the ranks
+ * meet again. A job without ranks is idle: after some time, or when others need memory, it gives its host
+ * memory back (idle.c, release.c). Ranks may open it with another shape then (reshape.c). A job ends because
+ * it is dropped, replaced, rolled back, or because the daemon ends. A lost job is one whose store cannot be
+ * opened: it stays, and says why, until somebody mends that or drops it (lost.c, remedy.c).
+ *
+ * state.c has two tables, of a job and of its epochs: each state, what may happen in it, and what follows. It
+ * changes nothing but the state; callers do the rest.
+ *
+ * A job goes on in turns (job.c): job_settle() asks for one, from wherever something has ended, and the loop
+ * gives each module its part of it. A dropped job is freed in a turn alone, when nothing of it is in flight.
+ *
+ * Life is above all modules that work for a job, makes what they keep of it (job_new()), and fills in the
+ * tables by which they report (listeners.c, life_callbacks). Jobs that come back are recovery's: life asks
+ * for them by life_recovery.h.
+ *
+ * Users rule jobs here: share.c, drop.c, evict.c, drain.c. plan.c answers what a job would take, by the same
+ * code, on a node that has no memory, disk or threads. */
 #ifndef TIERD_DAEMON_LIFE_FRONT_H
 #define TIERD_DAEMON_LIFE_FRONT_H
 

@@ -1,15 +1,26 @@
-/* A session is one connection: it turns bytes into requests and answers into bytes, and watches the process
- * at the other end. It trusts nothing that arrives. */
+/* Session: connections, and the requests that come over them.
+ *
+ * The server accepts (server.c). A session is one connection: it turns bytes into requests and answers into
+ * bytes, and watches the process at the other end by a pidfd (session.c, inbox.c, outbox.c, peer.c). A client
+ * (client.c) is what a connection stands for: its ranks, readers, watches and traces, which end with it.
+ * request.c finds the rank that a request is about, and calls the module that serves it; answers come back
+ * through the client's port (daemon/request).
+ *
+ * Nothing that arrives is trusted: a frame has a limit of size and of time, a client of requests and of
+ * output, and who breaks the protocol loses the connection, never the daemon. What the loop does for a user
+ * is counted (ration.c): a user who is ahead of others rests, as long as others want something.
+ *
+ * Only main is above. */
 #ifndef TIERD_DAEMON_SESSION_H
 #define TIERD_DAEMON_SESSION_H
 
-#include "daemon/session/server.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/queue.h"
 #include "daemon/request/request.h"
+#include "daemon/session/server.h"
 
 struct event_base;
 struct node;
