@@ -111,7 +111,7 @@ MUTANTS = (
         (
             (
                 "\t\trefuse_push(pending, push->is_silent, r, message);",
-                "\t\tif (push->unit < job->catalog.unit_count)\n\t\t\tmember->pushed[push->unit]++;\n"
+                "\t\tif (push->unit < job->catalog.unit_count)\n\t\t\tmember->pusher->pushed[push->unit]++;\n"
                 "\t\trefuse_push(pending, push->is_silent, r, message);",
             ),
         ),
