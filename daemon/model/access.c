@@ -28,7 +28,7 @@ static bool is_meant(const struct port *port, const struct principal *principal)
 }
 
 /* Root is none by itself: it may be root of a container only, which has the same number. */
-bool access_is_administrator(const struct node *node, const struct port *port)
+static bool access_is_administrator(const struct node *node, const struct port *port)
 {
 	for (unsigned i = 0; node->settings.administrators && i < node->settings.administrators->count; i++)
 		if (is_meant(port, &node->settings.administrators->entries[i]))
@@ -88,7 +88,7 @@ struct quota access_quota_of_user(const struct node *node, uid_t uid)
 	return access_quota(node, &absent);
 }
 
-uint32_t access_snapshots_maximum(const struct quota *quota)
+static uint32_t access_snapshots_maximum(const struct quota *quota)
 {
 	return quota->snapshots_maximum > 0 ? (uint32_t)quota->snapshots_maximum - 1 : WIRE_MAX_SNAPSHOTS;
 }

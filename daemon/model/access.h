@@ -7,8 +7,6 @@
 #include "daemon/model/quota.h"
 #include "daemon/request/request.h"
 
-bool access_is_administrator(const struct node *node, const struct port *port);
-
 /* It administers the daemon, or runs it. */
 bool access_may_rule(const struct node *node, const struct port *port);
 
@@ -22,7 +20,6 @@ struct quota access_quota_of_user(const struct node *node, uid_t uid);
 /* Where nothing is said: none, and as many as a store can have. The default is never more than the maximum.
  */
 uint32_t access_snapshots_default(const struct quota *quota);
-uint32_t access_snapshots_maximum(const struct quota *quota);
 /* 0, or why a job must not have room for so many. */
 int access_check_snapshots(const struct quota *quota, uint32_t snapshots, char *message, size_t size);
 

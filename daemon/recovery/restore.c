@@ -475,7 +475,8 @@ static void start(struct node *node, const struct job_file *file, struct origin 
 	scrub_history_free(origin->scrub);
 }
 
-void restore_file(struct node *node, const struct job_file *file)
+/* One that nobody has open. */
+static void restore_file(struct node *node, const struct job_file *file)
 {
 	start(node, file, &(struct origin){ 0 });
 }
@@ -513,7 +514,8 @@ static struct restore_notice *take_notice(const struct job *job)
 	return NULL;
 }
 
-void restore_again(struct job *job)
+/* A job of which nothing is in flight any more, from its last durable step; the job is freed. */
+static void restore_again(struct job *job)
 {
 	struct node *node = job->node;
 	struct origin origin = { .is_asked = life_is_asked_again(job),
@@ -598,7 +600,8 @@ bool restore_comes_back(const struct node *node, uid_t uid, const char *name, ui
 	return true;
 }
 
-bool restore_has_file(const struct node *node, const char *file)
+/* Somebody is on his way into or out of these files. */
+static bool restore_has_file(const struct node *node, const char *file)
 {
 	QUEUE_FOREACH (link, &node->recovery->restores)
 		if (strcmp(queue_entry(link, struct restore, link)->file.file, file) == 0)

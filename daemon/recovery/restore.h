@@ -23,12 +23,7 @@ struct restore_notice {
 /* A job that is to end, and comes back then; notice: lent until done(). */
 void restore_await(const struct job *job, struct restore_notice *notice);
 
-/* A job of which nothing is in flight any more, from its last durable step; the job is freed. */
-void restore_again(struct job *job);
-
-/* One that nobody has open. */
-void restore_file(struct node *node, const struct job_file *file);
-/* The same, but it is removed from its store instead of coming back. */
+/* A job that nobody has open: it is removed from its store instead of coming back. */
 void restore_and_end(struct node *node, const struct job_file *file);
 
 /* A fork is on its way: its name is taken from now on. file: its name and number, and its origin's files. It
@@ -49,7 +44,5 @@ bool restore_is_under_way(const struct node *node, uid_t uid, const char *name);
  * it. */
 bool restore_comes_back(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
 			uint32_t *ret_share_group);
-/* Somebody is on his way into or out of these files. */
-bool restore_has_file(const struct node *node, const char *file);
 
 #endif

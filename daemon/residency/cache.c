@@ -98,7 +98,7 @@ static uint64_t bytes_leaving(const struct job *job)
 	       job->residency->cache_tenant->bytes_leaving(job);
 }
 
-uint64_t cache_bytes_on_the_way(const struct claim *claim)
+static uint64_t cache_bytes_on_the_way(const struct claim *claim)
 {
 	return sum_of_givers(claim, bytes_leaving);
 }

@@ -28,7 +28,6 @@ struct cache_tenant {
 
 /* Caches that may give to who claims it begin to give up as many bytes, with what is on its way already. */
 void cache_reclaim(const struct claim *claim, uint64_t bytes);
-uint64_t cache_bytes_on_the_way(const struct claim *claim);
 /* What has not gone yet is not given up. */
 void cache_keep_all(struct node *node);
 

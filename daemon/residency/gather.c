@@ -79,7 +79,8 @@ void gather_expect(struct member *member, uint64_t version)
 	}
 }
 
-bool gather_refuse_owed(struct pending *pending)
+/* True, and it is answered, if the gather waits for a step that its own rank has yet to finish. */
+static bool gather_refuse_owed(struct pending *pending)
 {
 	const struct member *member = pending->member;
 

@@ -160,8 +160,6 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
 void gather_expect(struct member *member, uint64_t version);
 /* A step of the member is refused: what waits for its version looks again. */
 void gather_fail_refused(struct member *member);
-/* True, and it is answered, if the gather waits for a step that its own rank has yet to finish. */
-bool gather_refuse_owed(struct pending *pending);
 void gather_cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel);
 /* Its rank has come to do nothing else but to wait for it. */
 void gather_await(struct pending *pending, const Tierd__Wire__GatherAwait *await);

@@ -228,7 +228,8 @@ static void start_move(struct share *share, enum share_state state, void (*run)(
 	workers_submit(job->node->slow_workers, &share->work);
 }
 
-void warm_fetch(struct job *job)
+/* That share, which is charged, is here later, and the job settled. */
+static void warm_fetch(struct job *job)
 {
 	start_move(next_away(job->update->warm), SHARE_COMING, run_fetch, on_fetched);
 }
@@ -264,7 +265,8 @@ static void forget_share(const struct warm *warm, uint32_t share)
 			warm->stretches[i].filled = 0;
 }
 
-void warm_go_on(struct job *job)
+/* In the job's turn: what is given up goes, if nobody uses it any more. */
+static void warm_go_on(struct job *job)
 {
 	struct warm *warm = job->update->warm;
 
@@ -325,7 +327,8 @@ uint64_t warm_bytes_here(const struct job *job)
 	return bytes_in(job, SHARE_HERE, SHARE_HERE);
 }
 
-uint64_t warm_bytes_last(const struct job *job)
+/* Of the one that would be given up first; there is one. */
+static uint64_t warm_bytes_last(const struct job *job)
 {
 	return last_here(job)->bytes;
 }
@@ -335,7 +338,8 @@ uint64_t warm_bytes_leaving(const struct job *job)
 	return bytes_in(job, SHARE_DRAINING, SHARE_GOING);
 }
 
-uint64_t warm_bytes_next(struct job *job)
+/* Of the share that would come next; 0: none would. */
+static uint64_t warm_bytes_next(struct job *job)
 {
 	const struct share *share;
 

@@ -78,17 +78,9 @@ uint64_t warm_bytes(const struct job *job);
 /* Of warm_bytes(): what may be given up; and what is given up already, and has not gone. */
 uint64_t warm_bytes_here(const struct job *job);
 uint64_t warm_bytes_leaving(const struct job *job);
-/* Of the share that would come next; 0: none would. */
-uint64_t warm_bytes_next(struct job *job);
-/* Of the one that would be given up first; there is one. */
-uint64_t warm_bytes_last(const struct job *job);
-/* That share, which is charged, is here later, and the job settled. */
-void warm_fetch(struct job *job);
 /* The share that would come last of those that are here is given up; there is one. When the kernel has its
  * pages, all jobs are settled. */
 void warm_close(struct job *job);
-/* In the job's turn: what is given up goes, if nobody uses it any more. */
-void warm_go_on(struct job *job);
 /* What has not gone yet is not given up. */
 void warm_keep_all(struct job *job);
 

@@ -26,7 +26,8 @@ uint64_t operation_pack_element(const struct tensor_operation *operation)
 	       operation->first;
 }
 
-struct store_piece operation_kept(const struct tensor_operation *operation)
+/* What is kept of its elements, in the stream of their state. */
+static struct store_piece operation_kept(const struct tensor_operation *operation)
 {
 	return job_find_kept(operation->job, operation_pack(operation), operation_section(operation),
 			     (unsigned)operation->state, operation_pack_element(operation), operation->count);
@@ -194,7 +195,7 @@ void operation_end(struct tensor_operation *operation)
 }
 
 /* The values go where gradients will be summed, or come from there. */
-bool operation_uses_sums(const struct tensor_operation *operation)
+static bool operation_uses_sums(const struct tensor_operation *operation)
 {
 	if (operation->kind == OPERATION_READ)
 		return operation->state == READ_GRADIENT;

@@ -109,8 +109,6 @@ int operation_work(const struct tensor_operation *operation);
 /* The pack and the element of its section at which it begins. */
 uint32_t operation_pack(const struct tensor_operation *operation);
 uint64_t operation_pack_element(const struct tensor_operation *operation);
-/* What is kept of its elements, in the stream of their state. */
-struct store_piece operation_kept(const struct tensor_operation *operation);
 /* It is freed, if it only waits; else it goes on, with nobody to answer. */
 void operation_give_up(struct tensor_operation *operation);
 /* For a version, sums or a turn that may not come any more. */
@@ -129,9 +127,6 @@ bool tensor_check_read(struct pending *pending, const Tierd__Wire__TensorRead *r
 uint64_t tensor_version_for(const struct member *member, uint64_t version);
 /* Of these elements, which are there, in the window. */
 uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRead *read, int state);
-
-/* It is for the sums, not for the slot. */
-bool operation_uses_sums(const struct tensor_operation *operation);
 
 /* ---- state_write.c: what the optimizer keeps, before training, so that the job begins with it, and at the
  * step after which it was kept; or in a writing. Extents are rewritten as a whole, so one piece of a job is
