@@ -1,6 +1,5 @@
 #include "common/log.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +14,6 @@
 static enum log_level maximum = LOG_LEVEL_INFO;
 static bool is_journal;
 static bool (*diverted)(enum log_level level, const char *line, const struct log_fields *fields);
-
-static const struct {
-	const char *name;
-	enum log_level level;
-} names[] = {
-	{ "error", LOG_LEVEL_ERROR },
-	{ "warning", LOG_LEVEL_WARNING },
-	{ "info", LOG_LEVEL_INFO },
-	{ "debug", LOG_LEVEL_DEBUG },
-};
 
 /* Of a child whose stderr was redirected the variable is still there: it says which stream it means. */
 static bool look_for_journal(void)
@@ -56,16 +45,6 @@ bool log_is_journal(void)
 bool log_takes(enum log_level level)
 {
 	return level <= maximum;
-}
-
-int log_level_parse(const char *text, enum log_level *ret_level)
-{
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(text, names[i].name) == 0) {
-			*ret_level = names[i].level;
-			return 0;
-		}
-	return -EINVAL;
 }
 
 /* Nothing that a user has named begins a line of its own, or moves a terminal's cursor, or is shown as what

@@ -27,9 +27,6 @@ void log_divert(bool (*take)(enum log_level level, const char *line, const struc
 bool log_is_journal(void); /* stderr is */
 bool log_takes(enum log_level level);
 
-/* Reads "error", "warning", "info" or "debug"; -EINVAL for anything else. */
-int log_level_parse(const char *text, enum log_level *ret_level);
-
 /* Control characters, which a name from a user could have, are written as "\x0a". fields: NULL, or of the
  * call. */
 void log_about(enum log_level level, const struct log_fields *fields, const char *format, ...)

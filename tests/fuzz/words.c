@@ -1,4 +1,4 @@
-/* Fuzzes what reads single words: sizes, counts, paths, users, limits, faults, levels, what a plan counts,
+/* Fuzzes what reads single words: sizes, counts, paths, users, limits, faults, what a plan counts,
  * and the environment of a rank. The first byte says which; any text gives a value, which says the same when
  * it is printed and read again, or an error. */
 #include <assert.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "client/tierctl/plan.h"
-#include "common/log.h"
 #include "daemon/service/config_values.h"
 #include "daemon/service/limit.h"
 #include "daemon/service/principal.h"
@@ -74,13 +73,6 @@ static void read_fault(const char *text)
 		assert(fault.kind <= FAULT_KILL_AFTER && fault.error >= 0);
 }
 
-static void read_level(const char *text)
-{
-	enum log_level level;
-
-	log_level_parse(text, &level);
-}
-
 static void read_plan(const char *text)
 {
 	uint32_t durability = 0;
@@ -137,9 +129,9 @@ static void read_name(const char *text)
 	free(copy);
 }
 
-static void (*const readers[])(const char *text) = { read_size,	 read_count,  read_path,       read_who,
-						     read_limit, read_fault,  read_level,      read_plan,
-						     read_name,	 read_socket, read_environment };
+static void (*const readers[])(const char *text) = { read_size,	 read_count, read_path,	       read_who,
+						     read_limit, read_fault, read_environment, read_plan,
+						     read_name,	 read_socket };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
