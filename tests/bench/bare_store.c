@@ -37,7 +37,7 @@ int bare_store_wait_for_request(struct bare_store *bare, int r)
 		r = bare_store_wait(bare);
 	}
 	if (r < 0)
-		fprintf(stderr, "%s: %s\n", store_name(bare->store), store_message(bare->store));
+		fprintf(stderr, "%s\n", store_message(bare->store));
 	return r;
 }
 

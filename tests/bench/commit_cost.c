@@ -77,9 +77,9 @@ static void slow_tell(struct slow_tier *slow)
 
 static void slow_init(struct slow_tier *slow, struct tier *next)
 {
-	slow->ops = (struct tier_ops){
-		.name = "slow", .block_size = next->ops->block_size, .submit = slow_submit, .free = slow_free
-	};
+	slow->ops = (struct tier_ops){ .block_size = next->ops->block_size,
+				       .submit = slow_submit,
+				       .free = slow_free };
 	slow->tier = (struct tier){ .ops = &slow->ops, .capacity = next->capacity, .label = next->label };
 	slow->next = next;
 }

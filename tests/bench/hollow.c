@@ -33,8 +33,7 @@ static void hollow_free(struct tier *tier)
 
 void hollow_init(struct hollow_tier *hollow, struct tier *next, const void *nothing, size_t bytes)
 {
-	hollow->ops = (struct tier_ops){ .name = "hollow",
-					 .block_size = next->ops->block_size,
+	hollow->ops = (struct tier_ops){ .block_size = next->ops->block_size,
 					 .submit = hollow_submit,
 					 .keep = hollow_keep,
 					 .free = hollow_free };

@@ -286,9 +286,7 @@ static void gate_free(struct tier *tier)
 static void gate_init(struct gate *gate, struct tier *next)
 {
 	*gate = (struct gate){ .next = next };
-	gate->ops = (struct tier_ops){
-		.name = "gate", .block_size = 1, .submit = gate_submit, .free = gate_free
-	};
+	gate->ops = (struct tier_ops){ .block_size = 1, .submit = gate_submit, .free = gate_free };
 	gate->tier = (struct tier){ .ops = &gate->ops, .capacity = next->capacity, .label = next->label };
 	queue_init(&gate->held);
 }

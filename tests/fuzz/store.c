@@ -178,7 +178,6 @@ static void open_device(uint8_t *device)
 	if (wait(tier, &request, lineage_open(lineage, &request.request)) == 0) {
 		struct lineage_geometry found = lineage_geometry(lineage);
 
-		assert(lineage_generation(lineage) > 0);
 		assert(found.place_bytes >= STORE_EXTENT_BYTES &&
 		       found.place_bytes <= STORE_MAX_EXTENT_BYTES);
 		assert(lineage_device_bytes(&found) <= lineage_device_bytes(&geometry));

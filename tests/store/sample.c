@@ -1,20 +1,16 @@
 /* Writes a small store to files, one per device: sample BLOCK FILE…. BLOCK: bytes of the second stream's
  * blocks. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/size.h"
 #include "offload/store/store.h"
 #include "tests/unit/io_support.h"
 #include "tests/unit/sim_disk.h"
+#include "tests/unit/test.h"
 
 #define MAX_DEVICES 3
 #define STEPS 3

@@ -1,15 +1,11 @@
 #include "tests/unit/disk_store.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 /* ---- What it is ---- */
 
@@ -277,6 +273,23 @@ void disk_store_begin_commit(struct disk_store *disk)
 		disk->is_committing = false;
 		disk->is_dead = true;
 	}
+}
+
+void disk_store_commit(struct disk_store *disk)
+{
+	disk_store_begin_commit(disk);
+	disk_store_await_commit(disk);
+	assert_int_equal(disk->acknowledged, disk->step);
+}
+
+int disk_store_take(struct disk_store *disk, const char *name)
+{
+	return disk_store_wait(disk, store_snapshot(disk->store, name, &disk->request));
+}
+
+int disk_store_delete(struct disk_store *disk, const char *name)
+{
+	return disk_store_wait(disk, store_delete_snapshot(disk->store, name, &disk->request));
 }
 
 static void rewrite_or_hold(struct disk_store *disk, unsigned extent)

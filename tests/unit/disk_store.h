@@ -86,6 +86,11 @@ void disk_store_expect_settled(struct disk_store *disk, unsigned extent);
 /* Of what is whole: as the daemon does it, between two sweeps. */
 void disk_store_begin_commit(struct disk_store *disk);
 void disk_store_await_commit(struct disk_store *disk);
+/* Which must succeed. */
+void disk_store_commit(struct disk_store *disk);
+/* A snapshot: their status. */
+int disk_store_take(struct disk_store *disk, const char *name);
+int disk_store_delete(struct disk_store *disk, const char *name);
 /* Anything of that. */
 void disk_store_act(struct disk_store *disk);
 

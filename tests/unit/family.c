@@ -1,19 +1,15 @@
 #include "tests/unit/family.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/store/extent_store.h"
 #include "offload/store/lineage_backend.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 unsigned family_choose(struct family *family, unsigned bound)
 {

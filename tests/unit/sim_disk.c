@@ -2,12 +2,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
+#include "tests/unit/test.h"
 
 #define MAX_FRESH 4096
 #define MAX_SUBMITTED 1024
@@ -150,7 +148,7 @@ static int sim_submit(struct tier *tier, struct tier_io *io)
 	if (disk->is_dead)
 		return -EIO;
 	assert_true(disk->submitted_count < MAX_SUBMITTED);
-	if (disk->observer)
+	if (disk->observer && disk->observer->submitted)
 		disk->observer->submitted(disk->observer, disk, io);
 	disk->submitted[disk->submitted_count++] = io;
 	return 0;
@@ -181,7 +179,6 @@ static void sim_free(struct tier *tier)
 }
 
 static const struct tier_ops sim_ops = {
-	.name = "sim",
 	.block_size = SIM_SECTOR,
 	.submit = sim_submit,
 	.weigh = sim_weigh,
@@ -265,7 +262,7 @@ bool sim_disk_turn(struct sim_disk *disk)
 	io = disk->submitted[index];
 	disk->submitted[index] = disk->submitted[--disk->submitted_count];
 	status = perform(disk, io);
-	if (disk->observer)
+	if (disk->observer && disk->observer->ended)
 		disk->observer->ended(disk->observer, disk, io, status);
 	io->done(io, status);
 	return true;

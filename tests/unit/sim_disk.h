@@ -11,7 +11,7 @@
 
 struct sim_disk;
 
-/* Sees what a session does. */
+/* Sees what a session does; either may be NULL. */
 struct sim_observer {
 	void (*submitted)(struct sim_observer *observer, struct sim_disk *disk, const struct tier_io *io);
 	void (*ended)(struct sim_observer *observer, struct sim_disk *disk, const struct tier_io *io,

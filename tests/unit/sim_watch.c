@@ -1,15 +1,12 @@
 #include "tests/unit/sim_watch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/store/head_record.h"
 #include "offload/store/map_tree.h"
+#include "tests/unit/test.h"
 
 #define MAX_DISKS 4
 #define MAX_ROOTS 8

@@ -1,14 +1,11 @@
 #include "tests/unit/store_support.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/device/fault.h"
 #include "offload/device/host.h"
+#include "tests/unit/test.h"
 
 #define LENGTHS(block)                                                                                       \
 	{                                                                                                    \
@@ -97,6 +94,38 @@ void store_fixture_close(struct store_fixture *fixture)
 	fixture->loop.workers = workers_free(fixture->loop.workers);
 	for (unsigned device = 0; device < fixture->device_count; device++)
 		free(fixture->memory[device]);
+}
+
+static void on_found(struct store_verification *verification, const struct store_flaw *flaw)
+{
+	struct store_finder *finder = container_of(verification, struct store_finder, verification);
+
+	assert_true(finder->count < ARRAY_LENGTH(finder->flaws));
+	finder->flaws[finder->count++] = *flaw;
+}
+
+static bool goes_on(struct store_verification *verification)
+{
+	return !container_of(verification, struct store_finder, verification)->is_stopped;
+}
+
+static void on_verified(struct store_verification *verification)
+{
+	container_of(verification, struct store_finder, verification)->is_over = true;
+}
+
+void store_finder_init(struct store_finder *finder)
+{
+	*finder = (struct store_finder){
+		.verification = { .found = on_found, .goes_on = goes_on, .done = on_verified }
+	};
+	finder->verification.buffer = pages_new(STORE_MAX_BLOCK_BYTES);
+}
+
+void store_finder_destroy(struct store_finder *finder)
+{
+	store_verification_clear(&finder->verification);
+	free(finder->verification.buffer);
 }
 
 static void test_transfer_done(struct store_transfer *transfer, int status)

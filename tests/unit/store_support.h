@@ -2,7 +2,7 @@
 #ifndef TIERD_TESTS_UNIT_STORE_SUPPORT_H
 #define TIERD_TESTS_UNIT_STORE_SUPPORT_H
 
-#include "offload/store/store.h"
+#include "offload/store/store_verify.h"
 #include "tests/unit/io_support.h"
 
 #define STORE_TEST_DEVICES 3
@@ -37,6 +37,17 @@ void store_fixture_open(struct store_fixture *fixture, unsigned device_count, un
 void store_fixture_open_layout(struct store_fixture *fixture, struct store_layout *layout,
 			       unsigned device_count, unsigned depth, const char *fault);
 void store_fixture_close(struct store_fixture *fixture);
+
+/* A verification that remembers what it finds. */
+struct store_finder {
+	struct store_verification verification;
+	struct store_flaw flaws[16];
+	unsigned count;
+	bool is_over, is_stopped;
+};
+
+void store_finder_init(struct store_finder *finder);
+void store_finder_destroy(struct store_finder *finder);
 
 struct test_transfer {
 	struct store_transfer transfer;

@@ -1,11 +1,6 @@
 /* Damage to what a toy store has on its disks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "offload/store/lineage_backend.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 #define NODES_OFFSET (1024 * 1024)

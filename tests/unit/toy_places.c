@@ -1,12 +1,9 @@
 /* Who names which places of a toy store, counted anew from its disks. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/store/lineage_backend.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 #define NODES_OFFSET (1024 * 1024)

@@ -1,15 +1,12 @@
 #include "tests/unit/toy_store.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/little_endian.h"
 #include "common/size.h"
 #include "offload/store/lineage_backend.h"
+#include "tests/unit/test.h"
 
 unsigned toy_choose(struct toy *toy, unsigned bound)
 {
@@ -247,7 +244,7 @@ static int write_page(struct toy *toy, unsigned extent, uint32_t place, uint64_t
 	for (unsigned i = 0; i < TOY_PAGE; i += 8)
 		put64(write.bytes + i, content);
 	write.io.buffer = write.bytes;
-	r = tier_submit(lineage_tier(toy->lineage, extent % toy->device_count), &write.io);
+	r = tier_submit(toy->lineage->tiers[extent % toy->device_count], &write.io);
 	if (r < 0)
 		return r;
 	while (!write.is_done)
@@ -338,4 +335,38 @@ void toy_reopen(struct toy *toy)
 	toy_end(toy);
 	toy_begin(toy);
 	assert_int_equal(toy_wait(toy, lineage_open(toy->lineage, &toy->request)), 0);
+}
+
+uint64_t toy_count(const struct toy *toy)
+{
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < toy->device_count; i++)
+		count += sim_disk_count(toy->disks[i]);
+	return count;
+}
+
+void toy_interrupt(struct toy *toy)
+{
+	void (*end)(struct sim_disk * disk) = toy_choose(toy, 2) ? sim_disk_fail_power : sim_disk_kill;
+
+	for (unsigned i = 0; i < toy->device_count; i++)
+		end(toy->disks[i]);
+}
+
+void toy_fail_power(struct toy *toy, unsigned turns)
+{
+	while (turns-- > 0 && toy->done_count == 0)
+		assert_true(toy_turn(toy));
+	for (unsigned i = 0; i < toy->device_count; i++)
+		sim_disk_fail_power(toy->disks[i]);
+	while (toy->done_count == 0)
+		assert_true(toy_turn(toy));
+	toy->done_count = 0;
+	toy_reopen(toy);
+}
+
+void toy_keep(struct toy *toy, const char *name)
+{
+	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, name, &toy->request)), 0);
 }

@@ -73,6 +73,13 @@ void toy_end(struct toy *toy);
 /* Ends a session, and opens another, which must succeed. */
 void toy_reopen(struct toy *toy);
 
+/* Of all of its disks: sim_disk_count(); sim_disk_kill() or sim_disk_fail_power(), as the seed says. */
+uint64_t toy_count(const struct toy *toy);
+void toy_interrupt(struct toy *toy);
+/* The power fails after so many turns, or when the request that is on its way has ended; another session
+ * opens. */
+void toy_fail_power(struct toy *toy, unsigned turns);
+
 /* Below bound; from the seed. */
 unsigned toy_choose(struct toy *toy, unsigned bound);
 /* Ends something that is on its way. False: nothing is. */
@@ -102,6 +109,9 @@ void toy_expect_places(struct toy *toy);
 int toy_open_view(struct toy *toy, struct toy_view *view, const struct toy_kept *kept);
 void toy_expect_view(struct toy_view *view);
 void toy_close_view(struct toy_view *view);
+
+/* Keeps the last commit, which must succeed. */
+void toy_keep(struct toy *toy, const char *name);
 
 /* So many steps, each of which writes everything. */
 void toy_make_steps(struct toy *toy, unsigned steps);

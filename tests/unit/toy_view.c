@@ -1,12 +1,8 @@
 /* Views of a toy store. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/little_endian.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 static struct toy_view *view_of(struct lineage_head *head)

@@ -1,13 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/log.h"
+#include "tests/unit/test.h"
 
 static struct {
 	unsigned count;

@@ -1,17 +1,14 @@
 /* Which file systems and devices keep what is reserved, and which do not. */
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/reservation.h"
+#include "tests/unit/test.h"
 
 static char devices[256];
 

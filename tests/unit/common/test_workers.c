@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <cmocka.h>
 
 #include "common/clock.h"
 #include "common/workers.h"
+#include "tests/unit/test.h"
 
 #define TASKS 200
 

@@ -1,19 +1,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "offload/device/memory.h"
 #include "offload/device/schedule.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 #define CHUNK ((size_t)64 << 10)
 #define CHUNKS 48
@@ -151,31 +147,6 @@ static void a_demand_read_overtakes_all_that_waits(void **state)
 	for (unsigned i = 0; i < ARRAY_LENGTH(given); i++)
 		assert_int_equal(test_io_wait(&fixture.loop, &tests[i]), 0);
 	for (unsigned i = 1; i < ARRAY_LENGTH(given); i++)
-		assert_true(tests[expected[i - 1]].order < tests[expected[i]].order);
-	close_fixture(&fixture);
-	free(pages);
-}
-
-/* With one transfer in flight, what is raised goes on next. */
-static void a_raised_prefetch_overtakes_the_others(void **state)
-{
-	static const unsigned expected[] = { 0, 3, 1, 2 };
-	struct test_io tests[ARRAY_LENGTH(expected)];
-	unsigned char *pages = pages_new(4096);
-	struct fixture fixture;
-
-	open_fixture(&fixture, 1);
-	assert_int_equal(transfer(&fixture, TIER_WRITE, pages, 0, 4096), 0);
-	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++) {
-		test_io_init(&tests[i], TIER_READ, pages, 0, 4096);
-		tests[i].io.priority = TIER_PREFETCH;
-		assert_int_equal(engine_submit(fixture.loop.engine, fixture.file, &tests[i].io), 0);
-	}
-	engine_raise(fixture.loop.engine, &tests[3].io, TIER_DEMAND);
-	engine_raise(fixture.loop.engine, &tests[0].io, TIER_DEMAND);
-	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++)
-		assert_int_equal(test_io_wait(&fixture.loop, &tests[i]), 0);
-	for (unsigned i = 1; i < ARRAY_LENGTH(expected); i++)
 		assert_true(tests[expected[i - 1]].order < tests[expected[i]].order);
 	close_fixture(&fixture);
 	free(pages);
@@ -414,7 +385,6 @@ int main(void)
 		cmocka_unit_test(bytes_come_back_at_any_queue_depth),
 		cmocka_unit_test(bytes_come_back_through_pinned_and_half_pinned_buffers),
 		cmocka_unit_test(a_demand_read_overtakes_all_that_waits),
-		cmocka_unit_test(a_raised_prefetch_overtakes_the_others),
 		cmocka_unit_test(a_transfer_of_many_pieces_comes_back_whole),
 		cmocka_unit_test(a_read_beyond_the_end_is_an_error),
 		cmocka_unit_test(a_write_that_is_cut_short_is_resumed),

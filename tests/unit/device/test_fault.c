@@ -1,18 +1,14 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "offload/device/fault.h"
 #include "offload/device/host.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 #define LENGTH 8192
 

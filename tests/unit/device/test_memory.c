@@ -1,10 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,11 +8,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "offload/device/memory.h"
+#include "tests/unit/test.h"
 
 #define LENGTH ((size_t)6 << 20)
 #define NOBODY 65534
@@ -101,18 +96,6 @@ static int read_all(int fd)
 	const char *map = mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, fd, 0);
 
 	return map != MAP_FAILED && map[0] == 7 && map[LENGTH - 1] == 7;
-}
-
-static void a_plain_memfd_would_fall_to_another_user(void **state)
-{
-	_cleanup_close_ int fd = memfd_create("tierd-test", MFD_CLOEXEC);
-	_cleanup_close_ int client = -1;
-
-	if (geteuid() != 0)
-		skip();
-	assert_true(fd >= 0 && ftruncate(fd, LENGTH) == 0);
-	client = reopen(fd, O_RDONLY);
-	assert_int_equal(attack(open_for_writing, client, true), 1);
 }
 
 static void another_user_can_read_but_not_write_read_only_memory(void **state)
@@ -400,7 +383,6 @@ int main(void)
 		cmocka_unit_test(populating_gives_every_page_and_keeps_the_bytes),
 		cmocka_unit_test(a_forked_child_has_no_mapping),
 		cmocka_unit_test(what_users_entrust_is_in_no_core_dump),
-		cmocka_unit_test(a_plain_memfd_would_fall_to_another_user),
 		cmocka_unit_test(another_user_can_read_but_not_write_read_only_memory),
 		cmocka_unit_test(read_only_memory_is_lax_to_the_same_user),
 		cmocka_unit_test(writable_memory_can_be_emptied_but_not_cut_or_sealed),

@@ -1,13 +1,8 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "offload/device/pins.h"
+#include "tests/unit/test.h"
 
 /* Addresses are only compared, never used. */
 static char *at(uintptr_t address)

@@ -1,14 +1,9 @@
 /* The order in which a device would see what flows want of it; no device, no clock. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/device/schedule.h"
+#include "tests/unit/test.h"
 
 #define FLOWS 8
 #define DEPTH 8
@@ -471,28 +466,6 @@ static void a_raised_transfer_overtakes_its_own_kind(void **state)
 	expect_next(&fixture, NULL);
 }
 
-/* Whichever leaves the heap of a class, from whatever place in it. */
-static void the_others_keep_their_order_when_one_is_raised(void **state)
-{
-	static const uint64_t times[] = { 0, 10, 1, 20, 30, 2, 3 };
-	static const unsigned order[] = { 0, 2, 5, 6, 1, 3, 4 };
-	struct tier_io ios[ARRAY_LENGTH(times)];
-	struct fixture fixture;
-
-	for (unsigned raised = 0; raised < ARRAY_LENGTH(times); raised++) {
-		open_fixture(&fixture, equal, ARRAY_LENGTH(times));
-		for (unsigned i = 0; i < ARRAY_LENGTH(times); i++) {
-			fixture.flows[i].turns[SCHEDULE_BACKGROUND].time = times[i];
-			push(&fixture, i, &ios[i], TIER_PREFETCH, MIB);
-		}
-		schedule_raise(&ios[raised], TIER_DEMAND);
-		expect_next(&fixture, &ios[raised]);
-		for (unsigned i = 0; i < ARRAY_LENGTH(order); i++)
-			if (order[i] != raised)
-				expect_next(&fixture, &ios[order[i]]);
-	}
-}
-
 static void the_rest_of_what_is_raised_in_flight_is_demand(void **state)
 {
 	struct tier_io large, other;
@@ -607,7 +580,6 @@ int main(void)
 		cmocka_unit_test(the_background_has_more_room_where_no_demand_comes),
 		cmocka_unit_test(what_is_idle_has_no_more_room),
 		cmocka_unit_test(a_raised_transfer_overtakes_its_own_kind),
-		cmocka_unit_test(the_others_keep_their_order_when_one_is_raised),
 		cmocka_unit_test(the_rest_of_what_is_raised_in_flight_is_demand),
 		cmocka_unit_test(a_flow_that_goes_leaves_the_others_their_turns),
 		cmocka_unit_test(whatever_the_order_each_transfer_is_taken_once),

@@ -1,14 +1,9 @@
 /* How users share a device, whatever their jobs ask for; no device, no clock. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/device/schedule.h"
+#include "tests/unit/test.h"
 
 #define FLOWS 9
 #define VICTIM 8 /* a flow alone; the others are those of one other user */

@@ -1,12 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "common/float16.h"
 #include "offload/optimizer/format.h"
 #include "tests/unit/kernel_support.h"
+#include "tests/unit/test.h"
 
 /* The nearest of the two neighbours, and of two equally near ones the larger in magnitude. */
 static uint16_t nearest(float value)

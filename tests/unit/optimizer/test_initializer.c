@@ -1,13 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "offload/optimizer/initializer.h"
 #include "tests/unit/kernel_support.h"
+#include "tests/unit/test.h"
 
 #define COUNT 1000000
 

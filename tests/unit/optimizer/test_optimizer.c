@@ -1,16 +1,12 @@
 /* The kernels of every optimizer, at every level and for every kind of master, follow the document to the
  * bit, and the papers in fp64. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/float16.h"
 #include "offload/optimizer/moments.h"
 #include "tests/unit/kernel_support.h"
+#include "tests/unit/test.h"
 
 struct element {
 	float p, slots[OPTIMIZER_MAX_SLOTS];
@@ -543,27 +539,6 @@ static void any_alignment_of_elements_will_do(void **state)
 	}
 }
 
-static void adam_constants_are_rounded_once(void **state)
-{
-	const struct optimizer_group group = { 2.0f, 0.9f, 0.999f, 1e-8f, 0.1f };
-	double beta1 = 0.9f, beta2 = 0.999f;
-	struct optimizer_constants constants;
-
-	optimizer_set(optimizer_find("adamw", SIMD_SCALAR), &group, 1e-3, 5, 0.25f, &constants);
-	assert_true(constants.factor == 0.25f);
-	assert_true(constants.adam.beta1 == 0.9f && constants.adam.beta2 == 0.999f);
-	assert_true(constants.adam.epsilon == 1e-8f);
-	assert_true(constants.adam.beta1_rest == (float)(1.0 - beta1));
-	assert_true(constants.adam.beta2_rest == (float)(1.0 - beta2));
-	assert_true(constants.adam.decay == (float)(1.0 - 2e-3 * (double)0.1f));
-
-	/* 5 = 4 + 1: first the base itself, then its square squared. */
-	double square1 = beta1 * beta1, square2 = beta2 * beta2;
-
-	assert_true(constants.adam.step == (float)(2e-3 / (1.0 - beta1 * (square1 * square1))));
-	assert_true(constants.adam.scale == (float)(1.0 / sqrt(1.0 - beta2 * (square2 * square2))));
-}
-
 static void late_updates_need_no_correction(void **state)
 {
 	const struct optimizer_group group = { 1.0f, 0.9f, 0.999f, 1e-8f, 0.0f };
@@ -896,7 +871,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels_follow_the_document),
 		cmocka_unit_test(any_alignment_of_elements_will_do),
-		cmocka_unit_test(adam_constants_are_rounded_once),
 		cmocka_unit_test(late_updates_need_no_correction),
 		cmocka_unit_test(many_updates_follow_the_papers),
 		cmocka_unit_test(noise_has_no_bias),

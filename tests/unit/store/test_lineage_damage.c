@@ -1,14 +1,10 @@
 /* What lies on the disks of a store is damaged, byte by byte: it is found, and never served. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/store/lineage_backend.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 #define COPY_STRIDE (256 * 1024)
@@ -172,12 +168,7 @@ static void nodes_of_another_commit_are_found(void **state)
 	for (count = 0; toy_node(&toy, count, &pointer); count++)
 		sim_disk_read(toy_disk_of(&toy, &pointer, 0), toy_offset_of(&pointer, 0), before[count],
 			      NODE_BYTES);
-	for (unsigned i = 0; i < toy.extents; i++) {
-		assert_int_equal(toy_update(&toy, i, 3 << 16 | i), 0);
-		toy.history[3][i] = toy.map[i].content;
-	}
-	toy.head.step = 3;
-	assert_int_equal(toy_commit(&toy), 0);
+	toy_make_steps(&toy, 1);
 	for (unsigned node = 0; node < count; node++) {
 		assert_true(toy_node(&toy, node, &pointer));
 		expect_refused(&toy, &pointer, before[node], 3);
@@ -191,7 +182,7 @@ static void nodes_of_another_commit_are_found(void **state)
 static struct node_pointer make_with_snapshot(struct toy *toy)
 {
 	make(toy, 120, 2, 1);
-	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, "kept", &toy->request)), 0);
+	toy_keep(toy, "kept");
 	toy_make_steps(toy, 2);
 	return toy->lineage->heads.records[1].root;
 }

@@ -1,22 +1,18 @@
 /* A snapshot whose map cannot be read keeps no store from opening, and none of its places is given out as
  * long as it is there: is its disk as it was again, so is the snapshot. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/store/lineage_backend.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 #define EXTENTS 250
 
 static void keep(struct toy *toy, struct toy_kept *kept, const char *name)
 {
-	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, name, &toy->request)), 0);
+	toy_keep(toy, name);
 	memset(kept, 0, sizeof(*kept));
 	strcpy(kept->name, name);
 	kept->step = toy->head.step;
@@ -77,10 +73,6 @@ static void submitted(struct sim_observer *observer, struct sim_disk *disk, cons
 		container_of(observer, struct writes, observer)->beyond++;
 }
 
-static void ended(struct sim_observer *observer, struct sim_disk *disk, const struct tier_io *io, int status)
-{
-}
-
 static void expect_refused(struct toy *toy, int r)
 {
 	assert_int_equal(r, -EROFS);
@@ -90,7 +82,7 @@ static void expect_refused(struct toy *toy, int r)
 static void expect_nothing_is_written(struct toy *toy)
 {
 	struct lineage_geometry geometry = lineage_geometry(toy->lineage);
-	struct writes writes = { .observer = { submitted, ended } };
+	struct writes writes = { .observer = { .submitted = submitted } };
 	struct node_pointer pointer;
 	uint64_t extents = 42;
 
@@ -232,14 +224,7 @@ static void power_may_fail_while_one_is_deleted(void **state)
 		sim_watch_allow_lost(toy.watch);
 		open_with(&toy, 3);
 		assert_int_equal(lineage_delete_lost(&toy.head, "first", &toy.request), 0);
-		for (unsigned turn = 0; turn < seed / 2 && toy.done_count == 0; turn++)
-			assert_true(toy_turn(&toy));
-		for (unsigned i = 0; i < toy.device_count; i++)
-			sim_disk_fail_power(toy.disks[i]);
-		while (toy.done_count == 0)
-			assert_true(toy_turn(&toy));
-		toy.done_count = 0;
-		toy_reopen(&toy);
+		toy_fail_power(&toy, (unsigned)seed / 2);
 		lost = lineage_lost(&toy.head);
 		assert_true(lost == 3 || lost == 1);
 		toy_flip_nodes(&toy, &first, 77);

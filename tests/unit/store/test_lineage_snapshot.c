@@ -1,16 +1,12 @@
 /* Snapshots on disks that lose power: taken, read, compared, deleted and rolled back to, at random. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/store/lineage_backend.h"
 #include "tests/unit/seeds.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 #define MOST (HEAD_RECORDS - 1)
@@ -106,15 +102,6 @@ static void expect_all(struct run *run)
 
 /* ---- Operations ---- */
 
-static uint64_t count_operations(const struct run *run)
-{
-	uint64_t count = 0;
-
-	for (unsigned i = 0; i < run->toy.device_count; i++)
-		count += sim_disk_count(run->toy.disks[i]);
-	return count;
-}
-
 /* 1: it has ended well; 0: it was refused; else the session is over. */
 static int finish(struct run *run, enum wish wish, int r)
 {
@@ -124,7 +111,7 @@ static int finish(struct run *run, enum wish wish, int r)
 		return lineage_is_fenced(toy->lineage) ? r : 0;
 	run->wish = wish;
 	while (toy->done_count == 0) {
-		if (count_operations(run) >= run->end)
+		if (toy_count(&run->toy) >= run->end)
 			return -EINTR;
 		assert_true(toy_turn(toy));
 	}
@@ -295,8 +282,8 @@ static int act(struct run *run)
 
 static void run_until(struct run *run)
 {
-	run->end = count_operations(run) + toy_choose(&run->toy, 200);
-	while (run->toy.head.step + 1 < TOY_STEPS && count_operations(run) < run->end) {
+	run->end = toy_count(&run->toy) + toy_choose(&run->toy, 200);
+	while (run->toy.head.step + 1 < TOY_STEPS && toy_count(&run->toy) < run->end) {
 		if (act(run) < 0)
 			return;
 		expect_all(run);
@@ -306,13 +293,8 @@ static void run_until(struct run *run)
 static void interrupt(struct run *run)
 {
 	struct toy *toy = &run->toy;
-	bool is_power = toy_choose(toy, 2);
 
-	for (unsigned i = 0; i < toy->device_count; i++)
-		if (is_power)
-			sim_disk_fail_power(toy->disks[i]);
-		else
-			sim_disk_kill(toy->disks[i]);
+	toy_interrupt(toy);
 	for (unsigned i = 0; i < TOY_MAX_VIEWS; i++)
 		if (toy->views[i].toy)
 			toy_close_view(&toy->views[i]);

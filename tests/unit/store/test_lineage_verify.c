@@ -1,15 +1,11 @@
 /* Every copy of what a store's maps are made of is read when it is verified; what is bad is told, and a bad
  * copy of a node is written again from the good one, and never a good one. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/store/lineage_backend.h"
+#include "tests/unit/test.h"
 #include "tests/unit/toy_store.h"
 
 #define MAX_FLAWS 64
@@ -48,7 +44,7 @@ static struct finder *verify(struct toy *toy)
 	finder.verification = (struct lineage_verification){ .buffer = finder.buffer,
 							     .found = note_flaw,
 							     .kept = note_kept };
-	for (uint64_t leaf = 0; leaf < lineage_leaves(&toy->head); leaf++) {
+	for (uint64_t leaf = 0; leaf < toy->head.tree.levels[0].count; leaf++) {
 		finder.verification.leaf = leaf;
 		assert_int_equal(
 			toy_wait(toy, lineage_verify(&toy->head, &finder.verification, &toy->request)), 0);
@@ -60,11 +56,6 @@ static void make(struct toy *toy, unsigned extents, unsigned devices)
 {
 	toy_open(toy, extents, devices, 1);
 	toy_make_steps(toy, 2);
-}
-
-static void keep(struct toy *toy, const char *name)
-{
-	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, name, &toy->request)), 0);
 }
 
 /* ---- Nodes ---- */
@@ -92,7 +83,7 @@ static void a_bad_copy_of_a_node_is_written_again(void **state)
 	struct node_pointer pointer;
 
 	make(&toy, EXTENTS, 2);
-	keep(&toy, "kept");
+	toy_keep(&toy, "kept");
 	assert_int_equal(verify(&toy)->flaw_count, 0);
 	for (unsigned node = 0; toy_node(&toy, node, &pointer); node++)
 		for (unsigned at = 0; at < NODE_BYTES; at += 61)
@@ -150,8 +141,8 @@ static void what_a_snapshot_alone_has_is_read_too(void **state)
 	struct node_pointer root;
 
 	make(&toy, EXTENTS, 2);
-	keep(&toy, "first");
-	keep(&toy, "again");
+	toy_keep(&toy, "first");
+	toy_keep(&toy, "again");
 	toy_make_steps(&toy, 1);
 	root = toy.lineage->heads.records[1].root;
 	expect_mended(&toy, &root, 0, 100);
@@ -238,12 +229,12 @@ static void places_that_only_snapshots_have_are_told_once(void **state)
 	make(&toy, EXTENTS, 2);
 	seven = now(&toy, 7);
 	hundred = now(&toy, 100);
-	keep(&toy, "first");
+	toy_keep(&toy, "first");
 	assert_int_equal(verify(&toy)->kept_count, 0);
 	assert_int_equal(toy_update(&toy, 7, 123), 0);
 	toy.head.step++;
 	assert_int_equal(toy_commit(&toy), 0);
-	keep(&toy, "second");
+	toy_keep(&toy, "second");
 	finder = verify(&toy);
 	assert_int_equal(finder->kept_count, 1);
 	assert_true(is_kept(finder, 7, &seven, 1 << 1));
@@ -265,10 +256,6 @@ struct liar {
 	unsigned at, writes;
 };
 
-static void submitted(struct sim_observer *observer, struct sim_disk *disk, const struct tier_io *io)
-{
-}
-
 static void ended(struct sim_observer *observer, struct sim_disk *disk, const struct tier_io *io, int status)
 {
 	struct liar *liar = container_of(observer, struct liar, observer);
@@ -282,7 +269,7 @@ static void ended(struct sim_observer *observer, struct sim_disk *disk, const st
 static void what_the_disk_does_not_keep_is_not_called_mended(void **state)
 {
 	static struct toy toy;
-	struct liar liar = { .observer = { submitted, ended }, .at = 500 };
+	struct liar liar = { .observer = { .ended = ended }, .at = 500 };
 	struct node_pointer root;
 	struct finder *finder;
 
@@ -318,14 +305,7 @@ static void power_may_fail_while_a_node_is_mended(void **state)
 			.leaf = node == 2, .buffer = finder.buffer, .found = note_flaw, .kept = note_kept
 		};
 		assert_int_equal(lineage_verify(&toy.head, &finder.verification, &toy.request), 0);
-		for (unsigned turn = 0; turn < seed && toy.done_count == 0; turn++)
-			assert_true(toy_turn(&toy));
-		for (unsigned i = 0; i < 2; i++)
-			sim_disk_fail_power(toy.disks[i]);
-		while (toy.done_count == 0)
-			assert_true(toy_turn(&toy));
-		toy.done_count = 0;
-		toy_reopen(&toy);
+		toy_fail_power(&toy, (unsigned)seed);
 		toy_expect_step(&toy);
 		toy_close(&toy);
 	}

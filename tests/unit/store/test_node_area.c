@@ -1,17 +1,13 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "offload/device/fault.h"
 #include "offload/device/host.h"
 #include "offload/store/node_area.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 #define OFFSET 8192
 #define PLACES (2 * (NODE_BATCH + 44))

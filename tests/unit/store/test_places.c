@@ -1,11 +1,7 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "offload/store/places.h"
+#include "tests/unit/test.h"
 
 static void every_place_is_taken_once(void **state)
 {

@@ -1,19 +1,14 @@
 /* A durable store with a stream of wider blocks between two others, of extents that are written whole: what
  * of it is told in blocks. Simulated disks have a page of each extent. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/store/extent_store.h"
 #include "offload/device/host.h"
-#include "offload/store/store_verify.h"
 #include "tests/unit/store_support.h"
+#include "tests/unit/test.h"
 
 #define WIDE_EXTENT_BYTES (STORE_EXTENT_BLOCKS * WIDE_BLOCK_BYTES)
 #define DEVICES 2
@@ -85,18 +80,14 @@ static void write_bytes(struct scene *scene, unsigned section, uint64_t at, uint
 			 0);
 }
 
-static void expect_bytes(struct scene *scene, struct store *store)
+static void expect_bytes(struct scene *scene)
 {
-	struct store *own = scene->fixture.store;
-
-	scene->fixture.store = store;
 	for (unsigned i = 0; i < ARRAY_LENGTH(sections); i++) {
 		assert_int_equal(store_fixture_transfer(&scene->fixture, TIER_READ, sections[i].stream,
 							scene->offsets[i], padded(i), scene->read),
 				 0);
 		assert_memory_equal(scene->read, scene->bytes[i], sections[i].length);
 	}
-	scene->fixture.store = own;
 }
 
 static void commit(struct scene *scene, uint64_t step)
@@ -174,7 +165,7 @@ static void what_is_committed_is_found_again(void **state)
 
 	make(&scene);
 	open_again(&scene);
-	expect_bytes(&scene, scene.fixture.store);
+	expect_bytes(&scene);
 	assert_int_equal(store_block_bytes(scene.fixture.store, 1), WIDE_BLOCK_BYTES);
 	assert_int_equal(store_extent_bytes(scene.fixture.store, 1), WIDE_EXTENT_BYTES);
 	assert_int_equal(store_extent_bytes(scene.fixture.store, 2), STORE_EXTENT_BYTES);
@@ -183,9 +174,9 @@ static void what_is_committed_is_found_again(void **state)
 	write_bytes(&scene, WIDE, 0, 2 * WIDE_BLOCK_BYTES);
 	commit(&scene, 2);
 	pages_fill(scene.bytes[WIDE], padded(WIDE), WIDE);
-	expect_bytes(&scene, scene.fixture.store);
+	expect_bytes(&scene);
 	open_again(&scene);
-	expect_bytes(&scene, scene.fixture.store);
+	expect_bytes(&scene);
 	end(&scene);
 }
 
@@ -223,69 +214,22 @@ static void what_has_changed_is_counted_in_blocks_of_its_stream(void **state)
 		0);
 	/* Each in a place that has room for the largest. */
 	assert_int_equal(kept, 3 * WIDE_EXTENT_BYTES);
-	end(&scene);
-}
-
-static void a_snapshot_is_read_beside_what_is_written(void **state)
-{
-	struct scene scene = { .has_ended = false };
-	struct store *view;
-
-	make(&scene);
-	assert_int_equal(wait_for(&scene, store_snapshot(scene.fixture.store, "one", &scene.request)), 0);
-	for (unsigned round = 0; round < 3; round++) {
-		pages_fill(scene.bytes[WIDE], padded(WIDE), 77 + round);
-		write_bytes(&scene, WIDE, 0, padded(WIDE));
-		commit(&scene, 2 + round);
-	}
-	expect_bytes(&scene, scene.fixture.store);
-	assert_int_equal(
-		wait_for(&scene, store_open_snapshot(scene.fixture.store, "one", &scene.request, &view)), 0);
-	pages_fill(scene.bytes[WIDE], padded(WIDE), WIDE);
-	expect_bytes(&scene, view);
-	view = store_free(view);
+	assert_int_equal(store_placed_bytes(scene.fixture.store), 6 * WIDE_EXTENT_BYTES);
 	end(&scene);
 }
 
 /* ---- Verify ---- */
 
-struct finder {
-	struct store_verification verification;
-	struct store_flaw flaws[8];
-	unsigned count;
-	bool is_over;
-};
-
-static void on_found(struct store_verification *verification, const struct store_flaw *flaw)
+static void verify(struct scene *scene, struct store_finder *finder)
 {
-	struct finder *finder = container_of(verification, struct finder, verification);
-
-	assert_true(finder->count < ARRAY_LENGTH(finder->flaws));
-	finder->flaws[finder->count++] = *flaw;
-}
-
-static bool goes_on(struct store_verification *verification)
-{
-	return true;
-}
-
-static void on_read(struct store_verification *verification)
-{
-	container_of(verification, struct finder, verification)->is_over = true;
-}
-
-static void verify(struct scene *scene, struct finder *finder)
-{
-	*finder =
-		(struct finder){ .verification = { .found = on_found, .goes_on = goes_on, .done = on_read } };
-	finder->verification.buffer = pages_new(STORE_MAX_BLOCK_BYTES);
+	finder->count = 0;
+	finder->is_over = false;
 	assert_int_equal(
 		wait_for(scene, store_verify(scene->fixture.store, &finder->verification, &scene->request)),
 		0);
 	assert_true(store_verify_extents(&finder->verification));
 	while (!finder->is_over)
 		io_loop_turn(&scene->fixture.loop);
-	free(finder->verification.buffer);
 }
 
 /* Where a block of the first wide extent lies. */
@@ -300,9 +244,10 @@ static uint64_t offset_of(const struct scene *scene, unsigned block)
 static void a_damaged_block_of_a_snapshot_is_found_and_named(void **state)
 {
 	struct scene scene = { .has_ended = false };
-	struct finder finder;
+	struct store_finder finder;
 	uint64_t offset;
 
+	store_finder_init(&finder);
 	make(&scene);
 	assert_int_equal(wait_for(&scene, store_snapshot(scene.fixture.store, "one", &scene.request)), 0);
 	offset = offset_of(&scene, 3);
@@ -322,38 +267,8 @@ static void a_damaged_block_of_a_snapshot_is_found_and_named(void **state)
 	assert_int_equal(finder.flaws[0].length, WIDE_BLOCK_BYTES);
 	assert_int_equal(finder.flaws[0].device_offset, offset);
 	assert_string_equal(finder.flaws[0].snapshots, "one");
+	store_finder_destroy(&finder);
 	end(&scene);
-}
-
-static void what_devices_have_is_counted_in_places(void **state)
-{
-	struct scene scene = { .has_ended = false };
-	struct store_family family;
-
-	make(&scene);
-	store_get_family(scene.fixture.store, &family);
-	assert_int_equal(family.held_bytes, 6 * WIDE_EXTENT_BYTES);
-	/* Three of the six extents each, twice, and eight. */
-	assert_int_equal(family.own_bytes, (2 * 3 + 8) * WIDE_EXTENT_BYTES);
-	assert_int_equal(family.device_bytes, scene.fixture.memory_bytes);
-	assert_int_equal(store_placed_bytes(scene.fixture.store), 6 * WIDE_EXTENT_BYTES);
-	end(&scene);
-}
-
-static void streams_in_host_memory_lie_side_by_side(void **state)
-{
-	struct scene scene = { .has_ended = false };
-	struct store *store;
-	char *first;
-
-	assert_int_equal(store_new_host(make_layout(&scene), &store), 0);
-	first = store_address(store, 0, 0);
-	assert_ptr_equal(store_address(store, 1, 0), first + 2 * STORE_EXTENT_BYTES);
-	assert_int_equal(scene.offsets[2], 2 * WIDE_EXTENT_BYTES);
-	assert_ptr_equal(store_address(store, 1, scene.offsets[2]),
-			 first + 2 * STORE_EXTENT_BYTES + 2 * WIDE_EXTENT_BYTES);
-	assert_ptr_equal(store_address(store, 2, 0), first + 2 * STORE_EXTENT_BYTES + 3 * WIDE_EXTENT_BYTES);
-	store = store_free(store);
 }
 
 int main(void)
@@ -361,10 +276,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_committed_is_found_again),
 		cmocka_unit_test(what_has_changed_is_counted_in_blocks_of_its_stream),
-		cmocka_unit_test(a_snapshot_is_read_beside_what_is_written),
 		cmocka_unit_test(a_damaged_block_of_a_snapshot_is_found_and_named),
-		cmocka_unit_test(what_devices_have_is_counted_in_places),
-		cmocka_unit_test(streams_in_host_memory_lie_side_by_side),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

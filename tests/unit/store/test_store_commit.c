@@ -1,44 +1,19 @@
 /* Durable stores on disks that lose power: rewrites of random extents and commits of them at the same time,
  * sessions that end in any way, and every byte compared with what its step was. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "offload/store/extent_store.h"
 #include "offload/store/superblock.h"
 #include "tests/unit/disk_store.h"
 #include "tests/unit/seeds.h"
+#include "tests/unit/test.h"
 
 /* More leaves than a batch of nodes has. */
 #define MANY_EXTENTS 26000
 /* As many as three disks remember writes of that no flush has covered. */
 #define COUNTED_EXTENTS 8000
-
-static void what_is_committed_is_found_again(void **state)
-{
-	struct disk_store disk;
-
-	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 0, 1);
-	for (unsigned extent = 0; extent < DISK_FEW_EXTENTS; extent += 2) {
-		disk_store_rewrite(&disk, extent);
-		disk_store_drain(&disk);
-	}
-	disk.step = 6;
-	disk_store_begin_commit(&disk);
-	disk_store_end(&disk);
-	assert_int_equal(disk.acknowledged, 7);
-	disk_store_open_again(&disk);
-	assert_int_equal(disk.step, 7);
-	store_belong(disk.store, &(struct store_owner){ .share.weight = 77 });
-	assert_int_equal(sim_disk_weight(disk.disks[0]), 77);
-	assert_int_equal(sim_disk_weight(disk.disks[1]), 77);
-	disk_store_close(&disk);
-}
 
 /* Twice what there is: the second half waits for the commit. */
 static void a_full_rewrite_beside_a_commit_waits_and_ends(void **state)
@@ -57,6 +32,8 @@ static void a_full_rewrite_beside_a_commit_waits_and_ends(void **state)
 	assert_false(disk.is_dead);
 	assert_int_equal(disk.acknowledged, 6);
 	disk_store_open_again(&disk);
+	store_belong(disk.store, &(struct store_owner){ .share.weight = 77 });
+	assert_int_equal(sim_disk_weight(disk.disks[0]), 77);
 	disk_store_close(&disk);
 }
 
@@ -67,8 +44,7 @@ static void what_is_held_back_is_in_no_commit_until_it_is_published(void **state
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 0, 7);
 	disk_store_rewrite_all(&disk);
-	disk_store_begin_commit(&disk);
-	disk_store_await_commit(&disk);
+	disk_store_commit(&disk);
 	for (unsigned extent = 0; extent < DISK_FEW_EXTENTS; extent += 2) {
 		disk_store_hold(&disk, extent);
 		disk_store_drain(&disk);
@@ -132,8 +108,7 @@ static void what_is_fixed_is_written_until_the_first_commit_begins(void **state)
 	for (unsigned round = 0; round < 3; round++) {
 		disk_store_expect_settled(&disk, DISK_FEW_EXTENTS - 3);
 		disk_store_rewrite_all(&disk);
-		disk_store_begin_commit(&disk);
-		disk_store_await_commit(&disk);
+		disk_store_commit(&disk);
 	}
 	disk_store_end(&disk);
 	assert_false(disk.is_dead);
@@ -161,9 +136,7 @@ static uint64_t cost_of_commit(struct disk_store *disk, unsigned stride)
 		disk_store_rewrite_soon(disk, extent);
 	disk_store_drain(disk);
 	before = written_bytes(disk);
-	disk_store_begin_commit(disk);
-	disk_store_await_commit(disk);
-	assert_int_equal(disk->acknowledged, disk->step);
+	disk_store_commit(disk);
 	return written_bytes(disk) - before;
 }
 
@@ -303,26 +276,9 @@ static void a_layout_that_needs_larger_places_is_refused(void **state)
 	}
 }
 
-static void a_failed_commit_ends_all_writing(void **state)
-{
-	struct disk_store disk;
-
-	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 0, 3);
-	disk_store_rewrite(&disk, 5);
-	disk_store_drain(&disk);
-	sim_disk_fail_flush(disk.disks[1], 1);
-	disk_store_begin_commit(&disk);
-	disk_store_end(&disk);
-	assert_true(disk.is_dead);
-	disk_store_open_again(&disk);
-	assert_int_equal(disk.step, 0);
-	disk_store_close(&disk);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_committed_is_found_again),
 		cmocka_unit_test(a_full_rewrite_beside_a_commit_waits_and_ends),
 		cmocka_unit_test(what_is_held_back_is_in_no_commit_until_it_is_published),
 		cmocka_unit_test(what_is_fixed_is_written_until_the_first_commit_begins),
@@ -331,7 +287,6 @@ int main(void)
 		cmocka_unit_test_teardown(whatever_ends_a_session_the_last_step_is_whole, seeds_tell),
 		cmocka_unit_test(places_of_a_size_that_cannot_be_are_refused),
 		cmocka_unit_test(a_layout_that_needs_larger_places_is_refused),
-		cmocka_unit_test(a_failed_commit_ends_all_writing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,20 +1,15 @@
 /* Forks of a store on disks that lose power: jobs that share extents, write and commit beside each other,
  * come and go; every byte of each compared with what it has committed. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "offload/store/extent_store.h"
-#include "offload/store/store_verify.h"
 #include "tests/unit/family.h"
-#include "tests/unit/io_support.h"
 #include "tests/unit/seeds.h"
+#include "tests/unit/store_support.h"
+#include "tests/unit/test.h"
 
 static struct lineage_head *head_of(const struct family_job *job)
 {
@@ -151,33 +146,6 @@ static void no_place_is_lost_and_none_is_given_twice(void **state)
 	family_close(&family);
 }
 
-/* Eight are the issue's; four show it as well. */
-static void what_is_fixed_lies_there_once(void **state)
-{
-	uint64_t before[FAMILY_DISKS + 1], after[FAMILY_DISKS + 1];
-	struct family family;
-
-	family_open(&family, 1, 5);
-	family_count_free(&family, before);
-	for (unsigned i = 1; i < FAMILY_JOBS; i++) {
-		family_fork(&family.jobs[0]);
-		family_settle(&family);
-		assert_non_null(family.jobs[i].store);
-		assert_int_equal(family.jobs[i].committed.step, 1);
-	}
-	family_count_free(&family, after);
-	/* Nothing was written but tables; the devices have grown, or had room. */
-	assert_true(after[0] >= before[0]);
-	before[0] = after[0];
-	for (unsigned i = 1; i < FAMILY_JOBS; i++)
-		family_rewrite(&family, &family.jobs[i]);
-	commit_all(&family);
-	family_count_free(&family, after);
-	assert_int_equal(before[0] - after[0], (FAMILY_JOBS - 1) * (FAMILY_EXTENTS - FAMILY_FIXED));
-	family_reopen(&family);
-	family_close(&family);
-}
-
 static void expect_share(const struct family_job *job, uint64_t own, uint64_t shared)
 {
 	struct store_family figures;
@@ -222,29 +190,6 @@ static void what_jobs_share_is_counted(void **state)
 	expect_share(fork, FAMILY_EXTENTS, 0);
 	family_reopen(&family);
 	expect_share(fork, FAMILY_EXTENTS, 0);
-	family_close(&family);
-}
-
-/* All of them, between commits, again and again: none waits for what will never come. */
-static void all_jobs_can_be_rewritten_at_the_same_time(void **state)
-{
-	struct family family;
-
-	family_open(&family, 2, 6);
-	for (unsigned i = 1; i < FAMILY_JOBS; i++) {
-		family_fork(&family.jobs[0]);
-		family_settle(&family);
-	}
-	for (unsigned round = 0; round < 4; round++) {
-		for (unsigned i = 0; i < FAMILY_JOBS; i++)
-			family_rewrite(&family, &family.jobs[i]);
-		family_take(&family.jobs[round % FAMILY_JOBS]);
-		for (unsigned i = 0; i < FAMILY_JOBS; i++)
-			family_commit(&family.jobs[i]);
-	}
-	family_settle(&family);
-	assert_false(family.is_cut);
-	family_reopen(&family);
 	family_close(&family);
 }
 
@@ -343,53 +288,31 @@ static void a_commit_that_fails_ends_the_writing_of_all_jobs(void **state)
 
 /* ---- Verifying ---- */
 
-struct finder {
-	struct store_verification verification;
-	struct family *family;
-	unsigned flaws, kept;
-	bool is_over;
-	char of[STORE_NAMES_TEXT];
-};
-
-static void on_found(struct store_verification *verification, const struct store_flaw *flaw)
+/* Returns how many extents only snapshots have. */
+static unsigned verify(struct store_finder *finder, struct family_job *job)
 {
-	struct finder *finder = container_of(verification, struct finder, verification);
+	unsigned kept = 0;
 
-	finder->flaws++;
-	memcpy(finder->of, flaw->snapshots, sizeof(finder->of));
-}
-
-static bool goes_on(struct store_verification *verification)
-{
-	return true;
-}
-
-static void on_read(struct store_verification *verification)
-{
-	container_of(verification, struct finder, verification)->is_over = true;
-}
-
-static void verify(struct finder *finder, struct family_job *job)
-{
-	finder->flaws = finder->kept = 0;
+	finder->count = 0;
 	for (uint64_t group = 0; group <= FAMILY_EXTENTS / STORE_GROUP_EXTENTS; group++) {
 		finder->verification.group = group;
 		family_wait(job, store_verify(job->store, &finder->verification, &job->request));
-		finder->kept += (unsigned)finder->verification.count;
+		kept += (unsigned)finder->verification.count;
 		finder->is_over = !store_verify_extents(&finder->verification);
 		while (!finder->is_over)
 			family_turn(job->family);
 	}
+	return kept;
 }
 
 /* Each with its own snapshots: what others have is theirs to verify. */
 static void a_job_is_verified_beside_others(void **state)
 {
-	struct finder finder = { .verification = { .found = on_found, .goes_on = goes_on, .done = on_read } };
+	struct store_finder finder;
 	struct family family;
 
 	family_open(&family, 2, 7);
-	finder.verification.buffer = pages_new(STORE_MAX_BLOCK_BYTES);
+	store_finder_init(&finder);
 	family_fork(&family.jobs[0]);
 	family_settle(&family);
 	family_take(&family.jobs[1]);
@@ -397,22 +320,19 @@ static void a_job_is_verified_beside_others(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		family_rewrite(&family, &family.jobs[i]);
 	commit_all(&family);
-	verify(&finder, &family.jobs[0]);
-	assert_int_equal(finder.flaws, 0);
-	assert_int_equal(finder.kept, 0);
-	verify(&finder, &family.jobs[1]);
-	assert_int_equal(finder.flaws, 0);
-	assert_int_equal(finder.kept, FAMILY_EXTENTS - FAMILY_FIXED);
+	assert_int_equal(verify(&finder, &family.jobs[0]), 0);
+	assert_int_equal(finder.count, 0);
+	assert_int_equal(verify(&finder, &family.jobs[1]), FAMILY_EXTENTS - FAMILY_FIXED);
+	assert_int_equal(finder.count, 0);
 	/* Both copies of the root that the snapshot alone has. */
 	family_flip_kept(&family.jobs[1]);
 	verify(&finder, &family.jobs[0]);
-	assert_int_equal(finder.flaws, 0);
+	assert_int_equal(finder.count, 0);
 	verify(&finder, &family.jobs[1]);
-	assert_int_equal(finder.flaws, 2);
-	assert_string_equal(finder.of, family.jobs[1].kept[0].name);
+	assert_int_equal(finder.count, 2);
+	assert_string_equal(finder.flaws[0].snapshots, family.jobs[1].kept[0].name);
 	family_flip_kept(&family.jobs[1]);
-	store_verification_clear(&finder.verification);
-	free(finder.verification.buffer);
+	store_finder_destroy(&finder);
 	family_close(&family);
 }
 
@@ -665,9 +585,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(jobs_of_a_store_are_each_what_they_have_committed, seeds_tell),
 		cmocka_unit_test(no_place_is_lost_and_none_is_given_twice),
-		cmocka_unit_test(what_is_fixed_lies_there_once),
 		cmocka_unit_test(what_jobs_share_is_counted),
-		cmocka_unit_test(all_jobs_can_be_rewritten_at_the_same_time),
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
 		cmocka_unit_test(the_last_job_of_a_store_ends_with_it),
 		cmocka_unit_test(a_commit_that_fails_ends_the_writing_of_all_jobs),

@@ -1,15 +1,10 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/device/host.h"
 #include "offload/store/store_backend.h"
 #include "tests/unit/store_support.h"
+#include "tests/unit/test.h"
 
 static void sections_start_at_extents_and_streams_are_numbered_through(void **state)
 {

@@ -1,41 +1,20 @@
 /* Snapshots of durable stores, while transfers go on. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "tests/unit/disk_store.h"
 #include "tests/unit/io_support.h"
 #include "tests/unit/seeds.h"
+#include "tests/unit/test.h"
 
 #define TOO_LONG "a name of sixty-four bytes, which is one more than there is room for"
-
-static int take(struct disk_store *disk, const char *name)
-{
-	return disk_store_wait(disk, store_snapshot(disk->store, name, &disk->request));
-}
-
-static int drop(struct disk_store *disk, const char *name)
-{
-	return disk_store_wait(disk, store_delete_snapshot(disk->store, name, &disk->request));
-}
 
 static int look(struct disk_store *disk, const char *name, struct store **ret_view)
 {
 	return disk_store_wait(disk, store_open_snapshot(disk->store, name, &disk->request, ret_view));
-}
-
-static void commit(struct disk_store *disk)
-{
-	disk_store_begin_commit(disk);
-	disk_store_await_commit(disk);
-	assert_int_equal(disk->acknowledged, disk->step);
 }
 
 static void expect_refused(struct disk_store *disk, int r, int expected, const char *why)
@@ -52,13 +31,13 @@ static void what_cannot_be_kept_is_refused_and_said(void **state)
 	uint64_t bytes = 42;
 
 	disk_store_open(&disk, 20, 2, 1, 1);
-	expect_refused(&disk, take(&disk, "early"), -ENODATA, "nothing has been committed");
-	commit(&disk);
-	expect_refused(&disk, take(&disk, ""), -EINVAL, "1 to 63 bytes");
-	expect_refused(&disk, take(&disk, TOO_LONG), -EINVAL, "1 to 63 bytes");
-	assert_int_equal(take(&disk, "one"), 0);
-	expect_refused(&disk, take(&disk, "one"), -EEXIST, "there is a snapshot one already");
-	expect_refused(&disk, drop(&disk, "two"), -ENOENT, "there is no snapshot two");
+	expect_refused(&disk, disk_store_take(&disk, "early"), -ENODATA, "nothing has been committed");
+	disk_store_commit(&disk);
+	expect_refused(&disk, disk_store_take(&disk, ""), -EINVAL, "1 to 63 bytes");
+	expect_refused(&disk, disk_store_take(&disk, TOO_LONG), -EINVAL, "1 to 63 bytes");
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
+	expect_refused(&disk, disk_store_take(&disk, "one"), -EEXIST, "there is a snapshot one already");
+	expect_refused(&disk, disk_store_delete(&disk, "two"), -ENOENT, "there is no snapshot two");
 	expect_refused(&disk, look(&disk, "two", &view), -ENOENT, "there is no snapshot two");
 	assert_null(view);
 	expect_refused(&disk, store_roll_back(disk.store, "two", &disk.request), -ENOENT, "no snapshot two");
@@ -77,14 +56,14 @@ static void a_store_has_fourteen_snapshots_at_most(void **state)
 	char name[16];
 
 	disk_store_open(&disk, 20, 1, 0, 2);
-	commit(&disk);
+	disk_store_commit(&disk);
 	for (unsigned i = 0; i < STORE_MAX_SNAPSHOTS; i++) {
 		snprintf(name, sizeof(name), "kept-%u", i);
-		assert_int_equal(take(&disk, name), 0);
+		assert_int_equal(disk_store_take(&disk, name), 0);
 	}
-	expect_refused(&disk, take(&disk, "more"), -EMFILE, "there are 14 snapshots");
-	assert_int_equal(drop(&disk, "kept-3"), 0);
-	assert_int_equal(take(&disk, "more"), 0);
+	expect_refused(&disk, disk_store_take(&disk, "more"), -EMFILE, "there are 14 snapshots");
+	assert_int_equal(disk_store_delete(&disk, "kept-3"), 0);
+	assert_int_equal(disk_store_take(&disk, "more"), 0);
 	assert_int_equal(store_snapshots(disk.store, snapshots), STORE_MAX_SNAPSHOTS);
 	assert_string_equal(snapshots[3].name, "kept-4");
 	assert_string_equal(snapshots[STORE_MAX_SNAPSHOTS - 1].name, "more");
@@ -99,24 +78,24 @@ static void a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on(void **stat
 	struct disk_store disk;
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 1, 1, 3);
-	commit(&disk);
-	assert_int_equal(take(&disk, "zeros"), 0);
+	disk_store_commit(&disk);
+	assert_int_equal(disk_store_take(&disk, "zeros"), 0);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
-	assert_int_equal(take(&disk, "first"), 0);
-	assert_int_equal(take(&disk, "again"), 0);
+	disk_store_commit(&disk);
+	assert_int_equal(disk_store_take(&disk, "first"), 0);
+	assert_int_equal(disk_store_take(&disk, "again"), 0);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
-	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "would keep 520 MiB");
-	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "has 260 MiB for snapshots");
+	disk_store_commit(&disk);
+	expect_refused(&disk, disk_store_take(&disk, "second"), -ENOSPC, "would keep 520 MiB");
+	expect_refused(&disk, disk_store_take(&disk, "second"), -ENOSPC, "has 260 MiB for snapshots");
 	for (unsigned i = 0; i < 3; i++) {
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 	}
-	assert_int_equal(drop(&disk, "first"), 0);
-	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "MiB for snapshots");
-	assert_int_equal(drop(&disk, "again"), 0);
-	assert_int_equal(take(&disk, "second"), 0);
+	assert_int_equal(disk_store_delete(&disk, "first"), 0);
+	expect_refused(&disk, disk_store_take(&disk, "second"), -ENOSPC, "MiB for snapshots");
+	assert_int_equal(disk_store_delete(&disk, "again"), 0);
+	assert_int_equal(disk_store_take(&disk, "second"), 0);
 	disk_store_end(&disk);
 	assert_false(disk.is_dead);
 	disk_store_open_again(&disk);
@@ -140,16 +119,16 @@ static void what_is_fixed_is_there_once_with_all_snapshots(void **state)
 
 	disk_store_open_fixed(&disk, DISK_FEW_EXTENTS, 200, 1, 1, 12);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	assert_int_equal(store_reserved(disk.store), 1);
 	expect_growth(&disk, 1, 2, 60);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 	}
-	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "would keep 121 MiB");
-	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "has 60 MiB for snapshots");
+	expect_refused(&disk, disk_store_take(&disk, "two"), -ENOSPC, "would keep 121 MiB");
+	expect_refused(&disk, disk_store_take(&disk, "two"), -ENOSPC, "has 60 MiB for snapshots");
 	disk_store_end(&disk);
 	disk_store_open_again(&disk);
 	assert_int_equal(disk_store_wait(&disk, store_roll_back(disk.store, "one", &disk.request)), 0);
@@ -158,7 +137,7 @@ static void what_is_fixed_is_there_once_with_all_snapshots(void **state)
 	disk_store_open_again(&disk);
 	disk_store_expect_settled(&disk, 199);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	disk_store_close(&disk);
 }
 
@@ -170,7 +149,7 @@ static void a_store_that_has_more_places_is_opened(void **state)
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 1, 1, 13);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	disk_store_end(&disk);
 	disk.fixed = DISK_FEW_EXTENTS / 2;
 	disk_store_open_again(&disk);
@@ -178,13 +157,13 @@ static void a_store_that_has_more_places_is_opened(void **state)
 	assert_int_equal(store_reserved(disk.store), 3);
 	for (unsigned i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "kept-%u", i);
-		assert_int_equal(take(&disk, name), 0);
+		assert_int_equal(disk_store_take(&disk, name), 0);
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 	}
-	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "has 390 MiB for snapshots");
+	expect_refused(&disk, disk_store_take(&disk, "more"), -ENOSPC, "has 390 MiB for snapshots");
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	disk_store_end(&disk);
 	assert_false(disk.is_dead);
 	disk_store_open_again(&disk);
@@ -214,8 +193,8 @@ static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 4);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
-	assert_int_equal(take(&disk, "one"), 0);
+	disk_store_commit(&disk);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	expect_bytes(&disk, "one", NULL, 0);
 	expect_own(&disk, "one", 0);
 	/* Of two of the three leaves; of each extent a page is in use. */
@@ -224,22 +203,22 @@ static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
 	disk_store_rewrite(&disk, 250);
 	disk_store_drain(&disk);
 	expect_bytes(&disk, "one", NULL, 0);
-	commit(&disk);
+	disk_store_commit(&disk);
 	expect_bytes(&disk, "one", NULL, 6 * DISK_PAGE);
-	assert_int_equal(take(&disk, "two"), 0);
+	assert_int_equal(disk_store_take(&disk, "two"), 0);
 	disk_store_rewrite(&disk, 4);
 	disk_store_drain(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	expect_bytes(&disk, "one", "two", 6 * DISK_PAGE);
 	expect_bytes(&disk, "two", "one", 6 * DISK_PAGE);
 	expect_bytes(&disk, "two", NULL, DISK_PAGE);
 	expect_own(&disk, "one", 6);
 	expect_own(&disk, "two", 1);
 	/* Extent 4 of “two” is in no other; the other five are the job's as well. */
-	assert_int_equal(drop(&disk, "one"), 0);
+	assert_int_equal(disk_store_delete(&disk, "one"), 0);
 	expect_own(&disk, "two", 1);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	expect_bytes(&disk, "two", NULL, store_state_bytes(disk.store));
 	disk_store_close(&disk);
 }
@@ -260,27 +239,27 @@ static void a_view_shows_what_was_kept_until_it_is_freed(void **state)
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 5);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	kept = copy_content(&disk);
 	/* Not what has changed since the commit. */
 	disk_store_rewrite(&disk, 7);
 	disk_store_drain(&disk);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	assert_int_equal(look(&disk, "one", &view), 0);
 	assert_int_equal(store_step(view), 1);
 	assert_int_equal(store_extents(view), DISK_FEW_EXTENTS);
 	assert_true(store_host_bytes(view) > DISK_FEW_EXTENTS);
 	disk_store_expect(&disk, view, kept);
-	assert_int_equal(drop(&disk, "one"), 0);
+	assert_int_equal(disk_store_delete(&disk, "one"), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 		disk_store_expect(&disk, view, kept);
 	}
 	/* What it shows has its place still. */
-	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "MiB for snapshots");
+	expect_refused(&disk, disk_store_take(&disk, "two"), -ENOSPC, "MiB for snapshots");
 	view = store_free(view);
-	assert_int_equal(take(&disk, "two"), 0);
+	assert_int_equal(disk_store_take(&disk, "two"), 0);
 	free(kept);
 	disk_store_close(&disk);
 }
@@ -295,7 +274,7 @@ static void a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it(void **sta
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 8);
 	expect_refused(&disk, look(&disk, NULL, &view), -ENODATA, "nothing has been committed");
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	kept = copy_content(&disk);
 	disk_store_rewrite(&disk, 7);
 	disk_store_drain(&disk);
@@ -306,17 +285,17 @@ static void a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it(void **sta
 	assert_int_equal(look(&disk, NULL, &second), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 		disk_store_expect(&disk, view, kept);
 		disk_store_expect(&disk, second, kept);
 	}
-	expect_refused(&disk, take(&disk, "one"), -ENOSPC, "MiB for snapshots");
+	expect_refused(&disk, disk_store_take(&disk, "one"), -ENOSPC, "MiB for snapshots");
 	view = store_free(view);
-	expect_refused(&disk, take(&disk, "one"), -ENOSPC, "MiB for snapshots");
+	expect_refused(&disk, disk_store_take(&disk, "one"), -ENOSPC, "MiB for snapshots");
 	second = store_free(second);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	expect_refused(&disk, look(&disk, NULL, &view), -ENOSPC, "MiB for snapshots");
 	assert_null(view);
 	/* A snapshot that is there takes no more by being read. */
@@ -335,10 +314,10 @@ static void nothing_of_a_view_outlives_a_crash(void **state)
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 11);
 	for (unsigned turn = 0; turn < 4; turn++) {
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 		assert_int_equal(look(&disk, NULL, &view), 0);
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 		disk_store_fail_all(&disk, turn % 2 ? sim_disk_fail_power : sim_disk_kill);
 		store_free(view);
 		disk_store_end(&disk);
@@ -346,8 +325,8 @@ static void nothing_of_a_view_outlives_a_crash(void **state)
 		assert_int_equal(store_snapshots(disk.store, NULL), 0);
 		/* All of its room is there again. */
 		snprintf(name, sizeof(name), "kept-%u", turn);
-		assert_int_equal(take(&disk, name), 0);
-		assert_int_equal(drop(&disk, name), 0);
+		assert_int_equal(disk_store_take(&disk, name), 0);
+		assert_int_equal(disk_store_delete(&disk, name), 0);
 	}
 	disk_store_close(&disk);
 }
@@ -370,9 +349,9 @@ static void a_snapshot_costs_a_table_and_superblocks_whatever_the_size(void **st
 
 		disk_store_open(&disk, extents, 3, 1, extents);
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 		before = moved(&disk, TIER_WRITE);
-		assert_int_equal(take(&disk, "one"), 0);
+		assert_int_equal(disk_store_take(&disk, "one"), 0);
 		assert_int_equal(moved(&disk, TIER_WRITE) - before, 2 * 4096 + 3 * 2 * 4096);
 		disk_store_close(&disk);
 	}
@@ -394,14 +373,14 @@ static void opening_reads_of_a_snapshot_what_is_in_no_other_map(void **state)
 
 	disk_store_open(&disk, 4000, 2, 2, 9);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	without = cost_of_opening(&disk);
-	assert_int_equal(take(&disk, "one"), 0);
-	assert_int_equal(take(&disk, "two"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "two"), 0);
 	assert_int_equal(cost_of_opening(&disk), without);
 	disk_store_rewrite(&disk, 5);
 	disk_store_drain(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	/* The leaf that both have, and the node above it. */
 	assert_int_equal(cost_of_opening(&disk), without + 2 * 4096);
 	disk_store_close(&disk);
@@ -421,8 +400,8 @@ static void nothing_is_written_to_a_view(void **state)
 	struct store *view;
 
 	disk_store_open(&disk, 20, 1, 1, 6);
-	commit(&disk);
-	assert_int_equal(take(&disk, "one"), 0);
+	disk_store_commit(&disk);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	assert_int_equal(look(&disk, "one", &view), 0);
 	transfer.buffer = disk.slots[0].page;
 	assert_int_equal(store_submit(view, &transfer), -EROFS);
@@ -439,13 +418,13 @@ static void a_store_that_was_rolled_back_is_opened_as_the_snapshot_was(void **st
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 7);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
-	assert_int_equal(take(&disk, "one"), 0);
+	disk_store_commit(&disk);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	assert_int_equal(disk_store_wait(&disk, store_roll_back(disk.store, "one", &disk.request)), 0);
 	assert_int_equal(store_commit(disk.store, 3, &disk.request), -EROFS);
-	assert_int_equal(take(&disk, "two"), -EROFS);
+	assert_int_equal(disk_store_take(&disk, "two"), -EROFS);
 	disk.step = disk.acknowledged = 1;
 	for (unsigned i = 0; i < 2; i++) {
 		disk_store_end(&disk);
@@ -455,7 +434,7 @@ static void a_store_that_was_rolled_back_is_opened_as_the_snapshot_was(void **st
 		expect_bytes(&disk, "one", NULL, 0);
 	}
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
+	disk_store_commit(&disk);
 	assert_int_equal(disk.acknowledged, 2);
 	disk_store_close(&disk);
 }
@@ -472,13 +451,13 @@ static void fill_reserve(struct disk_store *disk)
 
 	for (unsigned i = 0; i < 3; i++) {
 		disk_store_rewrite_all(disk);
-		commit(disk);
+		disk_store_commit(disk);
 		snprintf(name, sizeof(name), "state-%u", i);
-		assert_int_equal(take(disk, name), 0);
+		assert_int_equal(disk_store_take(disk, name), 0);
 	}
 	disk_store_rewrite_all(disk);
-	commit(disk);
-	expect_refused(disk, take(disk, "more"), -ENOSPC, "MiB for snapshots");
+	disk_store_commit(disk);
+	expect_refused(disk, disk_store_take(disk, "more"), -ENOSPC, "MiB for snapshots");
 }
 
 static void a_reserve_grows_and_stays(void **state)
@@ -488,8 +467,8 @@ static void a_reserve_grows_and_stays(void **state)
 	disk_store_open(&disk, 40, 2, 0, 10);
 	assert_int_equal(reserve(&disk, 3), -ENODATA);
 	disk_store_rewrite_all(&disk);
-	commit(&disk);
-	expect_refused(&disk, take(&disk, "early"), -ENOSPC, "has 0 MiB for snapshots");
+	disk_store_commit(&disk);
+	expect_refused(&disk, disk_store_take(&disk, "early"), -ENOSPC, "has 0 MiB for snapshots");
 	assert_int_equal(reserve(&disk, 0), -EINVAL);
 	/* What was said of the request before is not its reason. */
 	assert_string_equal(store_message(disk.store), "");
@@ -506,9 +485,9 @@ static void a_reserve_grows_and_stays(void **state)
 	assert_int_equal(store_reserved(disk.store), 3);
 	/* The disks have half of forty extents each. */
 	expect_growth(&disk, 1, 3, 2 * 20);
-	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "MiB for snapshots");
-	assert_int_equal(drop(&disk, "state-1"), 0);
-	assert_int_equal(take(&disk, "more"), 0);
+	expect_refused(&disk, disk_store_take(&disk, "more"), -ENOSPC, "MiB for snapshots");
+	assert_int_equal(disk_store_delete(&disk, "state-1"), 0);
+	assert_int_equal(disk_store_take(&disk, "more"), 0);
 	disk_store_close(&disk);
 }
 
@@ -523,7 +502,7 @@ static void a_growth_that_is_interrupted_loses_nothing(void **state)
 
 		disk_store_open(&disk, 40, 2, 0, 100 + run);
 		disk_store_rewrite_all(&disk);
-		commit(&disk);
+		disk_store_commit(&disk);
 		assert_int_equal(store_reserve(disk.store, 3, &disk.request), 0);
 		for (unsigned i = 0; i < run / 2 && disk.done_count == 0;)
 			i += disk_store_turn(&disk);
@@ -566,7 +545,7 @@ static bool keep(struct disk_store *disk, struct kept *kept, unsigned number)
 	int r;
 
 	snprintf(kept->name, sizeof(kept->name), "kept-%u", number);
-	r = number % 2 ? take(disk, kept->name) : look(disk, NULL, &kept->view);
+	r = number % 2 ? disk_store_take(disk, kept->name) : look(disk, NULL, &kept->view);
 	if (r == -ENOSPC || r == -ENODATA)
 		return false;
 	assert_int_equal(r, 0);
@@ -583,7 +562,7 @@ static void forget(struct disk_store *disk, struct kept *kept)
 		kept->view = store_free(kept->view);
 	} else {
 		expect_kept(disk, kept);
-		assert_int_equal(drop(disk, kept->name), 0);
+		assert_int_equal(disk_store_delete(disk, kept->name), 0);
 	}
 	free(kept->content);
 	kept->content = NULL;

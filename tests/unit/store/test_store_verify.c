@@ -1,83 +1,26 @@
 /* Verifying durable stores: what only snapshots have is read, while transfers and commits go on. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "offload/store/extent_store.h"
 #include "offload/store/store_verify.h"
 #include "tests/unit/disk_store.h"
-#include "tests/unit/io_support.h"
 #include "tests/unit/seeds.h"
+#include "tests/unit/store_support.h"
+#include "tests/unit/test.h"
 
 #define GROUPS (DISK_FEW_EXTENTS / STORE_GROUP_EXTENTS + 1)
-#define MAX_FLAWS 16
-
-struct finder {
-	struct store_verification verification;
-	struct store_request request;
-	bool is_asked, is_over, is_stopped;
-	int status;
-	struct store_flaw flaws[MAX_FLAWS];
-	unsigned count;
-};
-
-static void on_found(struct store_verification *verification, const struct store_flaw *flaw)
-{
-	struct finder *finder = container_of(verification, struct finder, verification);
-
-	assert_true(finder->count < MAX_FLAWS);
-	finder->flaws[finder->count++] = *flaw;
-}
-
-static bool goes_on(struct store_verification *verification)
-{
-	return !container_of(verification, struct finder, verification)->is_stopped;
-}
-
-static void on_done(struct store_verification *verification)
-{
-	container_of(verification, struct finder, verification)->is_over = true;
-}
-
-static void on_asked(struct store_request *request, int status)
-{
-	struct finder *finder = container_of(request, struct finder, request);
-
-	finder->is_asked = true;
-	finder->status = status;
-}
-
-static void finder_init(struct finder *finder)
-{
-	*finder =
-		(struct finder){ .request = { on_asked },
-				 .verification = { .found = on_found, .goes_on = goes_on, .done = on_done } };
-	finder->verification.buffer = pages_new(STORE_MAX_BLOCK_BYTES);
-}
-
-static void finder_destroy(struct finder *finder)
-{
-	store_verification_clear(&finder->verification);
-	free(finder->verification.buffer);
-}
-
 /* Nodes, and all but the reading of extents. */
-static void ask(struct disk_store *disk, struct finder *finder, uint64_t group)
+static void ask(struct disk_store *disk, struct store_finder *finder, uint64_t group)
 {
-	finder->is_asked = finder->is_over = false;
 	finder->verification.group = group;
-	assert_int_equal(store_verify(disk->store, &finder->verification, &finder->request), 0);
-	while (!finder->is_asked)
-		disk_store_turn(disk);
-	assert_int_equal(finder->status, 0);
+	assert_int_equal(
+		disk_store_wait(disk, store_verify(disk->store, &finder->verification, &disk->request)), 0);
+	finder->is_over = false;
 }
 
-static void verify(struct disk_store *disk, struct finder *finder)
+static void verify(struct disk_store *disk, struct store_finder *finder)
 {
 	finder->count = 0;
 	for (uint64_t group = 0; group < GROUPS; group++) {
@@ -88,29 +31,12 @@ static void verify(struct disk_store *disk, struct finder *finder)
 	}
 }
 
-static void commit(struct disk_store *disk)
-{
-	disk_store_begin_commit(disk);
-	disk_store_await_commit(disk);
-	assert_int_equal(disk->acknowledged, disk->step);
-}
-
 static void rewrite(struct disk_store *disk, unsigned first, unsigned end)
 {
 	for (unsigned extent = first; extent < end; extent++)
 		disk_store_rewrite_soon(disk, extent);
 	disk_store_drain(disk);
-	commit(disk);
-}
-
-static int take(struct disk_store *disk, const char *name)
-{
-	return disk_store_wait(disk, store_snapshot(disk->store, name, &disk->request));
-}
-
-static int drop(struct disk_store *disk, const char *name)
-{
-	return disk_store_wait(disk, store_delete_snapshot(disk->store, name, &disk->request));
+	disk_store_commit(disk);
 }
 
 /* Where the job has an extent now. */
@@ -131,20 +57,20 @@ static uint64_t stream_offset_of(const struct disk_store *disk, unsigned extent)
 static void an_extent_that_only_snapshots_have_is_read(void **state)
 {
 	struct disk_store disk;
-	struct finder finder;
+	struct store_finder finder;
 	uint64_t offsets[4];
 	unsigned extents[] = { 0, 99, 201, 259 };
 
-	finder_init(&finder);
+	store_finder_init(&finder);
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 2);
 	rewrite(&disk, 0, DISK_FEW_EXTENTS);
 	for (unsigned i = 0; i < 4; i++)
 		offsets[i] = offset_of(&disk, extents[i]);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	verify(&disk, &finder);
 	assert_int_equal(finder.verification.bytes, 0);
 	rewrite(&disk, 0, 202);
-	assert_int_equal(take(&disk, "two"), 0);
+	assert_int_equal(disk_store_take(&disk, "two"), 0);
 	rewrite(&disk, 200, DISK_FEW_EXTENTS);
 	verify(&disk, &finder);
 	assert_int_equal(finder.count, 0);
@@ -166,7 +92,7 @@ static void an_extent_that_only_snapshots_have_is_read(void **state)
 	}
 	verify(&disk, &finder);
 	assert_int_equal(finder.count, 0);
-	finder_destroy(&finder);
+	store_finder_destroy(&finder);
 	disk_store_close(&disk);
 }
 
@@ -174,14 +100,14 @@ static void an_extent_that_only_snapshots_have_is_read(void **state)
 static void places_stay_until_they_were_read(void **state)
 {
 	struct disk_store disk;
-	struct finder finder;
+	struct store_finder finder;
 	struct places *places;
 	uint64_t bytes = 42;
 
-	finder_init(&finder);
+	store_finder_init(&finder);
 	disk_store_open(&disk, 20, 1, 1, 1);
 	rewrite(&disk, 0, 20);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	rewrite(&disk, 0, 20);
 	places = lineage_places(container_of(disk.store, struct extent_store, store)->lineage, 0);
 	assert_int_equal(places->count - places->free_count, 40);
@@ -189,7 +115,7 @@ static void places_stay_until_they_were_read(void **state)
 	assert_int_equal(
 		disk_store_wait(&disk, store_measure_snapshot(disk.store, "one", &disk.request, &bytes)),
 		-EAGAIN);
-	assert_int_equal(drop(&disk, "one"), 0);
+	assert_int_equal(disk_store_delete(&disk, "one"), 0);
 	assert_int_equal(places->count - places->free_count, 40);
 	assert_true(store_verify_extents(&finder.verification));
 	finder.is_stopped = true;
@@ -197,7 +123,7 @@ static void places_stay_until_they_were_read(void **state)
 		disk_store_turn(&disk);
 	assert_int_equal(places->count - places->free_count, 20);
 	assert_int_equal(bytes, 42);
-	finder_destroy(&finder);
+	store_finder_destroy(&finder);
 	disk_store_close(&disk);
 }
 
@@ -209,7 +135,7 @@ static void a_snapshot_that_is_shown_cannot_be_measured(void **state)
 
 	disk_store_open(&disk, 20, 2, 1, 1);
 	rewrite(&disk, 0, 20);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	rewrite(&disk, 0, 20);
 	assert_int_equal(disk_store_wait(&disk, store_open_snapshot(disk.store, "one", &disk.request, &view)),
 			 0);
@@ -228,19 +154,19 @@ static void a_snapshot_that_is_shown_cannot_be_measured(void **state)
 static void run_seed(uint64_t seed)
 {
 	struct disk_store disk;
-	struct finder finder;
+	struct store_finder finder;
 
-	finder_init(&finder);
+	store_finder_init(&finder);
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 1 + seed % 3, 2, seed);
 	rewrite(&disk, 0, DISK_FEW_EXTENTS);
-	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(disk_store_take(&disk, "one"), 0);
 	for (unsigned round = 0; round < 6 && !disk.is_dead; round++) {
 		for (unsigned i = disk_store_choose(&disk, 200); i > 0; i--)
 			disk_store_act(&disk);
 		disk_store_drain(&disk);
 		disk_store_await_commit(&disk);
 		if (round == 3)
-			assert_int_equal(take(&disk, "two"), 0);
+			assert_int_equal(disk_store_take(&disk, "two"), 0);
 		ask(&disk, &finder, disk_store_choose(&disk, GROUPS));
 		finder.is_over = !store_verify_extents(&finder.verification);
 		while (!finder.is_over)
@@ -248,10 +174,10 @@ static void run_seed(uint64_t seed)
 		disk_store_drain(&disk);
 		disk_store_await_commit(&disk);
 		if (round == 4)
-			assert_int_equal(drop(&disk, "one"), 0);
+			assert_int_equal(disk_store_delete(&disk, "one"), 0);
 	}
 	assert_int_equal(finder.count, 0);
-	finder_destroy(&finder);
+	store_finder_destroy(&finder);
 	disk_store_end(&disk);
 	disk_store_open_again(&disk);
 	disk_store_close(&disk);

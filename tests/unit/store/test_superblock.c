@@ -1,16 +1,13 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "common/cleanup.h"
 #include "common/little_endian.h"
 #include "offload/store/store.h"
 #include "offload/store/superblock.h"
+#include "tests/unit/test.h"
 
 #define RECORDS (SUPERBLOCK_BYTES / SUPERBLOCK_RECORD_BYTES)
 
