@@ -192,7 +192,6 @@ int fault_tier_new(struct tier *next, const struct fault_config *config, struct 
 		return -ENOMEM;
 	}
 	tier->ops = (struct tier_ops){
-		.name = "fault",
 		.block_size = next->ops->block_size,
 		.submit = fault_submit,
 		.raise = fault_raise,
@@ -213,30 +212,16 @@ bool fault_tier_has_tripped(const struct tier *tier)
 	return container_of(tier, struct fault_tier, tier)->has_tripped;
 }
 
-static int parse_kind(const char *text, enum fault_kind *ret_kind)
+static const char *const kinds[] = { "submit",	  "complete", "corrupt",    "lose",
+				     "misdirect", "kill",     "kill-after", NULL };
+static const char *const directions[] = { "read", "write", "flush", NULL };
+
+/* The number of a word. */
+static int parse_word(const char *text, const char *const words[])
 {
-	static const char *const names[] = { "submit",	  "complete", "corrupt",   "lose",
-					     "misdirect", "kill",     "kill-after" };
-
-	for (size_t kind = 0; kind < ARRAY_LENGTH(names); kind++) {
-		if (strcmp(text, names[kind]) != 0)
-			continue;
-		*ret_kind = (enum fault_kind)kind;
-		return 0;
-	}
-	return -EINVAL;
-}
-
-static int parse_direction(const char *text, enum tier_direction *ret_direction)
-{
-	static const char *const names[] = { "read", "write", "flush" };
-
-	for (size_t direction = 0; direction < ARRAY_LENGTH(names); direction++) {
-		if (strcmp(text, names[direction]) != 0)
-			continue;
-		*ret_direction = (enum tier_direction)direction;
-		return 0;
-	}
+	for (int i = 0; words[i]; i++)
+		if (strcmp(text, words[i]) == 0)
+			return i;
 	return -EINVAL;
 }
 
@@ -272,11 +257,17 @@ static int parse_option(const char *text, struct fault_config *config)
 
 static int parse_field(unsigned field, const char *text, struct fault_config *config)
 {
+	int word;
+
 	switch (field) {
 	case 0:
-		return parse_kind(text, &config->kind);
+		word = parse_word(text, kinds);
+		config->kind = (enum fault_kind)word;
+		return word < 0 ? word : 0;
 	case 1:
-		return parse_direction(text, &config->direction);
+		word = parse_word(text, directions);
+		config->direction = (enum tier_direction)word;
+		return word < 0 ? word : 0;
 	case 2:
 		return parse_countdown(text, &config->countdown);
 	case 3:

@@ -23,7 +23,6 @@ static void host_free(struct tier *tier)
 }
 
 static const struct tier_ops host_ops = {
-	.name = "host",
 	.block_size = 1,
 	.submit = host_submit,
 	.free = host_free,

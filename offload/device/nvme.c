@@ -122,7 +122,6 @@ static int nvme_grow(struct tier *tier, uint64_t capacity)
 }
 
 static const struct tier_ops nvme_ops = {
-	.name = "nvme",
 	.block_size = BLOCK_BYTES,
 	.submit = nvme_submit,
 	.raise = nvme_raise,
@@ -139,14 +138,14 @@ static struct nvme_tier *nvme_tier_free(struct nvme_tier *nvme)
 }
 DEFINE_FREEP(struct nvme_tier *, nvme_tier_free)
 
-static struct nvme_tier *allocate(const struct nvme_config *config)
+static int allocate(const struct nvme_config *config, struct nvme_tier **ret_nvme)
 {
 	_cleanup_(nvme_tier_freep) struct nvme_tier *nvme = calloc(1, sizeof(*nvme));
 	size_t name_size = strlen(config->name) + 1;
 	size_t label_size = strlen(config->directory) + 1 + name_size;
 
 	if (!nvme)
-		return NULL;
+		return -ENOMEM;
 	nvme->tier = (struct tier){ .ops = &nvme_ops, .capacity = config->capacity };
 	nvme->engine = config->engine;
 	nvme->moved = config->moved;
@@ -154,11 +153,15 @@ static struct nvme_tier *allocate(const struct nvme_config *config)
 	nvme->name = malloc(name_size);
 	nvme->label = malloc(label_size);
 	if (!nvme->name || !nvme->label)
-		return NULL;
+		return -ENOMEM;
 	memcpy(nvme->name, config->name, name_size);
 	snprintf(nvme->label, label_size, "%s/%s", config->directory, config->name);
 	nvme->tier.label = nvme->label;
-	return TAKE_PTR(nvme);
+	nvme->directory_fd = fcntl(config->directory_fd, F_DUPFD_CLOEXEC, 0);
+	if (nvme->directory_fd < 0)
+		return -errno;
+	*ret_nvme = TAKE_PTR(nvme);
+	return 0;
 }
 
 /* Some file systems refuse O_DIRECT only after they have created the file, so it is switched on there. */
@@ -237,13 +240,9 @@ int nvme_tier_new(const struct nvme_config *config, struct tier **ret_tier)
 
 	if (config->capacity == 0 || config->capacity % MIB != 0 || config->capacity > INT64_MAX)
 		return -EINVAL;
-	nvme = allocate(config);
-	if (!nvme)
-		return -ENOMEM;
-	nvme->directory_fd = fcntl(config->directory_fd, F_DUPFD_CLOEXEC, 0);
-	if (nvme->directory_fd < 0)
-		return -errno;
-	r = create_file(nvme, config);
+	r = allocate(config, &nvme);
+	if (r == 0)
+		r = create_file(nvme, config);
 	if (r < 0)
 		return r;
 	if (ftruncate(nvme->fd, (off_t)config->capacity) < 0)
@@ -257,15 +256,12 @@ int nvme_tier_new(const struct nvme_config *config, struct tier **ret_tier)
 
 int nvme_tier_open(const struct nvme_config *config, unsigned lock_ms, struct tier **ret_tier)
 {
-	_cleanup_(nvme_tier_freep) struct nvme_tier *nvme = allocate(config);
-	int r;
+	_cleanup_(nvme_tier_freep) struct nvme_tier *nvme = NULL;
+	int r = allocate(config, &nvme);
 
-	if (!nvme)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	nvme->is_kept = true;
-	nvme->directory_fd = fcntl(config->directory_fd, F_DUPFD_CLOEXEC, 0);
-	if (nvme->directory_fd < 0)
-		return -errno;
 	r = open_file(nvme, config->is_buffered, lock_ms);
 	if (r == 0)
 		r = add_to_engine(nvme, config);

@@ -48,7 +48,6 @@ struct tier_share {
 };
 
 struct tier_ops {
-	const char *name;
 	size_t block_size; /* offset, length and buffer align to it */
 	int (*submit)(struct tier *tier, struct tier_io *io);
 	/* NULL: transfers do not wait here. */
