@@ -55,7 +55,8 @@ static void feed(struct lineage_head *head)
 	operation_feed(store_of(head));
 }
 
-int extent_init_map(struct extent_store *store, uint64_t extents)
+/* With a tree, on the places of the lineage. */
+static int init_map(struct extent_store *store, uint64_t extents)
 {
 	struct places *devices[SUPERBLOCK_MAX_MEMBERS];
 	int r;
@@ -99,13 +100,20 @@ static int begin_load(struct lineage_head *head, uint64_t extents)
 	/* What no layout can have says the table, which is not to be believed then. */
 	if (r < 0)
 		return r == -ENOMEM ? r : -EBADMSG;
-	return extent_init_map(store, extents);
+	return init_map(store, extents);
 }
 
 static int load_node(struct lineage_head *head, const struct node_header *header,
 		     const uint8_t bytes[NODE_BYTES])
 {
-	return store_map_load(&store_of(head)->map, header, bytes);
+	struct extent_store *store = store_of(head);
+
+	return store_map_load(&store->map, header, bytes, store->is_guest ? MAP_OF_FORK : MAP_OF_COMMIT);
+}
+
+static void abandon_load(struct lineage_head *head)
+{
+	store_map_let_go(&store_of(head)->map);
 }
 
 static const struct lineage_head_ops head_ops = { .freeze_node = freeze_node,
@@ -114,33 +122,12 @@ static const struct lineage_head_ops head_ops = { .freeze_node = freeze_node,
 						  .load_node = load_node,
 						  .begin_load = begin_load,
 						  .uncommitted = uncommitted,
-						  .feed = feed };
-
-/* ---- A fork ---- */
-
-static int load_node_of_fork(struct lineage_head *head, const struct node_header *header,
-			     const uint8_t bytes[NODE_BYTES])
-{
-	return store_map_load_fork(&store_of(head)->map, header, bytes);
-}
-
-static void abandon_load(struct lineage_head *head)
-{
-	store_map_let_go(&store_of(head)->map);
-}
-
-static const struct lineage_head_ops fork_ops = { .freeze_node = freeze_node,
-						  .release_node = release_node,
-						  .committed = committed,
-						  .load_node = load_node_of_fork,
-						  .begin_load = begin_load,
-						  .uncommitted = uncommitted,
 						  .feed = feed,
 						  .abandon_load = abandon_load };
 
 void extent_fork_init(struct extent_store *fork, struct extent_store *store, const char *name)
 {
-	fork->head.ops = &fork_ops;
+	fork->head.ops = &head_ops;
 	fork->lineage = store->lineage;
 	fork->is_guest = true;
 	fork->kin = store;
@@ -179,7 +166,7 @@ int extent_commit_init(struct extent_store *store, const struct store_config *co
 		return 0;
 	note_places(store);
 	store->head.share = store_layout_share(layout, store->device_count);
-	r = extent_init_map(store, store_layout_extents(layout));
+	r = init_map(store, store_layout_extents(layout));
 	if (r == 0)
 		store_map_adopt(&store->map, layout);
 	return r;
@@ -213,16 +200,20 @@ static void take_turn(struct lineage_turn *turn)
 		store->step.done(&store->step, r);
 }
 
+int extent_may_ask(struct store *base, struct extent_store **ret_store)
+{
+	*ret_store = extent_find_durable(base);
+	if (!*ret_store)
+		return -EOPNOTSUPP;
+	return (*ret_store)->request ? -EBUSY : 0;
+}
+
 int extent_ask(struct extent_store *store, struct store_request *request,
 	       int (*run)(struct extent_store *store),
 	       void (*done)(struct lineage_request *request, int status))
 {
 	int r;
 
-	if (!store->lineage)
-		return -EOPNOTSUPP;
-	if (store->request)
-		return -EBUSY;
 	store->request = request;
 	store->run = run;
 	store->step.done = done;
@@ -254,15 +245,74 @@ void extent_end_request(struct extent_store *store, int status)
 		lineage_pass_turn(lineage);
 }
 
-void extent_keep_name(char kept[STORE_SNAPSHOT_NAME_BYTES + 1], const char *name)
-{
-	snprintf(kept, STORE_SNAPSHOT_NAME_BYTES + 1, "%s", name);
-}
-
 void extent_ended(struct lineage_request *step, int status)
 {
 	extent_end_request(container_of(step, struct extent_store, step), status);
 }
+
+void extent_keep_name(struct extent_store *store, const char *name)
+{
+	snprintf(store->asked.name, sizeof(store->asked.name), "%s", name);
+}
+
+void extent_keep_other(struct extent_store *store, const char *name)
+{
+	store->asked.has_other = name != NULL;
+	snprintf(store->asked.other, sizeof(store->asked.other), "%s", name ? name : "");
+}
+
+const char *extent_other(const struct extent_store *store)
+{
+	return store->asked.has_other ? store->asked.other : NULL;
+}
+
+static int run_about(struct extent_store *store)
+{
+	return store->asked.run(&store->head, store->asked.name, &store->step);
+}
+
+int extent_ask_about(struct store *base, const char *name, struct store_request *request,
+		     int (*run)(struct lineage_head *head, const char *name, struct lineage_request *request))
+{
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
+
+	if (r < 0)
+		return r;
+	extent_keep_name(store, name);
+	store->asked.run = run;
+	return extent_ask(store, request, run_about, extent_ended);
+}
+
+static void store_opened(struct lineage_request *step, int status)
+{
+	struct extent_store *store = container_of(step, struct extent_store, step);
+
+	if (status == 0)
+		*store->ret_store = &store->opening->store;
+	else
+		store_free(&store->opening->store);
+	store->opening = NULL;
+	extent_end_request(store, status);
+}
+
+int extent_ask_for_store(struct extent_store *store, struct store_request *request,
+			 int (*run)(struct extent_store *store), struct extent_store *opening,
+			 struct store **ret_store)
+{
+	int r;
+
+	store->opening = opening;
+	store->ret_store = ret_store;
+	r = extent_ask(store, request, run, store_opened);
+	if (r < 0) {
+		store_free(&opening->store);
+		store->opening = NULL;
+	}
+	return r;
+}
+
+/* ---- Creating, opening, committing ---- */
 
 static void opened(struct lineage_request *step, int status)
 {
@@ -305,26 +355,30 @@ static int run_commit(struct extent_store *store)
 	return lineage_commit(&store->head, &store->step);
 }
 
-int extent_create(struct store *base, struct store_request *request)
+int store_create(struct store *base, struct store_request *request)
 {
-	return extent_ask(container_of(base, struct extent_store, store), request, run_create, extent_ended);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
+
+	return r < 0 ? r : extent_ask(store, request, run_create, extent_ended);
 }
 
-int extent_open(struct store *base, struct store_request *request)
+int store_open(struct store *base, struct store_request *request)
 {
-	return extent_ask(container_of(base, struct extent_store, store), request, run_open, opened);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
+
+	return r < 0 ? r : extent_ask(store, request, run_open, opened);
 }
 
 /* What is visible now is committed, however long others have their turns. */
-int extent_commit(struct store *base, uint64_t step, struct store_request *request)
+int store_commit(struct store *base, uint64_t step, struct store_request *request)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
-	int r;
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
-	if (!store->lineage)
-		return -EOPNOTSUPP;
-	if (store->request)
-		return -EBUSY;
+	if (r < 0)
+		return r;
 	r = lineage_freeze(&store->head);
 	if (r < 0) {
 		note_message(store);

@@ -4,97 +4,46 @@
 
 #include "offload/store/extent_store.h"
 
-static struct extent_store *store_of(struct store *base)
-{
-	return container_of(base, struct extent_store, store);
-}
-
-/* As one that was found: on the same devices, with a layout to come. */
-static int make(struct extent_store *store, const char *name, uint64_t serial)
-{
-	struct extent_store *fork = extent_store_allocate(store->store.ops, NULL, store->device_count);
-	int r;
-
-	if (!fork)
-		return -ENOMEM;
-	fork->workers = store->workers;
-	fork->extents_offset = store->extents_offset;
-	fork->place_bytes = store->place_bytes;
-	for (unsigned device = 0; device < store->device_count; device++)
-		fork->devices[device].tier = store->devices[device].tier;
-	extent_fork_init(fork, store, name);
-	fork->head.serial = serial;
-	r = extent_store_allocate_operations(fork, store->depth);
-	if (r < 0) {
-		store_free(&fork->store);
-		return r;
-	}
-	store->opening = fork;
-	return 0;
-}
-
-static void opened(struct lineage_request *step, int status)
-{
-	struct extent_store *store = container_of(step, struct extent_store, step);
-
-	if (status == 0)
-		*store->ret_store = &store->opening->store;
-	else
-		store_free(&store->opening->store);
-	store->opening = NULL;
-	extent_end_request(store, status);
-}
-
+/* As one that was found, with a layout to come. */
 static int begin(struct extent_store *store, const struct store_fork *fork, struct store_request *request,
 		 int (*run)(struct extent_store *store), struct store **ret_store)
 {
-	int r = store->lineage ? 0 : -EOPNOTSUPP;
+	struct extent_store *opening = extent_store_beside(store, store->store.ops, NULL);
 
-	if (r == 0)
-		r = make(store, fork->name, fork->serial);
-	if (r < 0)
-		return r;
-	store->ret_store = ret_store;
-	r = extent_ask(store, request, run, opened);
-	if (r < 0) {
-		store_free(&store->opening->store);
-		store->opening = NULL;
-	}
-	return r;
+	if (!opening)
+		return -ENOMEM;
+	extent_fork_init(opening, store, fork->name);
+	opening->head.serial = fork->serial;
+	return extent_ask_for_store(store, request, run, opening, ret_store);
 }
 
 /* ---- A new one ---- */
 
-static const char *asked_snapshot(const struct extent_store *store)
-{
-	return store->asked.has_other ? store->asked.other : NULL;
-}
-
 static int run_fork(struct extent_store *store)
 {
-	return lineage_fork(&store->head, asked_snapshot(store), &store->opening->head,
-			    &store->growth.geometry, &store->step);
+	return lineage_fork(&store->head, extent_other(store), &store->opening->head, &store->growth.geometry,
+			    &store->step);
 }
 
 static int run_growth(struct extent_store *store)
 {
 	struct lineage_geometry geometry = lineage_geometry_with_fork(&store->head, store->asked.snapshots);
-	int r = lineage_can_fork(&store->head, asked_snapshot(store), store->opening->head.name);
+	int r = lineage_can_fork(&store->head, extent_other(store), store->opening->head.name);
 
 	return r < 0 ? r : extent_grow_for(store, &geometry, run_fork);
 }
 
-static int fork_job(struct store *base, const struct store_fork *fork, struct store_request *request,
-		    struct store **ret_fork)
+int store_fork(struct store *base, const struct store_fork *fork, struct store_request *request,
+	       struct store **ret_fork)
 {
-	struct extent_store *store = store_of(base);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
-	if (store->request)
-		return -EBUSY;
+	if (r < 0)
+		return r;
 	if (strlen(fork->name) >= STORE_SNAPSHOT_NAME_BYTES)
 		return -EINVAL;
-	store->asked.has_other = fork->snapshot != NULL;
-	extent_keep_name(store->asked.other, fork->snapshot ? fork->snapshot : "");
+	extent_keep_other(store, fork->snapshot);
 	store->asked.snapshots = fork->snapshots;
 	return begin(store, fork, request, run_growth, ret_fork);
 }
@@ -106,20 +55,15 @@ static int run_attach(struct extent_store *store)
 	return lineage_attach(store->lineage, &store->opening->head, &store->step);
 }
 
-static int attach(struct store *base, const char *name, struct store_request *request, struct store **ret_job)
+int store_attach(struct store *base, const char *name, struct store_request *request, struct store **ret_job)
 {
-	struct extent_store *store = store_of(base);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
-	if (store->request)
-		return -EBUSY;
-	return begin(store, &(struct store_fork){ .name = name }, request, run_attach, ret_job);
+	return r < 0 ? r : begin(store, &(struct store_fork){ .name = name }, request, run_attach, ret_job);
 }
 
 /* ---- The end of one ---- */
-
-static void run_nothing(struct work *work)
-{
-}
 
 static void last_dropped(struct work *work)
 {
@@ -135,36 +79,32 @@ static int run_drop(struct extent_store *store)
 
 	if (r <= 0)
 		return r;
-	store->last = (struct work){ .run = run_nothing, .done = last_dropped, .urgency = WORK_NORMAL };
+	store->last =
+		(struct work){ .run = operation_run_nothing, .done = last_dropped, .urgency = WORK_NORMAL };
 	workers_submit(store->workers, &store->last);
 	return 0;
 }
 
-static int drop(struct store *base, struct store_request *request)
+int store_drop(struct store *base, struct store_request *request)
 {
-	return extent_ask(store_of(base), request, run_drop, extent_ended);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
+
+	return r < 0 ? r : extent_ask(store, request, run_drop, extent_ended);
 }
 
-static int run_drop_lost(struct extent_store *store)
+int store_drop_lost(struct store *base, const char *name, struct store_request *request)
 {
-	return lineage_drop_lost(&store->head, store->asked.name, &store->step);
+	return extent_ask_about(base, name, request, lineage_drop_lost);
 }
 
-static int drop_lost(struct store *base, const char *name, struct store_request *request)
-{
-	struct extent_store *store = store_of(base);
+/* ---- What there is ---- */
 
-	if (store->request)
-		return -EBUSY;
-	extent_keep_name(store->asked.name, name);
-	return extent_ask(store, request, run_drop_lost, extent_ended);
-}
-
-static unsigned list(const struct store *base, struct store_job *ret_jobs)
+unsigned store_jobs(const struct store *base, struct store_job *ret_jobs)
 {
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	const struct extent_store *store = extent_find_durable(base);
 	struct head_record records[HEAD_RECORDS];
-	unsigned count = store->lineage ? lineage_jobs(store->lineage, records) : 0;
+	unsigned count = store ? lineage_jobs(store->lineage, records) : 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		ret_jobs[i].step = records[i].step;
@@ -176,46 +116,33 @@ static unsigned list(const struct store *base, struct store_job *ret_jobs)
 	return count;
 }
 
-static void family(const struct store *base, struct store_family *ret_family)
+void store_get_family(const struct store *base, struct store_family *ret_family)
 {
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	const struct extent_store *store = extent_find(base);
 	struct head_record records[HEAD_RECORDS];
 	struct lineage_geometry geometry;
 
+	*ret_family = (struct store_family){ .jobs = 1 };
+	if (!store)
+		return;
 	ret_family->held_bytes = store->map.held * store->place_bytes;
+	ret_family->shared_bytes = store->map.shared * store->place_bytes;
 	if (!store->lineage)
 		return;
 	geometry = lineage_geometry(store->lineage);
-	*ret_family = (struct store_family){
-		.jobs = lineage_jobs(store->lineage, records),
-		.others = lineage_attached(store->lineage) - (store->head.lineage ? 1 : 0),
-		.is_fenced = lineage_is_fenced(store->lineage),
-		.has_lost = lineage_has_lost(store->lineage),
-		.device_bytes = lineage_device_bytes(&geometry),
-		.own_bytes = lineage_fork_extents(&store->head) * store->place_bytes,
-		.held_bytes = store->map.held * store->place_bytes,
-		.shared_bytes = store->map.shared * store->place_bytes,
-	};
+	ret_family->jobs = lineage_jobs(store->lineage, records);
+	ret_family->others = lineage_attached(store->lineage) - (store->head.lineage ? 1 : 0);
+	ret_family->is_fenced = lineage_is_fenced(store->lineage);
+	ret_family->has_lost = lineage_has_lost(store->lineage);
+	ret_family->device_bytes = lineage_device_bytes(&geometry);
+	ret_family->own_bytes = lineage_fork_extents(&store->head) * store->place_bytes;
 }
 
-static struct store_room room(const struct store *base, unsigned snapshots)
+struct store_room store_room_for_fork(const struct store *base, unsigned snapshots)
 {
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
-	struct lineage_geometry geometry;
+	const struct extent_store *store = extent_find_durable(base);
 
-	if (!store->lineage)
+	if (!store)
 		return (struct store_room){ 0, 0 };
-	geometry = lineage_geometry_with_fork(&store->head, snapshots);
-	return (struct store_room){ lineage_device_bytes(&geometry),
-				    lineage_host_bytes(&geometry, store->device_count) };
+	return extent_room_of(store, lineage_geometry_with_fork(&store->head, snapshots));
 }
-
-const struct store_fork_ops extent_fork_ops = {
-	.fork = fork_job,
-	.attach = attach,
-	.drop = drop,
-	.drop_lost = drop_lost,
-	.list = list,
-	.family = family,
-	.room = room,
-};

@@ -110,7 +110,7 @@ static void run_on_worker(struct operation *operation, void (*run)(struct work *
 	workers_submit(operation->store->workers, &operation->work);
 }
 
-static void run_nothing(struct work *work)
+void operation_run_nothing(struct work *work)
 {
 }
 
@@ -118,7 +118,7 @@ static void run_nothing(struct work *work)
 static void end_later(struct operation *operation, int status)
 {
 	operation->status = status;
-	run_on_worker(operation, run_nothing, end_from_worker);
+	run_on_worker(operation, operation_run_nothing, end_from_worker);
 }
 
 static int submit_io(struct operation *operation, uint32_t place,
@@ -284,7 +284,7 @@ static void complete_parked(struct work *work)
 void operation_unpark(struct operation *operation)
 {
 	queue_remove(&operation->wait_link);
-	run_on_worker(operation, run_nothing, complete_parked);
+	run_on_worker(operation, operation_run_nothing, complete_parked);
 }
 
 static void write_done(struct tier_io *io, int status)

@@ -44,26 +44,28 @@ static struct lineage_geometry geometry_for(const struct extent_store *store, un
 }
 
 /* What the devices say, whatever it was made for. */
-unsigned extent_reserved(const struct store *base)
+unsigned store_reserved(const struct store *base)
 {
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
-	uint32_t extents = store->lineage ? lineage_geometry(store->lineage).extents : 0;
-	unsigned snapshots = store->lineage ? STORE_MAX_SNAPSHOTS : 0;
+	const struct extent_store *store = extent_find_durable(base);
+	unsigned snapshots = store ? STORE_MAX_SNAPSHOTS : 0;
 
-	while (snapshots > 0 && geometry_for(store, snapshots).extents > extents)
+	while (snapshots > 0 &&
+	       geometry_for(store, snapshots).extents > lineage_geometry(store->lineage).extents)
 		snapshots--;
 	return snapshots;
 }
 
-struct store_room extent_room(const struct store *base, unsigned snapshots)
+struct store_room extent_room_of(const struct extent_store *store, struct lineage_geometry geometry)
 {
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
-	struct lineage_geometry geometry = geometry_for(store, snapshots);
-
-	if (!store->lineage)
-		return (struct store_room){ 0, 0 };
 	return (struct store_room){ lineage_device_bytes(&geometry),
 				    lineage_host_bytes(&geometry, store->device_count) };
+}
+
+struct store_room store_room_for(const struct store *base, unsigned snapshots)
+{
+	const struct extent_store *store = extent_find_durable(base);
+
+	return store ? extent_room_of(store, geometry_for(store, snapshots)) : (struct store_room){ 0, 0 };
 }
 
 static int run_reserve(struct extent_store *store)
@@ -80,14 +82,15 @@ static int run(struct extent_store *store)
 }
 
 /* What a device has got stays with it if another one has no room: the next attempt finds it. */
-int extent_reserve(struct store *base, unsigned snapshots, struct store_request *request)
+int store_reserve(struct store *base, unsigned snapshots, struct store_request *request)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
+	if (r < 0)
+		return r;
 	if (snapshots > STORE_MAX_SNAPSHOTS)
 		return -EMFILE;
-	if (store->request)
-		return -EBUSY;
 	store->asked.snapshots = snapshots;
 	return extent_ask(store, request, run, extent_ended);
 }

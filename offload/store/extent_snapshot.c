@@ -8,68 +8,31 @@
 _Static_assert(STORE_MAX_SNAPSHOTS == HEAD_RECORDS - 1, "the table has room for the snapshots");
 _Static_assert(STORE_SNAPSHOT_NAME_BYTES == HEAD_NAME_BYTES, "a record has room for the name");
 
-static struct extent_store *store_of(struct store *base)
+int store_snapshot(struct store *base, const char *name, struct store_request *request)
 {
-	return container_of(base, struct extent_store, store);
+	return extent_ask_about(base, name, request, lineage_snapshot);
 }
 
-static int begin(struct store *base, const char *name, struct store_request *request,
-		 int (*run)(struct extent_store *store),
-		 void (*done)(struct lineage_request *request, int status))
+int store_delete_snapshot(struct store *base, const char *name, struct store_request *request)
 {
-	struct extent_store *store = store_of(base);
-
-	if (store->request)
-		return -EBUSY;
-	extent_keep_name(store->asked.name, name);
-	return extent_ask(store, request, run, done);
+	return extent_ask_about(base, name, request, lineage_delete_snapshot);
 }
 
-static int run_take(struct extent_store *store)
+int store_delete_lost(struct store *base, const char *name, struct store_request *request)
 {
-	return lineage_snapshot(&store->head, store->asked.name, &store->step);
+	return extent_ask_about(base, name, request, lineage_delete_lost);
 }
 
-static int take(struct store *base, const char *name, struct store_request *request)
+int store_roll_back(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, run_take, extent_ended);
+	return extent_ask_about(base, name, request, lineage_roll_back);
 }
 
-static int run_drop(struct extent_store *store)
+unsigned store_snapshots(const struct store *base, struct store_snapshot *ret_snapshots)
 {
-	return lineage_delete_snapshot(&store->head, store->asked.name, &store->step);
-}
-
-static int drop(struct store *base, const char *name, struct store_request *request)
-{
-	return begin(base, name, request, run_drop, extent_ended);
-}
-
-static int run_roll_back(struct extent_store *store)
-{
-	return lineage_roll_back(&store->head, store->asked.name, &store->step);
-}
-
-static int run_drop_lost(struct extent_store *store)
-{
-	return lineage_delete_lost(&store->head, store->asked.name, &store->step);
-}
-
-static int drop_lost(struct store *base, const char *name, struct store_request *request)
-{
-	return begin(base, name, request, run_drop_lost, extent_ended);
-}
-
-static int roll_back(struct store *base, const char *name, struct store_request *request)
-{
-	return begin(base, name, request, run_roll_back, extent_ended);
-}
-
-static unsigned list(const struct store *base, struct store_snapshot *ret_snapshots)
-{
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	const struct extent_store *store = extent_find_durable(base);
 	struct head_record records[STORE_MAX_SNAPSHOTS];
-	unsigned count = store->lineage ? lineage_snapshots(&store->head, records) : 0;
+	unsigned count = store ? lineage_snapshots(&store->head, records) : 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		ret_snapshots[i].step = records[i].step;
@@ -96,17 +59,20 @@ static int run_measure(struct extent_store *store)
 	return lineage_measure_snapshot(&store->head, store->asked.name, &store->bytes, &store->step);
 }
 
-static int measure(struct store *base, const char *name, struct store_request *request, uint64_t *ret_bytes)
+int store_measure_snapshot(struct store *base, const char *name, struct store_request *request,
+			   uint64_t *ret_bytes)
 {
-	struct extent_store *store = store_of(base);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
-	if (store->request)
-		return -EBUSY;
 	/* What is being read looks as if somebody else had it, too. */
-	if (store->verified > 0)
-		return -EAGAIN;
+	if (r == 0 && store->verified > 0)
+		r = -EAGAIN;
+	if (r < 0)
+		return r;
 	store->ret_bytes = ret_bytes;
-	return begin(base, name, request, run_measure, measured);
+	extent_keep_name(store, name);
+	return extent_ask(store, request, run_measure, measured);
 }
 
 /* Blocks of zeros have no checksums, so an extent that only one of them has differs as a whole. */
@@ -143,37 +109,23 @@ static int run_diff(struct extent_store *store)
 	store->bytes = 0;
 	store->difference = (struct lineage_difference){
 		.from = store->asked.name,
-		.to = store->asked.has_other ? store->asked.other : NULL,
+		.to = extent_other(store),
 		.head = &store->head,
 		.tell = add_difference,
 	};
 	return lineage_compare(&store->difference, &store->step);
 }
 
-static int diff(struct store *base, const char *from, const char *to, struct store_request *request,
-		uint64_t *ret_bytes)
+int store_diff(struct store *base, const char *from, const char *to, struct store_request *request,
+	       uint64_t *ret_bytes)
 {
-	struct extent_store *store = store_of(base);
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
-	if (store->request)
-		return -EBUSY;
+	if (r < 0)
+		return r;
 	store->ret_bytes = ret_bytes;
-	store->asked.has_other = to != NULL;
-	extent_keep_name(store->asked.other, to ? to : "");
-	return begin(base, from, request, run_diff, compared);
+	extent_keep_name(store, from);
+	extent_keep_other(store, to);
+	return extent_ask(store, request, run_diff, compared);
 }
-
-const struct store_snapshot_ops extent_snapshot_ops = {
-	.take = take,
-	.drop = drop,
-	.drop_lost = drop_lost,
-	.roll_back = roll_back,
-	.list = list,
-	.measure = measure,
-	.diff = diff,
-	.open = extent_open_snapshot,
-	.reserve = extent_reserve,
-	.reserved = extent_reserved,
-	.room = extent_room,
-	.verify = extent_verify,
-};

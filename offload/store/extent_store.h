@@ -42,7 +42,7 @@ struct extent_store {
 	unsigned depth, free_count, device_count;
 	struct operation *operations;
 	struct store_owner owner;
-	bool is_guest;		  /* on devices that another store has brought, and weighed */
+	bool is_guest;		  /* a fork, on devices that another store has brought, and weighed */
 	struct extent_store *kin; /* one that is there, until a guest has a map */
 
 	struct places *places; /* one each device, where nothing is committed; else the lineage has them */
@@ -56,9 +56,11 @@ struct extent_store {
 	struct lineage_turn turn;
 	int (*run)(struct extent_store *store);
 	struct {
+		/* One byte more, so that a name that is too long is one still. */
 		char name[STORE_SNAPSHOT_NAME_BYTES + 1], other[STORE_SNAPSHOT_NAME_BYTES + 1];
 		bool has_other;
 		unsigned snapshots;
+		int (*run)(struct lineage_head *head, const char *name, struct lineage_request *request);
 	} asked; /* of that request */
 	struct store_request *request;
 	char message[512];
@@ -103,6 +105,8 @@ void operation_feed(struct extent_store *store);
 void extent_feed(struct extent_store *store);
 /* A write that was parked: its leaf has been made. */
 void operation_unpark(struct operation *operation);
+/* Of work that only has to end later. */
+void operation_run_nothing(struct work *work);
 /* Counts in its device's. */
 unsigned *operation_used(const struct operation *operation);
 struct store_extent *operation_entry(const struct operation *operation);
@@ -111,10 +115,12 @@ void extent_store_issue(struct extent_store *store);
 
 /* ---- store_extent.c ---- */
 
-/* Without any operation or map. NULL: no memory. */
-struct extent_store *extent_store_allocate(const struct store_ops *ops, struct store_layout *layout,
-					   unsigned device_count);
-int extent_store_allocate_operations(struct extent_store *store, unsigned depth);
+/* NULL: it is in host memory, or a view; the second: or it commits nothing. */
+struct extent_store *extent_find(const struct store *store);
+struct extent_store *extent_find_durable(const struct store *store);
+/* Another one on the devices of a store, without a map. NULL: no memory. */
+struct extent_store *extent_store_beside(const struct extent_store *store, const struct store_ops *ops,
+					 struct store_layout *layout);
 int extent_submit(struct store *store, struct store_transfer *transfer);
 void extent_raise(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
 
@@ -123,41 +129,38 @@ void extent_raise(struct store *store, struct store_transfer *transfer, enum tie
 /* Takes over the tiers, also after an error. layout: NULL for one that is to be opened. */
 int extent_commit_init(struct extent_store *store, const struct store_config *config, struct tier **tiers);
 void extent_commit_free(struct extent_store *store);
-int extent_create(struct store *store, struct store_request *request);
-int extent_open(struct store *store, struct store_request *request);
-int extent_commit(struct store *store, uint64_t step, struct store_request *request);
-/* With a tree, on the places of the lineage. */
-int extent_init_map(struct extent_store *store, uint64_t extents);
+/* Whether a request may begin. -EOPNOTSUPP, -EBUSY. */
+int extent_may_ask(struct store *store, struct extent_store **ret_store);
 /* run() makes the request of the lineage, which is store->step, when its turn has come; its error is the
- * answer if it came at once, else done() is told. -EOPNOTSUPP, -EBUSY. */
+ * answer if it came at once, else done() is told. */
 int extent_ask(struct extent_store *store, struct store_request *request,
 	       int (*run)(struct extent_store *store),
 	       void (*done)(struct lineage_request *request, int status));
+/* One about the snapshot, or the job, of that name. -EOPNOTSUPP, -EBUSY. */
+int extent_ask_about(struct store *store, const char *name, struct store_request *request,
+		     int (*run)(struct lineage_head *head, const char *name,
+				struct lineage_request *request));
+/* One that gives a store, which is freed if it fails. */
+int extent_ask_for_store(struct extent_store *store, struct store_request *request,
+			 int (*run)(struct extent_store *store), struct extent_store *opening,
+			 struct store **ret_store);
 /* Last, because the caller may free the store in it. */
 void extent_end_request(struct extent_store *store, int status);
 /* done() of a request that needs nothing else at its end. */
 void extent_ended(struct lineage_request *step, int status);
-/* So that a name that is too long is one still. */
-void extent_keep_name(char kept[STORE_SNAPSHOT_NAME_BYTES + 1], const char *name);
-
-/* ---- extent_fork.c ---- */
-
-extern const struct store_fork_ops extent_fork_ops;
-/* In extent_commit.c: what it is of its store's lineage. */
+/* A copy of a name that is asked for; of a second one, which may be NULL. */
+void extent_keep_name(struct extent_store *store, const char *name);
+void extent_keep_other(struct extent_store *store, const char *name);
+const char *extent_other(const struct extent_store *store);
+/* What a fork is of its store's lineage. */
 void extent_fork_init(struct extent_store *fork, struct extent_store *store, const char *name);
 
-/* ---- extent_snapshot.c, extent_reserve.c, extent_verify.c, extent_view.c ---- */
+/* ---- extent_reserve.c ---- */
 
-extern const struct store_snapshot_ops extent_snapshot_ops;
-int extent_verify(struct store *store, struct store_verification *verification,
-		  struct store_request *request);
 /* Devices that have less get more, on a worker; then run(), within the same request. */
 int extent_grow_for(struct extent_store *store, const struct lineage_geometry *geometry,
 		    int (*run)(struct extent_store *store));
-int extent_reserve(struct store *store, unsigned snapshots, struct store_request *request);
-unsigned extent_reserved(const struct store *store);
-struct store_room extent_room(const struct store *store, unsigned snapshots);
-int extent_open_snapshot(struct store *store, const char *name, struct store_request *request,
-			 struct store **ret_view);
+/* What a store of this geometry takes. */
+struct store_room extent_room_of(const struct extent_store *store, struct lineage_geometry geometry);
 
 #endif

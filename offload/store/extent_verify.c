@@ -121,13 +121,13 @@ static int run_nodes(struct extent_store *store)
 	return lineage_verify(&store->head, &store->verification->nodes, &store->step);
 }
 
-int extent_verify(struct store *base, struct store_verification *verification, struct store_request *request)
+int store_verify(struct store *base, struct store_verification *verification, struct store_request *request)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
-	int r;
+	struct extent_store *store;
+	int r = extent_may_ask(base, &store);
 
-	if (store->request)
-		return -EBUSY;
+	if (r < 0)
+		return r;
 	verification->store = store;
 	verification->status = 0;
 	verification->count = verification->next = 0;

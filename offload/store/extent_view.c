@@ -15,7 +15,7 @@ static struct extent_store *view_of(struct lineage_head *head)
 static int load_node(struct lineage_head *head, const struct node_header *header,
 		     const uint8_t bytes[NODE_BYTES])
 {
-	return store_map_load_view(&view_of(head)->map, header, bytes);
+	return store_map_load(&view_of(head)->map, header, bytes, MAP_OF_VIEW);
 }
 
 static void release_node(struct lineage_head *head, uint64_t index)
@@ -52,26 +52,21 @@ static uint64_t view_step(const struct store *base)
 	return container_of(base, const struct extent_store, store)->head.step;
 }
 
-/* Of one whose map was not read nothing is named. */
-static void free_parts(struct extent_store *view)
+static void view_free(struct store *base)
 {
+	struct extent_store *view = container_of(base, struct extent_store, store);
+
+	assert(view->free_count == view->depth * view->device_count);
+	/* Of one whose map was not read nothing is named. */
+	if (view->head.lineage)
+		lineage_close_view(&view->head);
 	tree_destroy(&view->head.tree);
 	store_map_destroy(&view->map);
 	free(view->operations);
 	free(view);
 }
 
-static void view_free(struct store *base)
-{
-	struct extent_store *view = container_of(base, struct extent_store, store);
-
-	assert(view->free_count == view->depth * view->device_count);
-	lineage_close_view(&view->head);
-	free_parts(view);
-}
-
 static const struct store_ops view_ops = {
-	.name = "nvme",
 	.submit = view_submit,
 	.raise = extent_raise,
 	.step = view_step,
@@ -80,18 +75,6 @@ static const struct store_ops view_ops = {
 
 /* ---- Opening one ---- */
 
-static void opened(struct lineage_request *step, int status)
-{
-	struct extent_store *store = container_of(step, struct extent_store, step);
-
-	if (status == 0)
-		*store->ret_store = &store->opening->store;
-	else
-		free_parts(store->opening);
-	store->opening = NULL;
-	extent_end_request(store, status);
-}
-
 static uint64_t host_bytes_of(const struct extent_store *store)
 {
 	return sizeof(*store) + store->device_count * sizeof(struct device) +
@@ -99,55 +82,25 @@ static uint64_t host_bytes_of(const struct extent_store *store)
 	       (uint64_t)store->device_count * store->depth * sizeof(struct operation);
 }
 
-static int make(struct extent_store *store, struct extent_store **ret_view)
+static int run_open(struct extent_store *store)
 {
-	struct extent_store *view =
-		extent_store_allocate(&view_ops, store->store.layout, store->device_count);
-	int r;
+	return lineage_open_view(&store->head, extent_other(store), &store->opening->head, &store->step);
+}
 
+int store_open_snapshot(struct store *base, const char *name, struct store_request *request,
+			struct store **ret_view)
+{
+	struct extent_store *store, *view;
+	int r = extent_may_ask(base, &store);
+
+	if (r < 0)
+		return r;
+	view = extent_store_beside(store, &view_ops, base->layout);
 	if (!view)
 		return -ENOMEM;
 	view->viewed = store;
-	view->workers = store->workers;
-	view->extents_offset = store->extents_offset;
-	view->place_bytes = store->place_bytes;
 	view->head.ops = &view_head_ops;
-	for (unsigned device = 0; device < store->device_count; device++)
-		view->devices[device].tier = store->devices[device].tier;
-	r = extent_store_allocate_operations(view, store->depth);
-	if (r < 0) {
-		free_parts(view);
-		return r;
-	}
 	view->store.host_bytes = host_bytes_of(store);
-	*ret_view = view;
-	return 0;
-}
-
-static int run_open(struct extent_store *store)
-{
-	return lineage_open_view(&store->head, store->asked.has_other ? store->asked.other : NULL,
-				 &store->opening->head, &store->step);
-}
-
-int extent_open_snapshot(struct store *base, const char *name, struct store_request *request,
-			 struct store **ret_view)
-{
-	struct extent_store *store = container_of(base, struct extent_store, store);
-	int r;
-
-	if (store->request)
-		return -EBUSY;
-	store->asked.has_other = name != NULL;
-	extent_keep_name(store->asked.other, name ? name : "");
-	store->ret_store = ret_view;
-	r = make(store, &store->opening);
-	if (r < 0)
-		return r;
-	r = extent_ask(store, request, run_open, opened);
-	if (r < 0) {
-		free_parts(store->opening);
-		store->opening = NULL;
-	}
-	return r;
+	extent_keep_other(store, name);
+	return extent_ask_for_store(store, request, run_open, view, ret_view);
 }

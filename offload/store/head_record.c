@@ -4,8 +4,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/little_endian.h"
-
 /* docs/store.md describes it. */
 enum {
 	AT_RECORDS = 64,
@@ -34,9 +32,7 @@ static void put_record(uint8_t bytes[NODE_BYTES], unsigned index, const struct h
 	put64(at + AT_SECONDS, record->seconds);
 	put64(at + AT_SERIAL, record->serial);
 	put64(at + AT_ORIGIN, record->origin);
-	put64(at + AT_ROOT, record->root.places[0]);
-	put64(at + AT_ROOT + 8, record->root.places[1]);
-	put64(at + AT_ROOT + 16, record->root.checksum);
+	node_pointer_put(at + AT_ROOT, &record->root);
 	memcpy(at + AT_NAME, record->name, HEAD_NAME_BYTES);
 }
 
@@ -51,7 +47,7 @@ static int get_record(const uint8_t bytes[NODE_BYTES], unsigned index, struct he
 		.seconds = get64(at + AT_SECONDS),
 		.serial = get64(at + AT_SERIAL),
 		.origin = get64(at + AT_ORIGIN),
-		.root = { { get64(at + AT_ROOT), get64(at + AT_ROOT + 8) }, get64(at + AT_ROOT + 16) },
+		.root = node_pointer_get(at + AT_ROOT),
 	};
 
 	memcpy(record.name, at + AT_NAME, HEAD_NAME_BYTES);

@@ -212,11 +212,6 @@ struct lineage *lineage_free(struct lineage *lineage)
 	return NULL;
 }
 
-uint64_t lineage_generation(const struct lineage *lineage)
-{
-	return lineage->superblock.generation;
-}
-
 bool lineage_has_commit(const struct lineage_head *head)
 {
 	return head_table_number(&head->lineage->heads, head->job) != NULL;
@@ -252,11 +247,6 @@ const char *lineage_message(const struct lineage *lineage)
 struct places *lineage_places(struct lineage *lineage, unsigned device)
 {
 	return &lineage->extents[device];
-}
-
-struct tier *lineage_tier(struct lineage *lineage, unsigned device)
-{
-	return lineage->tiers[device];
 }
 
 struct lineage_geometry lineage_geometry(const struct lineage *lineage)

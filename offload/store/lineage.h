@@ -213,8 +213,7 @@ void lineage_feed(struct lineage *lineage);
 
 /* There is a commit of it, as there is of every fork. */
 bool lineage_has_commit(const struct lineage_head *head);
-/* The last commit; the step of a job in it, which is durable. */
-uint64_t lineage_generation(const struct lineage *lineage);
+/* The step of a job in the last commit, which is durable. */
 uint64_t lineage_step(const struct lineage_head *head);
 /* A commit has failed: nothing is written any more. */
 bool lineage_is_fenced(const struct lineage *lineage);
@@ -228,6 +227,5 @@ const char *lineage_message(const struct lineage *lineage);
 
 /* Where extents are free. */
 struct places *lineage_places(struct lineage *lineage, unsigned device);
-struct tier *lineage_tier(struct lineage *lineage, unsigned device);
 
 #endif

@@ -175,11 +175,14 @@ void lineage_drop_records(struct head_table *heads, uint32_t job, struct head_ta
 
 /* ---- lineage_open.c ---- */
 
-/* The newest superblock of a pair, of the copies that were read, of any device. -ENODATA: none can be read.
- */
-int lineage_find_newest(struct lineage *lineage, unsigned pair, struct superblock *ret_superblock);
-/* Makes the copies of the pairs that pairs says, a bit each, in the buffer; those that were something else,
- * as lineage_write_superblocks() takes them. */
+/* The newest superblock of those copies that were read that copies says, a bit each. -ENODATA: none of them
+ * can be read; -EPROTONOSUPPORT: one is of another format. */
+int lineage_find_newest(struct lineage *lineage, uint64_t copies, struct superblock *ret_superblock);
+/* Copies that were not read are none. */
+void lineage_clear_unread(struct lineage *lineage);
+/* All copies of the pairs that pairs says, a bit each, as lineage_write_superblocks() takes them. */
+uint64_t lineage_copies(const struct lineage *lineage, unsigned pairs);
+/* Makes those in the buffer; returns which of them were something else. */
 uint64_t lineage_encode_copies(struct lineage *lineage, const struct superblock *superblock, unsigned pairs);
 
 /* ---- lineage_commit.c ---- */

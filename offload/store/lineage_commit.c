@@ -50,22 +50,14 @@ static void flush_superblocks(struct lineage *lineage, int status)
 
 static void write_superblocks(struct lineage *lineage, int status)
 {
-	uint64_t copies = 0;
+	unsigned pairs = 1U << (1 - lineage->pair);
 
 	if (status < 0) {
 		fail_on_device(lineage, status, "flushed in a commit");
 		return;
 	}
-	for (unsigned device = 0; device < lineage->device_count; device++) {
-		lineage->next.member = (uint16_t)device;
-		for (unsigned i = 0; i < SUPERBLOCK_COPIES / 2; i++) {
-			unsigned copy = (1 - lineage->pair) * SUPERBLOCK_COPIES / 2 + i;
-
-			superblock_encode(&lineage->next, copy, lineage_copy(lineage, device, copy));
-			copies |= UINT64_C(1) << (device * SUPERBLOCK_COPIES + copy);
-		}
-	}
-	lineage_write_superblocks(lineage, copies, flush_superblocks);
+	(void)lineage_encode_copies(lineage, &lineage->next, pairs);
+	lineage_write_superblocks(lineage, lineage_copies(lineage, pairs), flush_superblocks);
 }
 
 /* ---- The first half: nodes ---- */

@@ -115,40 +115,26 @@ int lineage_name_children(struct lineage *lineage, const struct node_header *hea
 	return 0;
 }
 
-/* A map that is let go: in memory is what it led to. */
-struct release {
-	struct lineage *lineage;
-	struct lineage_head *head;
-	const struct node_pointer *(*find)(const struct release *release, unsigned level, uint64_t index);
-};
-
-static void release_node(const struct release *release, unsigned level, uint64_t index)
+/* Of a map that is let go: in memory is what it led to. What a commit has not written is as it was. */
+static void release_node(struct lineage *lineage, struct lineage_head *head, unsigned level, uint64_t index)
 {
-	const struct node_pointer *pointer = release->find(release, level, index);
+	const struct node_pointer *replaced = tree_replaced(&head->tree, level, index);
+	const struct node_pointer *pointer = replaced ? replaced : &head->tree.levels[level].pointers[index];
 	struct node_header header;
 
-	if (node_pointer_is_none(pointer) || !node_area_give(release->lineage->nodes, pointer))
+	if (node_pointer_is_none(pointer) || !node_area_give(lineage->nodes, pointer))
 		return;
 	if (level == 0) {
-		release->head->ops->release_node(release->head, index);
+		head->ops->release_node(head, index);
 		return;
 	}
-	header = tree_header(&release->head->tree, level, index);
+	header = tree_header(&head->tree, level, index);
 	for (unsigned i = 0; i < header.count; i++)
-		release_node(release, level - 1, index * NODE_CHILDREN + i);
-}
-
-/* What the commit has not written is as it was. */
-static const struct node_pointer *find_old(const struct release *release, unsigned level, uint64_t index)
-{
-	const struct node_pointer *replaced = tree_replaced(&release->head->tree, level, index);
-
-	return replaced ? replaced : &release->head->tree.levels[level].pointers[index];
+		release_node(lineage, head, level - 1, index * NODE_CHILDREN + i);
 }
 
 void lineage_give_replaced(struct lineage *lineage)
 {
-	struct release release = { lineage, lineage->head, find_old };
 	unsigned top = lineage->head ? lineage->head->tree.level_count - 1 : 0;
 
 	if (lineage->superblock.root.places[0] != NODE_NOWHERE)
@@ -156,20 +142,13 @@ void lineage_give_replaced(struct lineage *lineage)
 	if (!lineage->head)
 		return;
 	if (tree_replaced(&lineage->head->tree, top, 0))
-		release_node(&release, top, 0);
+		release_node(lineage, lineage->head, top, 0);
 	tree_forget_replaced(&lineage->head->tree);
-}
-
-static const struct node_pointer *find_own(const struct release *release, unsigned level, uint64_t index)
-{
-	return &release->head->tree.levels[level].pointers[index];
 }
 
 void lineage_close_view(struct lineage_head *view)
 {
-	struct release release = { view->lineage, view, find_own };
-
-	release_node(&release, view->tree.level_count - 1, 0);
+	release_node(view->lineage, view, view->tree.level_count - 1, 0);
 	view->lineage->view_count--;
 	lineage_feed(view->lineage);
 }

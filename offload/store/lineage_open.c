@@ -7,34 +7,32 @@
 
 #include "offload/store/lineage_backend.h"
 
-static uint64_t bit_of(unsigned device, unsigned copy)
+uint64_t lineage_copies(const struct lineage *lineage, unsigned pairs)
 {
-	return UINT64_C(1) << (device * SUPERBLOCK_COPIES + copy);
+	uint64_t copies = 0;
+
+	for (unsigned i = 0; i < lineage->device_count * SUPERBLOCK_COPIES; i++)
+		if (pairs >> i % SUPERBLOCK_COPIES / 2 & 1)
+			copies |= UINT64_C(1) << i;
+	return copies;
 }
 
-static unsigned pair_of(unsigned copy)
-{
-	return copy / (SUPERBLOCK_COPIES / 2);
-}
-
-/* Each copy that differs from what it should be, for the pairs that pairs says, a bit each. */
 uint64_t lineage_encode_copies(struct lineage *lineage, const struct superblock *superblock, unsigned pairs)
 {
 	struct superblock of_device = *superblock;
-	uint64_t copies = 0;
+	uint64_t copies = lineage_copies(lineage, pairs);
 
-	for (unsigned device = 0; device < lineage->device_count; device++) {
+	for (unsigned i = 0; i < lineage->device_count * SUPERBLOCK_COPIES; i++) {
+		unsigned device = i / SUPERBLOCK_COPIES, copy = i % SUPERBLOCK_COPIES;
+		uint8_t bytes[SUPERBLOCK_BYTES], *place = lineage_copy(lineage, device, copy);
+
+		if (!(copies >> i & 1))
+			continue;
 		of_device.member = (uint16_t)device;
-		for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++) {
-			uint8_t bytes[SUPERBLOCK_BYTES];
-
-			if (!(pairs >> pair_of(copy) & 1))
-				continue;
-			superblock_encode(&of_device, copy, bytes);
-			if (memcmp(bytes, lineage_copy(lineage, device, copy), SUPERBLOCK_BYTES) != 0)
-				copies |= bit_of(device, copy);
-			memcpy(lineage_copy(lineage, device, copy), bytes, SUPERBLOCK_BYTES);
-		}
+		superblock_encode(&of_device, copy, bytes);
+		if (memcmp(bytes, place, SUPERBLOCK_BYTES) == 0)
+			copies &= ~(UINT64_C(1) << i);
+		memcpy(place, bytes, SUPERBLOCK_BYTES);
 	}
 	return copies;
 }
@@ -92,43 +90,25 @@ int lineage_create(struct lineage *lineage, struct lineage_request *request)
 
 /* ---- Open: superblocks ---- */
 
-/* The newest of a pair, on any device. -ENODATA: no copy of it can be read. */
-int lineage_find_newest(struct lineage *lineage, unsigned pair, struct superblock *ret_superblock)
+int lineage_find_newest(struct lineage *lineage, uint64_t copies, struct superblock *ret_superblock)
 {
 	struct superblock found;
 	uint32_t format;
 	int r = -ENODATA;
 
-	for (unsigned device = 0; device < lineage->device_count; device++)
-		for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++) {
-			int s = pair_of(copy) == pair ? superblock_decode(lineage_copy(lineage, device, copy),
-									  copy, &found, &format)
-						      : -ENODATA;
+	for (unsigned i = 0; i < lineage->device_count * SUPERBLOCK_COPIES; i++) {
+		unsigned device = i / SUPERBLOCK_COPIES, copy = i % SUPERBLOCK_COPIES;
+		int s;
 
-			if (s == -EPROTONOSUPPORT)
-				return lineage_refuse(lineage, s,
-						      "%s is a store of format %u, and this tierd knows "
-						      "formats 1 to %u: start the tierd that made it",
-						      lineage->tiers[device]->label, format,
-						      SUPERBLOCK_FORMAT);
-			if (s < 0 || (r == 0 && found.generation <= ret_superblock->generation))
-				continue;
-			*ret_superblock = found;
-			r = 0;
-		}
-	return r;
-}
-
-/* The newest that a device has. -ENODATA: no copy can be read. */
-static int find_of_device(struct lineage *lineage, unsigned device, struct superblock *ret_superblock)
-{
-	struct superblock found;
-	uint32_t format;
-	int r = -ENODATA;
-
-	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++) {
-		if (superblock_decode(lineage_copy(lineage, device, copy), copy, &found, &format) < 0 ||
-		    (r == 0 && found.generation <= ret_superblock->generation))
+		if (!(copies >> i & 1))
+			continue;
+		s = superblock_decode(lineage_copy(lineage, device, copy), copy, &found, &format);
+		if (s == -EPROTONOSUPPORT)
+			return lineage_refuse(lineage, s,
+					      "%s is a store of format %u, and this tierd knows "
+					      "formats 1 to %u: start the tierd that made it",
+					      lineage->tiers[device]->label, format, SUPERBLOCK_FORMAT);
+		if (s < 0 || (r == 0 && found.generation <= ret_superblock->generation))
 			continue;
 		*ret_superblock = found;
 		r = 0;
@@ -145,7 +125,7 @@ static int check_member(struct lineage *lineage, unsigned device)
 	const char *label = lineage->tiers[device]->label;
 	struct superblock found;
 
-	if (find_of_device(lineage, device, &found) < 0)
+	if (lineage_find_newest(lineage, UINT64_C(0xf) << device * SUPERBLOCK_COPIES, &found) < 0)
 		return lineage_refuse(lineage, -ENODATA,
 				      "%s has no superblock that can be read: it is damaged, or no store",
 				      label);
@@ -239,7 +219,7 @@ static int choose_superblock(struct lineage *lineage)
 	int r;
 
 	for (unsigned pair = 0; pair < 2; pair++) {
-		r = lineage_find_newest(lineage, pair, &newest[pair]);
+		r = lineage_find_newest(lineage, lineage_copies(lineage, 1U << pair), &newest[pair]);
 
 		/* No power failure leaves that; and the newest commit may have been there. */
 		if (r == -ENODATA)
@@ -468,13 +448,17 @@ static void read_table(struct lineage *lineage)
 		fail_map(lineage, r);
 }
 
-static void superblocks_read(struct lineage *lineage, int status)
+void lineage_clear_unread(struct lineage *lineage)
 {
-	/* What cannot be read is no copy. */
 	for (unsigned i = 0; i < lineage->device_count * SUPERBLOCK_COPIES; i++)
 		if (lineage->ios[i].status < 0)
 			memset(lineage_copy(lineage, i / SUPERBLOCK_COPIES, i % SUPERBLOCK_COPIES), 0,
 			       SUPERBLOCK_BYTES);
+}
+
+static void superblocks_read(struct lineage *lineage, int status)
+{
+	lineage_clear_unread(lineage);
 	status = choose_superblock(lineage);
 	if (status < 0) {
 		lineage_end(lineage, status);

@@ -288,10 +288,12 @@ void lineage_load(struct lineage *lineage, struct lineage_head *head,
 
 static void view_read(struct lineage *lineage, int status)
 {
-	if (status < 0)
+	if (status < 0) {
 		(void)lineage_give_node(lineage, tree_root(&lineage->view->tree));
-	else
+	} else {
 		lineage->view_count++;
+		lineage->view->lineage = lineage;
+	}
 	lineage_end_walk(lineage, status);
 }
 
@@ -324,7 +326,6 @@ int lineage_open_view(struct lineage_head *head, const char *name, struct lineag
 	tree_set_root(&view->tree, &record->root);
 	memcpy(view->name, record->name, sizeof(view->name));
 	view->step = record->step;
-	view->lineage = lineage;
 	lineage->view = view;
 	return lineage_begin_walk(lineage, request, read_view);
 }

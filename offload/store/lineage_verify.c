@@ -18,11 +18,6 @@ static uint8_t *image(const struct lineage_verification *verification, unsigned 
 	return (uint8_t *)verification->buffer + (size_t)copy * NODE_BYTES;
 }
 
-uint64_t lineage_leaves(const struct lineage_head *head)
-{
-	return head->tree.levels[0].count;
-}
-
 const struct head_table *lineage_table(const struct lineage *lineage)
 {
 	return &lineage->heads;
@@ -80,16 +75,13 @@ static uint64_t find_bad_copies(struct lineage *lineage)
 {
 	struct superblock older;
 	uint64_t bad = lineage_encode_copies(lineage, &lineage->superblock, 1U << lineage->pair);
-	unsigned pair = 1 - lineage->pair;
-	bool is_known = lineage_find_newest(lineage, pair, &older) == 0 &&
+	unsigned pairs = 1U << (1 - lineage->pair);
+	bool is_known = lineage_find_newest(lineage, lineage_copies(lineage, pairs), &older) == 0 &&
 			older.generation + 1 >= lineage->superblock.generation;
 
 	if (is_known)
-		return bad | lineage_encode_copies(lineage, &older, 1U << pair);
-	for (unsigned device = 0; device < lineage->device_count; device++)
-		for (unsigned i = 0; i < SUPERBLOCK_COPIES / 2; i++)
-			bad |= UINT64_C(1) << (device * SUPERBLOCK_COPIES + pair * SUPERBLOCK_COPIES / 2 + i);
-	return bad;
+		return bad | lineage_encode_copies(lineage, &older, pairs);
+	return bad | lineage_copies(lineage, pairs);
 }
 
 static void read_level(struct lineage *lineage);
@@ -98,10 +90,7 @@ static void superblocks_read(struct lineage *lineage, int status)
 {
 	uint64_t bad;
 
-	for (unsigned i = 0; i < lineage->device_count * SUPERBLOCK_COPIES; i++)
-		if (lineage->ios[i].status < 0)
-			memset(lineage_copy(lineage, i / SUPERBLOCK_COPIES, i % SUPERBLOCK_COPIES), 0,
-			       SUPERBLOCK_BYTES);
+	lineage_clear_unread(lineage);
 	bad = find_bad_copies(lineage);
 	for (unsigned i = 0; i < lineage->device_count * SUPERBLOCK_COPIES; i++)
 		if (bad >> i & 1)

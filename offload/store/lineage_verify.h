@@ -56,8 +56,6 @@ struct lineage_verification {
 	int statuses[2 * HEAD_RECORDS];
 };
 
-/* Leaves a map has. */
-uint64_t lineage_leaves(const struct lineage_head *head);
 /* The records that bits stand for. */
 const struct head_table *lineage_table(const struct lineage *lineage);
 

@@ -5,8 +5,6 @@
 
 #include <xxhash.h>
 
-#include "common/little_endian.h"
-
 /* docs/store.md describes it. */
 enum {
 	AT_MAGIC = 0,
@@ -48,11 +46,7 @@ void node_put_extent(uint8_t bytes[NODE_BYTES], unsigned entry, const struct nod
 
 void node_put_pointer(uint8_t bytes[NODE_BYTES], unsigned entry, const struct node_pointer *pointer)
 {
-	uint8_t *at = bytes + AT_ENTRIES + entry * POINTER_BYTES;
-
-	put64(at, pointer->places[0]);
-	put64(at + 8, pointer->places[1]);
-	put64(at + 16, pointer->checksum);
+	node_pointer_put(bytes + AT_ENTRIES + entry * POINTER_BYTES, pointer);
 }
 
 uint64_t node_checksum(const uint8_t bytes[NODE_BYTES])
@@ -88,7 +82,5 @@ void node_get_extent(const uint8_t bytes[NODE_BYTES], unsigned entry, struct nod
 
 void node_get_pointer(const uint8_t bytes[NODE_BYTES], unsigned entry, struct node_pointer *ret_pointer)
 {
-	const uint8_t *at = bytes + AT_ENTRIES + entry * POINTER_BYTES;
-
-	*ret_pointer = (struct node_pointer){ { get64(at), get64(at + 8) }, get64(at + 16) };
+	*ret_pointer = node_pointer_get(bytes + AT_ENTRIES + entry * POINTER_BYTES);
 }

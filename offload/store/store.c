@@ -5,18 +5,12 @@
 #include <xxhash.h>
 
 #include "offload/store/store_backend.h"
-#include "offload/store/store_verify.h"
 
 struct store *store_free(struct store *store)
 {
 	if (store)
 		store->ops->free(store);
 	return NULL;
-}
-
-const char *store_name(const struct store *store)
-{
-	return store->ops->name;
 }
 
 int store_submit(struct store *store, struct store_transfer *transfer)
@@ -38,47 +32,9 @@ void store_raise(struct store *store, struct store_transfer *transfer, enum tier
 		store->ops->raise(store, transfer, priority);
 }
 
-int store_abandon(struct store *store, uint32_t stream, uint64_t offset, uint64_t length)
-{
-	if (!store->ops->abandon)
-		return -EOPNOTSUPP;
-	if (!store_layout_has_range(store->layout, stream, offset, length))
-		return -EINVAL;
-	return store->ops->abandon(store, stream, offset, length);
-}
-
-int store_publish(struct store *store, uint32_t stream, uint64_t offset, uint64_t length)
-{
-	if (!store->ops->publish)
-		return -EOPNOTSUPP;
-	if (!store_layout_has_range(store->layout, stream, offset, length))
-		return -EINVAL;
-	return store->ops->publish(store, stream, offset, length);
-}
-
 void *store_address(struct store *store, uint32_t stream, uint64_t offset)
 {
 	return store->ops->address ? store->ops->address(store, stream, offset) : NULL;
-}
-
-int store_create(struct store *store, struct store_request *request)
-{
-	return store->ops->create ? store->ops->create(store, request) : -EOPNOTSUPP;
-}
-
-int store_open(struct store *store, struct store_request *request)
-{
-	return store->ops->open ? store->ops->open(store, request) : -EOPNOTSUPP;
-}
-
-int store_commit(struct store *store, uint64_t step, struct store_request *request)
-{
-	return store->ops->commit ? store->ops->commit(store, step, request) : -EOPNOTSUPP;
-}
-
-int store_adopt(struct store *store, struct store_layout *layout)
-{
-	return store->ops->adopt ? store->ops->adopt(store, layout) : -EOPNOTSUPP;
 }
 
 uint64_t store_extents(const struct store *store)
@@ -137,133 +93,6 @@ const char *store_stream_name(const struct store *store, uint32_t stream)
 uint64_t store_step(const struct store *store)
 {
 	return store->ops->step ? store->ops->step(store) : 0;
-}
-
-const char *store_message(const struct store *store)
-{
-	return store->ops->message ? store->ops->message(store) : "";
-}
-
-void store_belong(struct store *store, const struct store_owner *owner)
-{
-	if (store->ops->belong)
-		store->ops->belong(store, owner);
-}
-
-void store_keep(struct store *store, bool is_kept)
-{
-	if (store->ops->keep)
-		store->ops->keep(store, is_kept);
-}
-
-int store_snapshot(struct store *store, const char *name, struct store_request *request)
-{
-	return store->ops->snapshots ? store->ops->snapshots->take(store, name, request) : -EOPNOTSUPP;
-}
-
-int store_delete_snapshot(struct store *store, const char *name, struct store_request *request)
-{
-	return store->ops->snapshots ? store->ops->snapshots->drop(store, name, request) : -EOPNOTSUPP;
-}
-
-int store_delete_lost(struct store *store, const char *name, struct store_request *request)
-{
-	return store->ops->snapshots ? store->ops->snapshots->drop_lost(store, name, request) : -EOPNOTSUPP;
-}
-
-int store_roll_back(struct store *store, const char *name, struct store_request *request)
-{
-	return store->ops->snapshots ? store->ops->snapshots->roll_back(store, name, request) : -EOPNOTSUPP;
-}
-
-int store_measure_snapshot(struct store *store, const char *name, struct store_request *request,
-			   uint64_t *ret_bytes)
-{
-	if (!store->ops->snapshots)
-		return -EOPNOTSUPP;
-	return store->ops->snapshots->measure(store, name, request, ret_bytes);
-}
-
-int store_diff(struct store *store, const char *from, const char *to, struct store_request *request,
-	       uint64_t *ret_bytes)
-{
-	if (!store->ops->snapshots)
-		return -EOPNOTSUPP;
-	return store->ops->snapshots->diff(store, from, to, request, ret_bytes);
-}
-
-int store_reserve(struct store *store, unsigned snapshots, struct store_request *request)
-{
-	return store->ops->snapshots ? store->ops->snapshots->reserve(store, snapshots, request)
-				     : -EOPNOTSUPP;
-}
-
-unsigned store_reserved(const struct store *store)
-{
-	return store->ops->snapshots ? store->ops->snapshots->reserved(store) : 0;
-}
-
-struct store_room store_room_for(const struct store *store, unsigned snapshots)
-{
-	return store->ops->snapshots ? store->ops->snapshots->room(store, snapshots)
-				     : (struct store_room){ 0, 0 };
-}
-
-int store_verify(struct store *store, struct store_verification *verification, struct store_request *request)
-{
-	return store->ops->snapshots ? store->ops->snapshots->verify(store, verification, request)
-				     : -EOPNOTSUPP;
-}
-
-unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_snapshots)
-{
-	return store->ops->snapshots ? store->ops->snapshots->list(store, ret_snapshots) : 0;
-}
-
-int store_open_snapshot(struct store *store, const char *name, struct store_request *request,
-			struct store **ret_view)
-{
-	if (!store->ops->snapshots)
-		return -EOPNOTSUPP;
-	return store->ops->snapshots->open(store, name, request, ret_view);
-}
-
-int store_fork(struct store *store, const struct store_fork *fork, struct store_request *request,
-	       struct store **ret_fork)
-{
-	return store->ops->forks ? store->ops->forks->fork(store, fork, request, ret_fork) : -EOPNOTSUPP;
-}
-
-int store_attach(struct store *store, const char *name, struct store_request *request, struct store **ret_job)
-{
-	return store->ops->forks ? store->ops->forks->attach(store, name, request, ret_job) : -EOPNOTSUPP;
-}
-
-int store_drop(struct store *store, struct store_request *request)
-{
-	return store->ops->forks ? store->ops->forks->drop(store, request) : -EOPNOTSUPP;
-}
-
-int store_drop_lost(struct store *store, const char *name, struct store_request *request)
-{
-	return store->ops->forks ? store->ops->forks->drop_lost(store, name, request) : -EOPNOTSUPP;
-}
-
-unsigned store_jobs(const struct store *store, struct store_job *ret_jobs)
-{
-	return store->ops->forks ? store->ops->forks->list(store, ret_jobs) : 0;
-}
-
-void store_get_family(const struct store *store, struct store_family *ret_family)
-{
-	*ret_family = (struct store_family){ .jobs = 1 };
-	if (store->ops->forks)
-		store->ops->forks->family(store, ret_family);
-}
-
-struct store_room store_room_for_fork(const struct store *store, unsigned snapshots)
-{
-	return store->ops->forks ? store->ops->forks->room(store, snapshots) : (struct store_room){ 0, 0 };
 }
 
 uint64_t store_bytes(const struct store *store, enum tier_direction direction)

@@ -121,64 +121,12 @@ struct store_room {
 	uint64_t device_bytes, host_bytes;
 };
 
-struct store_snapshot_ops {
-	int (*take)(struct store *store, const char *name, struct store_request *request);
-	int (*drop)(struct store *store, const char *name, struct store_request *request);
-	int (*drop_lost)(struct store *store, const char *name, struct store_request *request);
-	int (*roll_back)(struct store *store, const char *name, struct store_request *request);
-	unsigned (*list)(const struct store *store, struct store_snapshot *ret_snapshots);
-	int (*measure)(struct store *store, const char *name, struct store_request *request,
-		       uint64_t *ret_bytes);
-	int (*diff)(struct store *store, const char *from, const char *to, struct store_request *request,
-		    uint64_t *ret_bytes);
-	int (*open)(struct store *store, const char *name, struct store_request *request,
-		    struct store **ret_view);
-	int (*reserve)(struct store *store, unsigned snapshots, struct store_request *request);
-	unsigned (*reserved)(const struct store *store);
-	struct store_room (*room)(const struct store *store, unsigned snapshots);
-	int (*verify)(struct store *store, struct store_verification *verification,
-		      struct store_request *request); /* store_verify.h */
-};
-
 /* A job that begins as another one is, in the same store. */
 struct store_fork {
 	const char *snapshot; /* of that one; NULL: its last commit */
 	const char *name;     /* of the new one: 1 to 63 bytes */
 	uint64_t serial;      /* of the new one: store_config's */
 	unsigned snapshots;   /* that all jobs of the store have room for then */
-};
-
-struct store_fork_ops {
-	int (*fork)(struct store *store, const struct store_fork *fork, struct store_request *request,
-		    struct store **ret_fork);
-	int (*attach)(struct store *store, const char *name, struct store_request *request,
-		      struct store **ret_job);
-	int (*drop)(struct store *store, struct store_request *request);
-	int (*drop_lost)(struct store *store, const char *name, struct store_request *request);
-	unsigned (*list)(const struct store *store, struct store_job *ret_jobs);
-	void (*family)(const struct store *store, struct store_family *ret_family);
-	struct store_room (*room)(const struct store *store, unsigned snapshots);
-};
-
-struct store_ops {
-	const char *name; /* "nvme" or "host" */
-	int (*submit)(struct store *store, struct store_transfer *transfer);
-	void (*raise)(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
-	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
-	int (*publish)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
-	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
-	/* The following: NULL, what it holds ends with it. */
-	int (*create)(struct store *store, struct store_request *request);
-	int (*open)(struct store *store, struct store_request *request);
-	int (*commit)(struct store *store, uint64_t step, struct store_request *request);
-	int (*adopt)(struct store *store, struct store_layout *layout);
-	uint64_t (*step)(const struct store *store);
-	const char *(*message)(const struct store *store);
-	void (*belong)(struct store *store, const struct store_owner *owner);
-	void (*keep)(struct store *store, bool is_kept);
-	void (*free)(struct store *store);
-	const struct store_snapshot_ops *snapshots; /* NULL: it has none */
-	const struct store_fork_ops *forks;	    /* NULL: likewise */
 };
 
 struct store_section {
@@ -252,8 +200,6 @@ int store_new_host(struct store_layout *layout, struct store **ret_store);
 /* Everything submitted must be done. */
 struct store *store_free(struct store *store);
 DEFINE_FREEP(struct store *, store_free)
-
-const char *store_name(const struct store *store);
 
 /* -EINVAL: not whole blocks, or outside the sections; -EROFS: what is fixed has been committed, or is being;
  * -EOPNOTSUPP: a host store. After an error done() never runs. */

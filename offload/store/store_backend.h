@@ -4,6 +4,19 @@
 
 #include "offload/store/store_layout.h"
 
+/* What more than one of them does: a store in host memory, one on devices, a view of one. All else is of one
+ * on devices alone. */
+struct store_ops {
+	/* NULL: its state is reached by address. */
+	int (*submit)(struct store *store, struct store_transfer *transfer);
+	void (*raise)(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
+	/* NULL: it is reached by transfers. */
+	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
+	/* NULL: it commits nothing. */
+	uint64_t (*step)(const struct store *store);
+	void (*free)(struct store *store);
+};
+
 /* Embedded first in every backend's own struct. */
 struct store {
 	const struct store_ops *ops;

@@ -173,19 +173,26 @@ static void for_each_extent(struct extent_store *store, uint32_t stream, uint64_
 	extent_feed(store);
 }
 
-static int extent_abandon(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
+int store_abandon(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
 {
-	for_each_extent(container_of(base, struct extent_store, store), stream, offset, length,
-			store_map_abandon);
+	struct extent_store *store = extent_find(base);
+
+	if (!store_layout_has_range(base->layout, stream, offset, length))
+		return -EINVAL;
+	if (!store)
+		return -EOPNOTSUPP;
+	for_each_extent(store, stream, offset, length, store_map_abandon);
 	return 0;
 }
 
 /* Leaves of a commit that are not made yet would take what it must not have. */
-static int extent_publish(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
+int store_publish(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
+	struct extent_store *store = extent_find_durable(base);
 
-	if (!store->lineage)
+	if (!store_layout_has_range(base->layout, stream, offset, length))
+		return -EINVAL;
+	if (!store)
 		return -EOPNOTSUPP;
 	if (store->is_committing)
 		return -EBUSY;
@@ -221,11 +228,13 @@ static void extent_free(struct store *base)
 	free(store);
 }
 
-static int extent_adopt(struct store *base, struct store_layout *layout)
+int store_adopt(struct store *base, struct store_layout *layout)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
+	struct extent_store *store = extent_find_durable(base);
 
-	if (!store->lineage || store_layout_extents(layout) != store->map.count ||
+	if (!store)
+		return -EOPNOTSUPP;
+	if (store_layout_extents(layout) != store->map.count ||
 	    store_layout_place_bytes(layout) > store->place_bytes)
 		return -EINVAL;
 	store_layout_free(base->layout);
@@ -235,20 +244,24 @@ static int extent_adopt(struct store *base, struct store_layout *layout)
 	return 0;
 }
 
-static void extent_belong(struct store *base, const struct store_owner *owner)
+void store_belong(struct store *base, const struct store_owner *owner)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
+	struct extent_store *store = extent_find(base);
 
+	if (!store)
+		return;
 	store->owner = *owner;
 	for (unsigned device = 0; owner->share.weight > 0 && !store->is_guest && device < store->device_count;
 	     device++)
 		tier_weigh(store->devices[device].tier, &owner->share);
 }
 
-static void extent_keep(struct store *base, bool is_kept)
+void store_keep(struct store *base, bool is_kept)
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
+	struct extent_store *store = extent_find(base);
 
+	if (!store)
+		return;
 	/* They need not be open. */
 	is_kept |= store->lineage && lineage_has_others(&store->head);
 	for (unsigned device = 0; device < store->device_count; device++)
@@ -262,31 +275,31 @@ static uint64_t extent_step(const struct store *base)
 	return store->lineage ? lineage_step(&store->head) : 0;
 }
 
-static const char *extent_message(const struct store *base)
+const char *store_message(const struct store *base)
 {
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	const struct extent_store *store = extent_find(base);
 
-	return store->message;
+	return store ? store->message : "";
 }
 
 static const struct store_ops extent_ops = {
-	.name = "nvme",
 	.submit = extent_submit,
 	.raise = extent_raise,
-	.abandon = extent_abandon,
-	.publish = extent_publish,
-	.create = extent_create,
-	.open = extent_open,
-	.commit = extent_commit,
-	.adopt = extent_adopt,
 	.step = extent_step,
-	.message = extent_message,
-	.belong = extent_belong,
-	.keep = extent_keep,
 	.free = extent_free,
-	.snapshots = &extent_snapshot_ops,
-	.forks = &extent_fork_ops,
 };
+
+struct extent_store *extent_find(const struct store *base)
+{
+	return base->ops == &extent_ops ? container_of(base, struct extent_store, store) : NULL;
+}
+
+struct extent_store *extent_find_durable(const struct store *base)
+{
+	struct extent_store *store = extent_find(base);
+
+	return store && store->lineage ? store : NULL;
+}
 
 uint64_t store_extent_host_bytes(const struct store_layout *layout, unsigned devices, unsigned depth)
 {
@@ -303,8 +316,9 @@ uint64_t store_extent_host_bytes(const struct store_layout *layout, unsigned dev
 	       devices * (sizeof(struct places) + places_host_bytes(store_layout_places(layout, devices)));
 }
 
-struct extent_store *extent_store_allocate(const struct store_ops *ops, struct store_layout *layout,
-					   unsigned device_count)
+/* Without any operation or map. */
+static struct extent_store *allocate(const struct store_ops *ops, struct store_layout *layout,
+				     unsigned device_count)
 {
 	struct extent_store *store = calloc(1, sizeof(*store) + device_count * sizeof(store->devices[0]));
 
@@ -322,7 +336,7 @@ struct extent_store *extent_store_allocate(const struct store_ops *ops, struct s
 	return store;
 }
 
-int extent_store_allocate_operations(struct extent_store *store, unsigned depth)
+static int allocate_operations(struct extent_store *store, unsigned depth)
 {
 	store->operations = calloc((size_t)depth * store->device_count, sizeof(store->operations[0]));
 	if (!store->operations)
@@ -338,6 +352,24 @@ int extent_store_allocate_operations(struct extent_store *store, unsigned depth)
 		queue_push(&store->devices[operation->device].free, &operation->link);
 	}
 	return 0;
+}
+
+struct extent_store *extent_store_beside(const struct extent_store *store, const struct store_ops *ops,
+					 struct store_layout *layout)
+{
+	struct extent_store *other = allocate(ops, layout, store->device_count);
+
+	if (!other)
+		return NULL;
+	other->workers = store->workers;
+	other->extents_offset = store->extents_offset;
+	other->place_bytes = store->place_bytes;
+	for (unsigned device = 0; device < store->device_count; device++)
+		other->devices[device].tier = store->devices[device].tier;
+	if (allocate_operations(other, store->depth) == 0)
+		return other;
+	free(other);
+	return NULL;
 }
 
 /* Of a store that commits nothing. */
@@ -388,8 +420,7 @@ static int make(const struct store_config *config, struct store_layout *layout, 
 {
 	unsigned depth = config->depth ? config->depth : DEFAULT_DEPTH;
 	bool is_possible = tier_count > 0 && tier_count <= SUPERBLOCK_MAX_MEMBERS && depth <= MAX_DEPTH;
-	struct extent_store *store =
-		is_possible ? extent_store_allocate(&extent_ops, layout, tier_count) : NULL;
+	struct extent_store *store = is_possible ? allocate(&extent_ops, layout, tier_count) : NULL;
 	int r;
 
 	if (!store) {
@@ -400,7 +431,7 @@ static int make(const struct store_config *config, struct store_layout *layout, 
 	store->owner = config->owner;
 	r = init_devices(store, config, tiers);
 	if (r == 0)
-		r = extent_store_allocate_operations(store, depth);
+		r = allocate_operations(store, depth);
 	if (r < 0) {
 		extent_free(&store->store);
 		return r;

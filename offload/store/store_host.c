@@ -30,7 +30,6 @@ static void host_free(struct store *store)
 }
 
 static const struct store_ops host_ops = {
-	.name = "host",
 	.address = host_address,
 	.free = host_free,
 };

@@ -152,24 +152,23 @@ int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint6
 	return 0;
 }
 
+static const struct store_stream *last_stream(const struct store_layout *layout)
+{
+	return layout->stream_count > 0 ? &layout->streams[layout->stream_count - 1] : NULL;
+}
+
 uint64_t store_layout_extents(const struct store_layout *layout)
 {
-	const struct store_stream *last;
+	const struct store_stream *last = last_stream(layout);
 
-	if (layout->stream_count == 0)
-		return 0;
-	last = &layout->streams[layout->stream_count - 1];
-	return last->first_extent + last->extents;
+	return last ? last->first_extent + last->extents : 0;
 }
 
 uint64_t store_layout_whole_bytes(const struct store_layout *layout)
 {
-	const struct store_stream *last;
+	const struct store_stream *last = last_stream(layout);
 
-	if (layout->stream_count == 0)
-		return 0;
-	last = &layout->streams[layout->stream_count - 1];
-	return last->first_byte + last->extents * store_stream_extent_bytes(last);
+	return last ? last->first_byte + last->extents * store_stream_extent_bytes(last) : 0;
 }
 
 uint64_t store_layout_place_bytes(const struct store_layout *layout)

@@ -300,53 +300,38 @@ void store_map_release(struct store_map *map, uint64_t leaf)
 			places_give(places_of(map, extent), map->extents[extent].committed);
 }
 
-static bool can_be(struct store_map *map, uint64_t extent, const struct node_extent *node)
-{
-	return node->device == extent % map->device_count && node->place < places_of(map, extent)->count;
-}
+/* How many names a place gets, and whether it has some before: for what is now, and for the commit, which has
+ * named those of a fork already; a view keeps its own itself. */
+static const struct {
+	unsigned names;
+	bool is_checked, is_named;
+} sources[] = {
+	[MAP_OF_COMMIT] = { 2, true, false },
+	[MAP_OF_FORK] = { 1, true, true },
+	[MAP_OF_VIEW] = { 0, false, false },
+};
 
-static void take_over(struct store_map *map, uint64_t extent, const struct node_extent *node)
+static int load_extent(struct store_map *map, uint64_t extent, const struct node_extent *node,
+		       enum store_map_source source)
 {
 	struct store_extent *entry = &map->extents[extent];
+	struct places *places = places_of(map, extent);
 
+	if (node->device != extent % map->device_count || node->place >= places->count)
+		return -EBADMSG;
+	if (sources[source].is_checked && places_is_free(places, node->place) == sources[source].is_named)
+		return -EBADMSG;
+	for (unsigned i = 0; i < sources[source].names; i++)
+		if (places_name(places, node->place) < 0)
+			return -EBADMSG;
 	set_place(map, extent, node->place);
 	entry->committed = node->place;
 	memcpy(entry->checksums, node->checksums, sizeof(entry->checksums));
-}
-
-static int load_extent(struct store_map *map, uint64_t extent, const struct node_extent *node)
-{
-	struct places *places = places_of(map, extent);
-
-	if (!can_be(map, extent, node) || !places_is_free(places, node->place))
-		return -EBADMSG;
-	/* For what is now, and for the commit. */
-	(void)places_name(places, node->place);
-	(void)places_name(places, node->place);
-	take_over(map, extent, node);
 	return 0;
 }
 
-static int load_extent_of_fork(struct store_map *map, uint64_t extent, const struct node_extent *node)
-{
-	if (!can_be(map, extent, node) || places_is_free(places_of(map, extent), node->place))
-		return -EBADMSG;
-	if (places_name(places_of(map, extent), node->place) < 0)
-		return -EBADMSG;
-	take_over(map, extent, node);
-	return 0;
-}
-
-static int load_extent_of_view(struct store_map *map, uint64_t extent, const struct node_extent *node)
-{
-	if (!can_be(map, extent, node))
-		return -EBADMSG;
-	take_over(map, extent, node);
-	return 0;
-}
-
-static int load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES],
-		int (*load_one)(struct store_map *map, uint64_t extent, const struct node_extent *node))
+int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES],
+		   enum store_map_source source)
 {
 	int r = 0;
 
@@ -355,20 +340,9 @@ static int load(struct store_map *map, const struct node_header *header, const u
 
 		node_get_extent(bytes, i, &node);
 		if (node.place != PLACES_NONE)
-			r = load_one(map, header->index * NODE_EXTENTS + i, &node);
+			r = load_extent(map, header->index * NODE_EXTENTS + i, &node, source);
 	}
 	return r;
-}
-
-int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES])
-{
-	return load(map, header, bytes, load_extent);
-}
-
-int store_map_load_fork(struct store_map *map, const struct node_header *header,
-			const uint8_t bytes[NODE_BYTES])
-{
-	return load(map, header, bytes, load_extent_of_fork);
 }
 
 void store_map_let_go(struct store_map *map)
@@ -381,12 +355,6 @@ void store_map_let_go(struct store_map *map)
 			places_give(places_of(map, extent), entry->place);
 		set_place(map, extent, PLACES_NONE);
 	}
-}
-
-int store_map_load_view(struct store_map *map, const struct node_header *header,
-			const uint8_t bytes[NODE_BYTES])
-{
-	return load(map, header, bytes, load_extent_of_view);
 }
 
 uint64_t store_map_host_bytes(uint64_t extents)

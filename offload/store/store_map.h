@@ -80,16 +80,14 @@ void store_map_freeze(struct store_map *map, const struct node_header *header, u
 void store_map_commit(struct store_map *map, uint64_t leaf);
 /* Nothing leads to a leaf of the last commit, or of a view, any more: its places have a name less. */
 void store_map_release(struct store_map *map, uint64_t leaf);
-/* Takes over a leaf of the last commit. -EBADMSG: it says what cannot be. */
-int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES]);
-/* The same of a fork, whose places have the names of the commit already. */
-int store_map_load_fork(struct store_map *map, const struct node_header *header,
-			const uint8_t bytes[NODE_BYTES]);
+/* Whose leaves are loaded: those of a commit that is opened, of a fork, whose commit names its places
+ * already, or of a view. */
+enum store_map_source { MAP_OF_COMMIT, MAP_OF_FORK, MAP_OF_VIEW };
+/* Takes over a leaf. -EBADMSG: it says what cannot be. */
+int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES],
+		   enum store_map_source source);
 /* Nobody uses it any more: what it has taken, and no commit names, is free. Nothing is in flight. */
 void store_map_let_go(struct store_map *map);
-/* The same of a snapshot, which keeps its places itself. */
-int store_map_load_view(struct store_map *map, const struct node_header *header,
-			const uint8_t bytes[NODE_BYTES]);
 
 uint64_t store_map_host_bytes(uint64_t extents);
 

@@ -6,7 +6,6 @@
 
 #include <xxhash.h>
 
-#include "common/little_endian.h"
 #include "offload/store/store.h"
 
 /* A record. What every format keeps: magic, format, and the checksum at the end. docs/store.md describes it.
@@ -36,18 +35,6 @@ static const char magic[8] = "tierd-sb";
 static uint64_t checksum(const uint8_t *record, unsigned copy)
 {
 	return XXH3_64bits_withSeed(record, AT_CHECKSUM, copy + 1);
-}
-
-static void put_pointer(uint8_t *bytes, const struct node_pointer *pointer)
-{
-	put64(bytes, pointer->places[0]);
-	put64(bytes + 8, pointer->places[1]);
-	put64(bytes + 16, pointer->checksum);
-}
-
-static struct node_pointer get_pointer(const uint8_t *bytes)
-{
-	return (struct node_pointer){ { get64(bytes), get64(bytes + 8) }, get64(bytes + 16) };
 }
 
 static void put_member(uint8_t *bytes, const struct superblock_member *member)
@@ -81,8 +68,8 @@ void superblock_encode(const struct superblock *superblock, unsigned copy, uint8
 	put64(bytes + AT_GENERATION, superblock->generation);
 	put64(bytes + AT_EPOCH, superblock->epoch);
 	put64(bytes + AT_STEP, superblock->step);
-	put_pointer(bytes + AT_ROOT, &superblock->root);
-	put_pointer(bytes + AT_PREVIOUS, &superblock->previous);
+	node_pointer_put(bytes + AT_ROOT, &superblock->root);
+	node_pointer_put(bytes + AT_PREVIOUS, &superblock->previous);
 	for (unsigned i = 0; i < superblock->member_count; i++)
 		put_member(bytes + AT_MEMBERS + i * MEMBER_BYTES, &superblock->members[i]);
 	if (superblock->format > 1)
@@ -129,8 +116,8 @@ static struct superblock read_record(const uint8_t *record)
 		.epoch = get64(record + AT_EPOCH),
 		.step = get64(record + AT_STEP),
 		.format = get32(record + AT_FORMAT),
-		.root = get_pointer(record + AT_ROOT),
-		.previous = get_pointer(record + AT_PREVIOUS),
+		.root = node_pointer_get(record + AT_ROOT),
+		.previous = node_pointer_get(record + AT_PREVIOUS),
 		.member = get16(record + AT_MEMBER),
 		.member_count = get16(record + AT_MEMBER_COUNT),
 	};

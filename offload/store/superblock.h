@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/little_endian.h"
+
 /* The newest; 1 is all that is older. */
 #define SUPERBLOCK_FORMAT 2
 #define SUPERBLOCK_BYTES 4096
@@ -24,6 +26,19 @@ struct node_pointer {
 	uint64_t places[2];
 	uint64_t checksum;
 };
+
+/* As 24 bytes. */
+static inline void node_pointer_put(uint8_t *bytes, const struct node_pointer *pointer)
+{
+	put64(bytes, pointer->places[0]);
+	put64(bytes + 8, pointer->places[1]);
+	put64(bytes + 16, pointer->checksum);
+}
+
+static inline struct node_pointer node_pointer_get(const uint8_t *bytes)
+{
+	return (struct node_pointer){ { get64(bytes), get64(bytes + 8) }, get64(bytes + 16) };
+}
 
 enum superblock_state { MEMBER_PRESENT = 1, MEMBER_MISSING };
 

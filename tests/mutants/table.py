@@ -74,9 +74,9 @@ MUTANTS = (
         COMMIT,
         (
             (
-                "\tlineage_write_superblocks(lineage, copies, flush_superblocks);",
+                "\tlineage_write_superblocks(lineage, lineage_copies(lineage, pairs), flush_superblocks);",
                 "\tlineage->head->ops->committed(lineage->head);\n"
-                "\tlineage_write_superblocks(lineage, copies, flush_superblocks);",
+                "\tlineage_write_superblocks(lineage, lineage_copies(lineage, pairs), flush_superblocks);",
             ),
         ),
     ),
@@ -100,8 +100,8 @@ MUTANTS = (
         NAMES,
         (
             (
-                "if (node_pointer_is_none(pointer) || !node_area_give(release->lineage->nodes, pointer))",
-                "if (node_pointer_is_none(pointer) || node_area_names(release->lineage->nodes, pointer) > 1)",
+                "if (node_pointer_is_none(pointer) || !node_area_give(lineage->nodes, pointer))",
+                "if (node_pointer_is_none(pointer) || node_area_names(lineage->nodes, pointer) > 1)",
             ),
         ),
     ),
@@ -111,8 +111,8 @@ MUTANTS = (
         NAMES,
         (
             (
-                "if (node_pointer_is_none(pointer) || !node_area_give(release->lineage->nodes, pointer))",
-                "if (node_pointer_is_none(pointer) || (node_area_give(release->lineage->nodes, pointer), false))",
+                "if (node_pointer_is_none(pointer) || !node_area_give(lineage->nodes, pointer))",
+                "if (node_pointer_is_none(pointer) || (node_area_give(lineage->nodes, pointer), false))",
             ),
         ),
     ),
@@ -196,18 +196,13 @@ MUTANTS = (
         "superblocks of the newest pair written over",
         "lineage",
         COMMIT,
-        (("unsigned copy = (1 - lineage->pair) *", "unsigned copy = lineage->pair *"),),
+        (("unsigned pairs = 1U << (1 - lineage->pair);", "unsigned pairs = 1U << lineage->pair;"),),
     ),
     (
         "superblocks of one device only",
         "lineage",
         COMMIT,
-        (
-            (
-                "copies |= UINT64_C(1) << (device * SUPERBLOCK_COPIES + copy);",
-                "copies |= (UINT64_C(1) & (device == 0)) << (device * SUPERBLOCK_COPIES + copy);",
-            ),
-        ),
+        (("lineage_copies(lineage, pairs), flush_superblocks", "lineage_copies(lineage, pairs) & 0xf, flush_superblocks"),),
     ),
     (
         "the map made of what is current, not of what was frozen",
@@ -277,7 +272,7 @@ MUTANTS = (
         "the older pair of superblocks not verified",
         "lineage_verify",
         VERIFY,
-        (("return bad | lineage_encode_copies(lineage, &older, 1U << pair);", "return bad;"),),
+        (("return bad | lineage_encode_copies(lineage, &older, pairs);", "return bad;"),),
     ),
     (
         "nodes that snapshots have not verified",
@@ -332,12 +327,7 @@ MUTANTS = (
         "what a fork uses not named",
         "store_fork",
         "offload/store/store_map.c",
-        (
-            (
-                "\tif (places_name(places_of(map, extent), node->place) < 0)\n\t\treturn -EBADMSG;\n\ttake_over",
-                "\ttake_over",
-            ),
-        ),
+        (("[MAP_OF_FORK] = { 1, true, true }", "[MAP_OF_FORK] = { 0, true, true }"),),
     ),
     (
         "what a job that is closed has taken not given back",
