@@ -164,7 +164,7 @@ static void serve_buffer_waiters(struct member *member)
 }
 
 /* Read to its end: the rank has its buffer back, and hears of it. */
-void contribution_finish(struct contribution *contribution, int status)
+void contribution_finish(struct contribution *contribution)
 {
 	struct member *member = contribution->member;
 	struct pending *pending = contribution->pending;
@@ -172,10 +172,7 @@ void contribution_finish(struct contribution *contribution, int status)
 
 	free_contribution(contribution);
 	member->busy--;
-	if (pending && status < 0)
-		pending_error(pending, status, "unit %u: its gradients cannot be summed: %s",
-			      contribution->unit, strerror(-status));
-	else if (pending)
+	if (pending)
 		pending_reply(pending, NULL);
 	if (was_buffer && !member->has_left)
 		serve_buffer_waiters(member);
@@ -394,7 +391,6 @@ void gradient_abort(struct job *job)
 {
 	QUEUE_FOREACH (link, &job->gradients->all_spares)
 		void_contribution(&queue_entry(link, struct spare_buffer, all_link)->contribution);
-	collective_abort(job->node->collective, (uint64_t)(uintptr_t)job, job->epoch.number - 1);
 	gradient_reset_open(job);
 }
 

@@ -71,7 +71,8 @@ struct reduction {
 	struct collective_push push;
 	struct queue link;
 	struct job *job;
-	struct sum *sum; /* NULL: folds the ranks' sums of a unit */
+	struct sum *sum; /* NULL: folds the ranks' sums of the unit */
+	uint32_t unit;
 	struct collective_segment segments[UNIT_TRAINABLE_SECTIONS];
 	const void **pointers;		     /* by rank */
 	struct contribution **contributions; /* by rank */
@@ -115,7 +116,7 @@ static inline bool contribution_lacks(const struct contribution *contribution, u
 void contribution_wait(struct contribution *contribution);
 void contribution_take(struct contribution *contribution);
 /* Read to its end: the rank has its buffer back, and hears of it. */
-void contribution_finish(struct contribution *contribution, int status);
+void contribution_finish(struct contribution *contribution);
 
 int reduction_init(struct job *job);
 void reduction_clear(struct job *job);

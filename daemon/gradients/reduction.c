@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/gradients/own.h"
 #include "daemon/gradients/gradient_listener.h"
@@ -30,13 +29,13 @@ static void note_reduction(const struct reduction *reduction)
 	const struct work *work;
 
 	for (unsigned i = 0; (work = collective_push_work(&reduction->push, i)); i++)
-		trace_worked(reduction->job, reduction->sum ? TRACE_REDUCE : TRACE_FOLD,
-			     reduction->push.op.unit, reduction->push.pieces[i].count, work);
+		trace_worked(reduction->job, reduction->sum ? TRACE_REDUCE : TRACE_FOLD, reduction->unit,
+			     reduction->push.tasks[i].count, work);
 }
 
-static void on_reduced(struct collective_op *op, int status)
+static void on_reduced(struct collective_push *push)
 {
-	struct reduction *reduction = container_of(op, struct reduction, push.op);
+	struct reduction *reduction = container_of(push, struct reduction, push);
 	struct job *job = reduction->job;
 	struct sum *sum = reduction->sum;
 
@@ -48,7 +47,7 @@ static void on_reduced(struct collective_op *op, int status)
 
 		if (!contribution)
 			continue;
-		contribution_finish(contribution, status);
+		contribution_finish(contribution);
 		member_release(member);
 	}
 	queue_push(&job->gradients->free_reductions, &reduction->link);
@@ -74,14 +73,9 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 
 	memset(reduction->pointers, 0, job->options.world_size * sizeof(*reduction->pointers));
 	memset(reduction->contributions, 0, job->options.world_size * sizeof(*reduction->contributions));
-	reduction->push.op = (struct collective_op){
-		.job = (uint64_t)(uintptr_t)job,
-		.epoch = job->epoch.number,
-		.unit = unit,
-		.version = gradient_open_step(job),
-		.is_timed = trace_is_on(job),
-		.done = on_reduced,
-	};
+	reduction->unit = unit;
+	reduction->push.done = on_reduced;
+	reduction->push.is_timed = trace_is_on(job);
 	reduction->push.contributions = reduction->pointers;
 	reduction->push.rank_count = job->options.world_size;
 	reduction->push.segments = reduction->segments;
@@ -91,16 +85,7 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 static void submit_reduction(struct job *job, struct reduction *reduction)
 {
 	job->gradients->reductions_running++;
-	int r = collective_push(job->node->collective, &reduction->push);
-
-	/* Only our own mistakes are refused: nobody contributing, or too many ranks. */
-	if (r < 0) {
-		log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
-			  "job %s of user %u: a reduction was refused: %s; this is a mistake of tierd, which "
-			  "ends here: please report it",
-			  job->name, (unsigned)job->uid, strerror(-r));
-		abort();
-	}
+	collective_push(job->node->collective, &reduction->push);
 }
 
 /* Copied, as numbers of which nobody asks what they mean. */

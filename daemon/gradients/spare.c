@@ -51,7 +51,7 @@ static void on_copied(struct work *work)
 		member->busy++;
 		contribution_wait(&spare->contribution);
 	}
-	contribution_finish(source, 0);
+	contribution_finish(source);
 	member_release(member);
 	sum_try(job, sum);
 	gradient_unblock(job, false);

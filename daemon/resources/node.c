@@ -319,7 +319,7 @@ static int start_threads(struct node *node, const struct node_config *config)
 	if (r == 0)
 		r = workers_new(1, "tierd-slow", &node->slow_workers);
 	if (r == 0)
-		r = collective_new_local(node->workers, &node->collective);
+		r = collective_new(node->workers, &node->collective);
 	if (r < 0)
 		log_error(
 			"the worker threads cannot be started: %s; allow more (TasksMax= of the service), or "

@@ -99,7 +99,7 @@ static void what_a_step_does_is_noted(void **state)
 	assert_int_equal(seen.counts[TRACE_STEP], 1);
 	assert_int_equal(seen.counts[TRACE_CLOSE], 1);
 	assert_int_equal(seen.counts[TRACE_MEASURE], workers_count(scene.node->workers));
-	assert_in_range(seen.counts[TRACE_REDUCE], 1, COLLECTIVE_PIECES);
+	assert_in_range(seen.counts[TRACE_REDUCE], 1, COLLECTIVE_TASKS);
 	assert_int_equal(seen.elements, PLAY_ELEMENTS);
 	assert_true(seen.bytes > 0);
 	assert_int_equal(seen.bytes, moved(job) - before);
