@@ -1,13 +1,6 @@
-/* Gradients on their way from the ranks' buffers into the sums of the open step.
- *
- * A push is a contribution. In stages 2 and 3 a unit has one sum; its micro-batch m is added when every rank
- * has pushed it or has closed its part of the step with fewer. In stages 0 and 1 each rank has a sum of its
- * own, to which its contributions are added as they come, and the ranks' sums are folded when the step is
- * decided.
- *
- * A contribution that has to wait for other ranks stays in the buffer where the rank wrote it, until that
- * rank wants the buffer back: then it is put aside. So ranks that skip units block nobody as long as there is
- * room to put aside. */
+/* Contributions: how they come, which sum they wait for, and what becomes of them when a step or an epoch
+ * ends.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +94,6 @@ void gradient_reset_unit(struct job *job, uint32_t unit)
 	}
 }
 
-/* The step that ranks push to now. */
 uint64_t gradient_open_step(const struct job *job)
 {
 	return job->decided + 1;
@@ -163,7 +155,6 @@ static void serve_buffer_waiters(struct member *member)
 		pending_reply(queue_entry(link, struct pending, link), NULL);
 }
 
-/* Read to its end: the rank has its buffer back, and hears of it. */
 void contribution_finish(struct contribution *contribution)
 {
 	struct member *member = contribution->member;
@@ -337,16 +328,27 @@ void gradient_close_part(struct member *member)
 
 /* ---- Ends ---- */
 
-void gradient_forget_pendings(struct member *member)
+/* In its buffers, or put aside. */
+static void for_each_contribution(struct member *member, void (*call)(struct contribution *contribution))
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		member->pusher->contributions[i].pending = NULL;
+		call(&member->pusher->contributions[i]);
 	QUEUE_FOREACH (link, &member->job->gradients->all_spares) {
 		struct spare_buffer *spare = queue_entry(link, struct spare_buffer, all_link);
 
 		if (spare->contribution.is_active && spare->contribution.member == member)
-			spare->contribution.pending = NULL;
+			call(&spare->contribution);
 	}
+}
+
+static void forget_pending(struct contribution *contribution)
+{
+	contribution->pending = NULL;
+}
+
+void gradient_forget_pendings(struct member *member)
+{
+	for_each_contribution(member, forget_pending);
 }
 
 /* What a worker reads just now is freed when it is done with it. */
@@ -368,14 +370,7 @@ void gradient_forget_member(struct member *member)
 		return;
 	forget_pushed(member);
 	gradient_forget_pendings(member);
-	for (uint32_t i = 0; i < member->buffer_count; i++)
-		void_contribution(&member->pusher->contributions[i]);
-	QUEUE_FOREACH (link, &member->job->gradients->all_spares) {
-		struct spare_buffer *spare = queue_entry(link, struct spare_buffer, all_link);
-
-		if (spare->contribution.is_active && spare->contribution.member == member)
-			void_contribution(&spare->contribution);
-	}
+	for_each_contribution(member, void_contribution);
 }
 
 /* Sums of units that the running sweep still consumes belong to a decided step. */

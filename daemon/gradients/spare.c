@@ -59,37 +59,28 @@ static void on_copied(struct work *work)
 	job_settle(job);
 }
 
-static struct gradient_span wanted_by(const struct pending *waiter)
-{
-	return (struct gradient_span){ waiter->first, waiter->count };
-}
+/* What lies in the bytes that a rank waits for. */
+struct blocking {
+	uint32_t count, reading;
+	struct contribution *waiting; /* the first that no worker reads; NULL: none */
+};
 
-/* Of those whose bytes the rank waits for. */
-static struct contribution *waiting_buffer(struct member *member, const struct pending *waiter)
+static struct blocking find_blocking(const struct member *member, const struct pending *waiter)
 {
-	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (buffers_block(member, i, wanted_by(waiter)) &&
-		    !member->pusher->contributions[i].is_reading)
-			return &member->pusher->contributions[i];
-	return NULL;
-}
+	const struct gradient_span wanted = { waiter->first, waiter->count };
+	struct blocking blocking = { 0 };
 
-static uint32_t count_active(const struct member *member, const struct pending *waiter)
-{
-	uint32_t count = 0;
+	for (uint32_t i = 0; i < member->buffer_count; i++) {
+		struct contribution *contribution = &member->pusher->contributions[i];
 
-	for (uint32_t i = 0; i < member->buffer_count; i++)
-		count += buffers_block(member, i, wanted_by(waiter));
-	return count;
-}
-
-static bool has_reading_buffer(const struct member *member, const struct pending *waiter)
-{
-	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (buffers_block(member, i, wanted_by(waiter)) &&
-		    member->pusher->contributions[i].is_reading)
-			return true;
-	return false;
+		if (!buffers_block(member, i, wanted))
+			continue;
+		blocking.count++;
+		blocking.reading += contribution->is_reading;
+		if (!contribution->is_reading && !blocking.waiting)
+			blocking.waiting = contribution;
+	}
+	return blocking;
 }
 
 /* The one that has waited longest. */
@@ -212,9 +203,10 @@ static void fail_buffer_waiters(struct member *member)
 {
 	const struct catalog *catalog = &member->job->catalog;
 	const struct pending *first = first_waiter(member);
-	uint32_t unit = first->unit, count = count_active(member, first);
-	const struct contribution *stuck = waiting_buffer(member, first);
+	const struct blocking blocking = find_blocking(member, first);
+	uint32_t unit = first->unit;
 	char bytes[16];
+
 	for (struct queue *link = queue_pop(&member->pusher->buffer_waiters); link;
 	     link = queue_pop(&member->pusher->buffer_waiters))
 		pending_error(queue_entry(link, struct pending, link), -ENOBUFS,
@@ -223,8 +215,9 @@ static void fail_buffer_waiters(struct member *member)
 			      "buffers, and host_budget has no room to put gradients aside; raise it, or "
 			      "%s, or cut large units into several (slices)",
 			      member->rank, catalog->units[unit].name,
-			      budget_print_needed(unit_gradient_bytes(&catalog->units[unit]), bytes), count,
-			      stuck ? catalog->units[stuck->unit].name : "?",
+			      budget_print_needed(unit_gradient_bytes(&catalog->units[unit]), bytes),
+			      blocking.count,
+			      blocking.waiting ? catalog->units[blocking.waiting->unit].name : "?",
 			      member->job->gradient_buffers.room > 0 ? "gradient_bytes" : "gradient_buffers");
 }
 
@@ -238,7 +231,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 			return;
 		if (gradient_waits_since(member) == 0)
 			continue;
-		struct contribution *waiting = waiting_buffer(member, first_waiter(member));
+		struct contribution *waiting = find_blocking(member, first_waiter(member)).waiting;
 
 		if (waiting && !put_aside(job, waiting, with_gathers))
 			fail_buffer_waiters(member);
@@ -249,7 +242,7 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 {
 	struct member *member = pending->member;
 	struct gradient_span wanted;
-	struct contribution *waiting;
+	struct blocking blocking;
 
 	if (!job_check_live(pending, wait->epoch) || !job_check_unit(pending, wait->unit))
 		return;
@@ -259,16 +252,14 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 	pending->count = wanted.bytes;
 	/* One has come back meanwhile. Of those that are not on their way the client knows why it does not
 	 * take them: it holds them. */
-	if (count_active(member, pending) < wait->pushed || wait->pushed == 0) {
+	blocking = find_blocking(member, pending);
+	if (blocking.count < wait->pushed || wait->pushed == 0) {
 		pending_reply(pending, NULL);
 		return;
 	}
 	queue_push(&member->pusher->buffer_waiters, &pending->link);
 	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
-	if (has_reading_buffer(member, pending))
-		return;
-	waiting = waiting_buffer(member, pending);
-	if (waiting && !put_aside(member->job, waiting, false))
+	if (blocking.reading == 0 && blocking.waiting && !put_aside(member->job, blocking.waiting, false))
 		gradient_unblock(member->job, false);
 }
 

@@ -89,8 +89,7 @@ void spilled_raise(struct spilled *spilled)
 			    priority_of(spilled));
 }
 
-static void on_loaded(struct store_transfer *transfer, int status);
-static void on_written(struct store_transfer *transfer, int status);
+static void on_transferred(struct store_transfer *transfer, int status);
 
 static void submit(struct spilled *spilled, enum tier_direction direction)
 {
@@ -104,7 +103,7 @@ static void submit(struct spilled *spilled, enum tier_direction direction)
 		.offset = job->location.places[pack].accumulator,
 		.length = size_align(spilled->bytes, STORE_PAGE_BYTES),
 		.buffer = spilled->buffer,
-		.done = direction == TIER_READ ? on_loaded : on_written,
+		.done = on_transferred,
 	};
 	int r = store_submit(job->location.gradient_store, &spilled->transfer);
 
@@ -168,25 +167,17 @@ static void come_home(struct spilled *spilled, int status)
 	job_settle(spill->job);
 }
 
-static void on_loaded(struct store_transfer *transfer, int status)
+static void on_transferred(struct store_transfer *transfer, int status)
 {
 	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
 
 	trace_transferred(spilled->spill->job, spilled_pack(spilled),
 			  spilled->spill->job->location.gradient_store, transfer);
 	spilled->state = SPILL_PRESENT;
-	come_home(spilled, status);
-}
-
-static void on_written(struct store_transfer *transfer, int status)
-{
-	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
-
-	trace_transferred(spilled->spill->job, spilled_pack(spilled),
-			  spilled->spill->job->location.gradient_store, transfer);
-	spilled->spill->writing--;
-	spilled->state = SPILL_PRESENT;
-	spilled->is_stored = status == 0;
+	if (transfer->direction == TIER_WRITE) {
+		spilled->spill->writing--;
+		spilled->is_stored = status == 0;
+	}
 	come_home(spilled, status);
 }
 
