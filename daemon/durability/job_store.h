@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_JOB_STORE_H
 #define TIERD_DAEMON_JOB_STORE_H
 
-#include <stdbool.h>
+#include "common/transition.h"
 
 struct job;
 
@@ -28,13 +28,7 @@ enum job_store_event {
 };
 #define JOB_STORE_EVENTS 7
 
-/* As people read them. */
-const char *job_store_state_name(enum job_store_state state);
-const char *job_store_event_name(enum job_store_event event);
-
-/* False: the table has no such change, which is a bug of the daemon. */
-bool job_store_find_next(enum job_store_state state, enum job_store_event event,
-			 enum job_store_state *ret_next);
+extern const struct transition_table job_store_table;
 
 /* Something happens to the job's store, which has that event in its state. */
 void job_store_step(struct job *job, enum job_store_event event);

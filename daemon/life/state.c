@@ -16,18 +16,7 @@
 #define ENDING (IN(JOB_DROPPED) | KEPT)
 #define PRESENT (UNMADE | MADE | USELESS)
 
-/* It stays in the state that it has: what was under way when the job broke, or was to end, comes home. */
-#define STAYS JOB_STATES
-
-struct transition {
-	unsigned from; /* states, as IN() has them */
-	unsigned event, to;
-	void (*action)(struct job *job); /* once it has that state; or NULL */
-};
-
-static void end(struct job *job);
-
-static const struct transition life[] = {
+static const struct transition life_rows[] = {
 	{ IN(JOB_FORMING), LIFE_PLAN, JOB_PLANNING },
 	{ IN(JOB_PLANNING), LIFE_PLANNED, JOB_FILLING },
 	{ IN(JOB_PLANNING), LIFE_UNPLANNED, JOB_FORMING },
@@ -42,62 +31,55 @@ static const struct transition life[] = {
 	{ IN(JOB_RETURNING), LIFE_UNPLANNED, JOB_RELEASED },
 
 	{ UNMADE | MADE, LIFE_BREAK, JOB_BROKEN },
-	{ PRESENT, LIFE_DROP, JOB_DROPPED, end },
-	{ PRESENT, LIFE_CLOSE, JOB_CLOSED, end },
-	{ MADE | USELESS, LIFE_REPLACE, JOB_REPLACED, end },
-	{ MADE | USELESS, LIFE_REOPEN, JOB_REOPENING, end },
+	{ PRESENT, LIFE_DROP, JOB_DROPPED },
+	{ PRESENT, LIFE_CLOSE, JOB_CLOSED },
+	{ MADE | USELESS, LIFE_REPLACE, JOB_REPLACED },
+	{ MADE | USELESS, LIFE_REOPEN, JOB_REOPENING },
 	{ IN(JOB_REPLACED), LIFE_SUPERSEDE, JOB_DROPPED },
 	{ KEPT, LIFE_REOPEN, JOB_REOPENING },
 
-	{ IN(JOB_BROKEN) | ENDING, LIFE_PLANNED, STAYS },
-	{ IN(JOB_BROKEN) | ENDING, LIFE_UNPLANNED, STAYS },
-	{ IN(JOB_BROKEN) | ENDING, LIFE_INITIALIZED, STAYS },
+	/* What was under way when the job broke, or was to end, comes home. */
+	{ IN(JOB_BROKEN) | ENDING, LIFE_PLANNED, TRANSITION_STAYS },
+	{ IN(JOB_BROKEN) | ENDING, LIFE_UNPLANNED, TRANSITION_STAYS },
+	{ IN(JOB_BROKEN) | ENDING, LIFE_INITIALIZED, TRANSITION_STAYS },
 };
 
-#define EPOCH_STATES 3
-
-static const struct transition epochs[] = {
+static const struct transition epoch_rows[] = {
 	{ IN(EPOCH_NONE) | IN(EPOCH_OVER), EPOCH_BEGIN, EPOCH_LIVE },
 	{ IN(EPOCH_LIVE), EPOCH_END, EPOCH_OVER },
 	{ IN(EPOCH_NONE), EPOCH_RESUME, EPOCH_OVER },
 };
 
-static const struct transition *find(const struct transition *table, unsigned count, unsigned state,
-				     unsigned event)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (table[i].event == event && (table[i].from & IN(state)))
-			return &table[i];
-	return NULL;
-}
+static const char *const life_states[JOB_STATES] = {
+	[JOB_FORMING] = "forming",	     [JOB_PLANNING] = "planning", [JOB_FILLING] = "filling",
+	[JOB_INITIALIZING] = "initializing", [JOB_TRAINED] = "trained",	  [JOB_RELEASED] = "released",
+	[JOB_RETURNING] = "returning",	     [JOB_BROKEN] = "broken",	  [JOB_LOST] = "lost",
+	[JOB_DROPPED] = "dropped",	     [JOB_CLOSED] = "closed",	  [JOB_REPLACED] = "replaced",
+	[JOB_REOPENING] = "reopening",
+};
 
-static const struct transition *find_life(enum job_state state, enum life_event event)
-{
-	return find(life, ARRAY_LENGTH(life), state, event);
-}
+static const char *const life_events[LIFE_EVENTS] = {
+	[LIFE_PLAN] = "plan",
+	[LIFE_PLANNED] = "planned",
+	[LIFE_UNPLANNED] = "unplanned",
+	[LIFE_INITIALIZE] = "initialize",
+	[LIFE_INITIALIZED] = "initialized",
+	[LIFE_RESTORE] = "restore",
+	[LIFE_LOSE] = "lose",
+	[LIFE_RELEASE] = "release",
+	[LIFE_BREAK] = "break",
+	[LIFE_DROP] = "drop",
+	[LIFE_CLOSE] = "close",
+	[LIFE_REPLACE] = "replace",
+	[LIFE_SUPERSEDE] = "supersede",
+	[LIFE_REOPEN] = "reopen",
+};
 
-static const struct transition *find_epoch(enum epoch_state state, enum epoch_event event)
-{
-	return find(epochs, ARRAY_LENGTH(epochs), state, event);
-}
+static const char *const epoch_states[] = { "none", "live", "over" };
+static const char *const epoch_events[] = { "begin", "end", "resume" };
 
-bool life_next(enum job_state state, enum life_event event, enum job_state *ret_next)
-{
-	const struct transition *transition = find_life(state, event);
-
-	if (transition)
-		*ret_next = transition->to == STAYS ? state : transition->to;
-	return transition != NULL;
-}
-
-bool epoch_next(enum epoch_state state, enum epoch_event event, enum epoch_state *ret_next)
-{
-	const struct transition *transition = find_epoch(state, event);
-
-	if (transition)
-		*ret_next = transition->to;
-	return transition != NULL;
-}
+const struct transition_table life_table = TRANSITION_TABLE(life_states, life_events, life_rows);
+const struct transition_table epoch_table = TRANSITION_TABLE(epoch_states, epoch_events, epoch_rows);
 
 /* ---- Steps ---- */
 
@@ -109,48 +91,20 @@ static void tell(const struct job *job, enum log_level level, const char *what, 
 		  from, to);
 }
 
-static void refuse_step(struct job *job, const char *event, const char *state)
+/* False: the state does not have the event. what: that changes. */
+static bool find_next(struct job *job, const struct transition_table *table, const char *what, unsigned state,
+		      unsigned event, unsigned *ret_next)
 {
-	tell(job, LOG_LEVEL_ERROR,
-	     "its life has no such change; this is a mistake of tierd: please report it", event, state,
-	     "nowhere");
-	job->node->life->mistakes++;
-}
-
-void life_step(struct job *job, enum life_event event)
-{
-	const struct transition *transition = find_life(job->state, event);
-	enum job_state from = job->state;
-
-	if (!transition) {
-		refuse_step(job, life_event_name(event), life_state_name(from));
-		return;
+	if (!transition_find(table, state, event, ret_next)) {
+		tell(job, LOG_LEVEL_ERROR,
+		     "its life has no such change; this is a mistake of tierd: please report it",
+		     table->events[event], table->states[state], "nowhere");
+		job->node->life->mistakes++;
+		return false;
 	}
-	if (transition->to != STAYS)
-		job->state = transition->to;
-	tell(job, LOG_LEVEL_DEBUG, "its life", life_event_name(event), life_state_name(from),
-	     life_state_name(job->state));
-	if (transition->action)
-		transition->action(job);
-}
-
-void job_drop(struct job *job)
-{
-	life_step(job, LIFE_DROP);
-}
-
-void epoch_step(struct job *job, enum epoch_event event)
-{
-	const struct transition *transition = find_epoch(job->epoch.state, event);
-	enum epoch_state from = job->epoch.state;
-
-	if (!transition) {
-		refuse_step(job, epoch_event_name(event), epoch_state_name(from));
-		return;
-	}
-	job->epoch.state = transition->to;
-	tell(job, LOG_LEVEL_DEBUG, "its epoch", epoch_event_name(event), epoch_state_name(from),
-	     epoch_state_name(job->epoch.state));
+	tell(job, LOG_LEVEL_DEBUG, what, table->events[event], table->states[state],
+	     table->states[*ret_next]);
+	return true;
 }
 
 static void end(struct job *job)
@@ -165,53 +119,27 @@ static void end(struct job *job)
 	job_settle(job);
 }
 
-/* ---- Names ---- */
-
-const char *life_state_name(enum job_state state)
+void life_step(struct job *job, enum life_event event)
 {
-	static const char *const names[JOB_STATES] = {
-		[JOB_FORMING] = "forming",	     [JOB_PLANNING] = "planning", [JOB_FILLING] = "filling",
-		[JOB_INITIALIZING] = "initializing", [JOB_TRAINED] = "trained",	  [JOB_RELEASED] = "released",
-		[JOB_RETURNING] = "returning",	     [JOB_BROKEN] = "broken",	  [JOB_LOST] = "lost",
-		[JOB_DROPPED] = "dropped",	     [JOB_CLOSED] = "closed",	  [JOB_REPLACED] = "replaced",
-		[JOB_REOPENING] = "reopening",
-	};
+	bool was_ending = job_is_ending(job);
+	unsigned next;
 
-	return names[state];
+	if (!find_next(job, &life_table, "its life", job->state, event, &next))
+		return;
+	job->state = next;
+	if (!was_ending && job_is_ending(job))
+		end(job);
 }
 
-const char *life_event_name(enum life_event event)
+void job_drop(struct job *job)
 {
-	static const char *const names[LIFE_EVENTS] = {
-		[LIFE_PLAN] = "plan",
-		[LIFE_PLANNED] = "planned",
-		[LIFE_UNPLANNED] = "unplanned",
-		[LIFE_INITIALIZE] = "initialize",
-		[LIFE_INITIALIZED] = "initialized",
-		[LIFE_RESTORE] = "restore",
-		[LIFE_LOSE] = "lose",
-		[LIFE_RELEASE] = "release",
-		[LIFE_BREAK] = "break",
-		[LIFE_DROP] = "drop",
-		[LIFE_CLOSE] = "close",
-		[LIFE_REPLACE] = "replace",
-		[LIFE_SUPERSEDE] = "supersede",
-		[LIFE_REOPEN] = "reopen",
-	};
-
-	return names[event];
+	life_step(job, LIFE_DROP);
 }
 
-const char *epoch_state_name(enum epoch_state state)
+void epoch_step(struct job *job, enum epoch_event event)
 {
-	static const char *const names[EPOCH_STATES] = { "none", "live", "over" };
+	unsigned next;
 
-	return names[state];
-}
-
-const char *epoch_event_name(enum epoch_event event)
-{
-	static const char *const names[EPOCH_EVENTS] = { "begin", "end", "resume" };
-
-	return names[event];
+	if (find_next(job, &epoch_table, "its epoch", job->epoch.state, event, &next))
+		job->epoch.state = next;
 }

@@ -1,11 +1,9 @@
 /* The life of a job, and its epochs, as tables: what may happen in each state, and what follows it. Nothing
- * else changes job->state and job->epoch_state. docs/architecture.md has both tables;
- * tests/unit/life/test_state.c prints them. */
+ * else changes job->state and job->epoch.state. docs/architecture.md has both tables. */
 #ifndef TIERD_DAEMON_LIFE_STATE_H
 #define TIERD_DAEMON_LIFE_STATE_H
 
-#include <stdbool.h>
-
+#include "common/transition.h"
 #include "daemon/model/model.h"
 
 enum life_event {
@@ -41,13 +39,6 @@ void life_step(struct job *job, enum life_event event);
 void job_drop(struct job *job);
 void epoch_step(struct job *job, enum epoch_event event);
 
-/* False: the tables have nothing for that. */
-bool life_next(enum job_state state, enum life_event event, enum job_state *ret_next);
-bool epoch_next(enum epoch_state state, enum epoch_event event, enum epoch_state *ret_next);
-
-const char *life_state_name(enum job_state state);
-const char *life_event_name(enum life_event event);
-const char *epoch_state_name(enum epoch_state state);
-const char *epoch_event_name(enum epoch_event event);
+extern const struct transition_table life_table, epoch_table;
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 
-#include "common/cleanup.h"
 #include "common/log.h"
 #include "daemon/residency/own.h"
 
@@ -13,10 +12,10 @@
 
 #define ROW(from, event, guard, next, action)                                                                \
 	{                                                                                                    \
-		from, RESIDENCE_##event, guard, RESIDENCE_##next, action, #guard, #action                    \
+		{ from, RESIDENCE_##event, RESIDENCE_##next }, guard, action, #guard, #action                \
 	}
 
-static const struct residence_transition transitions[] = {
+static const struct residence_transition rows[] = {
 	ROW(IN(ABSENT), QUEUE, NULL, QUEUED, enter_queue),
 	ROW(IN(ABSENT), LOAD, NULL, LOADING, start_load),
 	ROW(IN(ABSENT), FILL, NULL, UNPUBLISHED, NULL),
@@ -50,68 +49,54 @@ static const struct residence_transition transitions[] = {
 	ROW(EVERY, FORGET, NULL, ABSENT, forget),
 };
 
-const char *residence_state_name(enum residence_state state)
-{
-	static const char *const names[RESIDENCE_STATES] = {
-		[RESIDENCE_ABSENT] = "absent",
-		[RESIDENCE_QUEUED] = "queued",
-		[RESIDENCE_LOADING] = "loading",
-		[RESIDENCE_RESIDENT] = "resident",
-		[RESIDENCE_UNPUBLISHED] = "unpublished",
-		[RESIDENCE_DUE_ABSENT] = "due, absent",
-		[RESIDENCE_DUE_LOADING] = "due, loading",
-		[RESIDENCE_DUE_RESIDENT] = "due, resident",
-		[RESIDENCE_DUE_UNPUBLISHED] = "due, unpublished",
-		[RESIDENCE_UPDATING] = "updating",
-		[RESIDENCE_STREAMING] = "streaming",
-	};
+static const char *const states[RESIDENCE_STATES] = {
+	[RESIDENCE_ABSENT] = "absent",
+	[RESIDENCE_QUEUED] = "queued",
+	[RESIDENCE_LOADING] = "loading",
+	[RESIDENCE_RESIDENT] = "resident",
+	[RESIDENCE_UNPUBLISHED] = "unpublished",
+	[RESIDENCE_DUE_ABSENT] = "due, absent",
+	[RESIDENCE_DUE_LOADING] = "due, loading",
+	[RESIDENCE_DUE_RESIDENT] = "due, resident",
+	[RESIDENCE_DUE_UNPUBLISHED] = "due, unpublished",
+	[RESIDENCE_UPDATING] = "updating",
+	[RESIDENCE_STREAMING] = "streaming",
+};
 
-	return names[state];
-}
+static const char *const events[RESIDENCE_EVENTS] = {
+	[RESIDENCE_QUEUE] = "there is no slot for it",
+	[RESIDENCE_LEAVE_QUEUE] = "nobody waits for it any more",
+	[RESIDENCE_LOAD] = "it is read into a slot",
+	[RESIDENCE_LOAD_FAILED] = "it cannot be read",
+	[RESIDENCE_FILL] = "values are written into a slot",
+	[RESIDENCE_PUBLISH] = "its bytes are in its slot",
+	[RESIDENCE_EVICT] = "another pack needs its slot",
+	[RESIDENCE_CLAIM] = "a sweep is to update it",
+	[RESIDENCE_BEGIN] = "its update begins",
+	[RESIDENCE_BEGIN_LOADED] = "its update begins in a new slot",
+	[RESIDENCE_END] = "its update has ended",
+	[RESIDENCE_GIVE_UP] = "its bytes are in the store alone",
+	[RESIDENCE_FORGET] = "the arena has gone",
+};
 
-const char *residence_event_name(enum residence_event event)
-{
-	static const char *const names[RESIDENCE_EVENTS] = {
-		[RESIDENCE_QUEUE] = "there is no slot for it",
-		[RESIDENCE_LEAVE_QUEUE] = "nobody waits for it any more",
-		[RESIDENCE_LOAD] = "it is read into a slot",
-		[RESIDENCE_LOAD_FAILED] = "it cannot be read",
-		[RESIDENCE_FILL] = "values are written into a slot",
-		[RESIDENCE_PUBLISH] = "its bytes are in its slot",
-		[RESIDENCE_EVICT] = "another pack needs its slot",
-		[RESIDENCE_CLAIM] = "a sweep is to update it",
-		[RESIDENCE_BEGIN] = "its update begins",
-		[RESIDENCE_BEGIN_LOADED] = "its update begins in a new slot",
-		[RESIDENCE_END] = "its update has ended",
-		[RESIDENCE_GIVE_UP] = "its bytes are in the store alone",
-		[RESIDENCE_FORGET] = "the arena has gone",
-	};
-
-	return names[event];
-}
-
-const struct residence_transition *residence_find(enum residence_state state, enum residence_event event)
-{
-	for (size_t i = 0; i < ARRAY_LENGTH(transitions); i++)
-		if (transitions[i].event == event && (transitions[i].from >> state & 1))
-			return &transitions[i];
-	return NULL;
-}
+const struct transition_table residence_table = TRANSITION_TABLE(states, events, rows);
 
 bool residence_step(struct job *job, uint32_t pack, enum residence_event event)
 {
 	struct residence *residence = residence_of(job, pack);
-	const struct residence_transition *transition = residence_find(residence->state, event);
+	const struct residence_transition *row;
+	unsigned next;
 
-	assert(transition);
-	if (transition->guard && !transition->guard(job, pack))
+	row = (const struct residence_transition *)transition_find(&residence_table, residence->state, event,
+								   &next);
+	assert(row);
+	if (row->guard && !row->guard(job, pack))
 		return false;
 	if (log_takes(LOG_LEVEL_DEBUG))
 		log_debug("job %s: unit \"%s\": %s: from %s to %s", job->name, pack_name(job, pack),
-			  residence_event_name(event), residence_state_name(residence->state),
-			  residence_state_name(transition->next));
-	residence->state = transition->next;
-	if (transition->action)
-		transition->action(job, pack);
+			  events[event], states[residence->state], states[next]);
+	residence->state = next;
+	if (row->action)
+		row->action(job, pack);
 	return true;
 }

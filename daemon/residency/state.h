@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/transition.h"
+
 struct job;
 
 enum residence_state {
@@ -44,18 +46,14 @@ enum residence_event {
 #define RESIDENCE_EVENTS (RESIDENCE_FORGET + 1)
 
 struct residence_transition {
-	unsigned from; /* states, as 1 << state */
-	enum residence_event event;
-	bool (*guard)(struct job *job, uint32_t pack); /* NULL: always */
-	enum residence_state next;
+	struct transition transition;
+	bool (*guard)(struct job *job, uint32_t pack);	/* NULL: always */
 	void (*action)(struct job *job, uint32_t pack); /* when it has that state; or NULL */
 	const char *guard_name, *action_name;
 };
 
-/* What the event does in that state; NULL: the table has nothing. */
-const struct residence_transition *residence_find(enum residence_state state, enum residence_event event);
-const char *residence_state_name(enum residence_state state);
-const char *residence_event_name(enum residence_event event);
+/* Its rows are these. */
+extern const struct transition_table residence_table;
 
 /* False: its guard is against it, and nothing has changed. The table has to have the event. */
 bool residence_step(struct job *job, uint32_t pack, enum residence_event event);

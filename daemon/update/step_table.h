@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_STEP_TABLE_H
 #define TIERD_DAEMON_STEP_TABLE_H
 
+#include "common/transition.h"
 #include "daemon/model/model.h"
 
 enum step_event {
@@ -23,9 +24,6 @@ enum step_event {
 /* The event is possible in the state of the job's step, which changes. */
 void step_happens(struct job *job, enum step_event event);
 
-/* For tests. False: it is not possible. */
-bool step_find_next(enum step_state state, enum step_event event, enum step_state *ret_next);
-const char *step_state_name(enum step_state state);
-const char *step_event_name(enum step_event event);
+extern const struct transition_table step_table;
 
 #endif

@@ -4,20 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "daemon/durability/job_store.h"
+#include "tests/unit/transitions.h"
 
-#define REFUSED ((enum job_store_state)JOB_STORE_STATES)
-
-static enum job_store_state after(enum job_store_state state, enum job_store_event event)
+static int after(int state, int event)
 {
-	enum job_store_state next = REFUSED;
-
-	return job_store_find_next(state, event, &next) ? next : REFUSED;
+	return transition_after(&job_store_table, state, event);
 }
 
 static void a_job_has_one_store_at_a_time(void **state)
@@ -61,18 +57,6 @@ static void a_store_is_closed_when_nothing_is_written_to_it(void **state)
 	}
 }
 
-static int print_picture(void)
-{
-	printf("| state | event | next state |\n|---|---|---|\n");
-	for (int state = 0; state < JOB_STORE_STATES; state++)
-		for (int event = 0; event < JOB_STORE_EVENTS; event++)
-			if (after(state, event) != REFUSED)
-				printf("| %s | %s | %s |\n", job_store_state_name(state),
-				       job_store_event_name(event),
-				       job_store_state_name(after(state, event)));
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -83,6 +67,6 @@ int main(int argc, char **argv)
 	};
 
 	if (argc == 2 && strcmp(argv[1], "--picture") == 0)
-		return print_picture();
+		return transition_print(&job_store_table);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/residency/own.h"
+#include "tests/unit/transitions.h"
 
 #define IN(state) (1u << RESIDENCE_##state)
 #define WITH_SLOT                                                                                            \
@@ -19,6 +20,15 @@
 	(IN(DUE_ABSENT) | IN(DUE_LOADING) | IN(DUE_RESIDENT) | IN(DUE_UNPUBLISHED) | IN(UPDATING) |          \
 	 IN(STREAMING))
 
+#define ALL ((1u << RESIDENCE_STATES) - 1)
+
+static const struct residence_transition *find(unsigned state, unsigned event)
+{
+	unsigned next;
+
+	return (const struct residence_transition *)transition_find(&residence_table, state, event, &next);
+}
+
 typedef void look_at(enum residence_state state, enum residence_event event,
 		     const struct residence_transition *transition);
 
@@ -27,8 +37,8 @@ static void for_each_transition(look_at *look)
 {
 	for (unsigned state = 0; state < RESIDENCE_STATES; state++)
 		for (unsigned event = 0; event < RESIDENCE_FORGET; event++)
-			if (residence_find(state, event))
-				look(state, event, residence_find(state, event));
+			if (find(state, event))
+				look(state, event, find(state, event));
 }
 
 static bool is_in(unsigned states, enum residence_state state)
@@ -39,7 +49,7 @@ static bool is_in(unsigned states, enum residence_state state)
 static void expect_slot_moves(enum residence_state state, enum residence_event event,
 			      const struct residence_transition *transition)
 {
-	bool had = is_in(WITH_SLOT, state), has = is_in(WITH_SLOT, transition->next);
+	bool had = is_in(WITH_SLOT, state), has = is_in(WITH_SLOT, transition->transition.to);
 
 	/* Whoever loads, fills or updates has taken one before. */
 	if (!had && has)
@@ -56,7 +66,7 @@ static void a_slot_is_given_back_when_its_pack_leaves_it(void **state)
 static void expect_queue_moves(enum residence_state state, enum residence_event event,
 			       const struct residence_transition *transition)
 {
-	assert_int_equal(transition->next == RESIDENCE_QUEUED, transition->action == enter_queue);
+	assert_int_equal(transition->transition.to == RESIDENCE_QUEUED, transition->action == enter_queue);
 	assert_int_equal(state == RESIDENCE_QUEUED,
 			 transition->action == leave_queue || transition->action == leave_queue_and_load);
 }
@@ -69,7 +79,7 @@ static void who_is_in_the_queue_is_queued(void **state)
 static void expect_claim_moves(enum residence_state state, enum residence_event event,
 			       const struct residence_transition *transition)
 {
-	bool was = is_in(CLAIMED, state), is = is_in(CLAIMED, transition->next);
+	bool was = is_in(CLAIMED, state), is = is_in(CLAIMED, transition->transition.to);
 
 	assert_int_equal(!was && is, event == RESIDENCE_CLAIM);
 	assert_int_equal(was && !is, event == RESIDENCE_END);
@@ -81,9 +91,9 @@ static void what_a_sweep_has_claimed_is_its_own_until_it_has_ended(void **state)
 	for (unsigned claimed = 0; claimed < RESIDENCE_STATES; claimed++) {
 		if (!is_in(CLAIMED, claimed))
 			continue;
-		assert_null(residence_find(claimed, RESIDENCE_CLAIM));
-		assert_null(residence_find(claimed, RESIDENCE_LOAD));
-		assert_null(residence_find(claimed, RESIDENCE_EVICT));
+		assert_null(find(claimed, RESIDENCE_CLAIM));
+		assert_null(find(claimed, RESIDENCE_LOAD));
+		assert_null(find(claimed, RESIDENCE_EVICT));
 	}
 }
 
@@ -91,7 +101,8 @@ static void expect_closing(enum residence_state state, enum residence_event even
 			   const struct residence_transition *transition)
 {
 	bool was = state == RESIDENCE_RESIDENT || state == RESIDENCE_DUE_RESIDENT;
-	bool is = transition->next == RESIDENCE_RESIDENT || transition->next == RESIDENCE_DUE_RESIDENT;
+	bool is = transition->transition.to == RESIDENCE_RESIDENT ||
+		  transition->transition.to == RESIDENCE_DUE_RESIDENT;
 
 	assert_int_equal(was && !is, transition->guard != NULL);
 	assert_int_equal(!was && is, transition->action == publish);
@@ -102,30 +113,16 @@ static void what_clients_see_is_taken_from_them_only_without_a_lease(void **stat
 	for_each_transition(expect_closing);
 }
 
-static unsigned reach(unsigned states)
-{
-	unsigned before;
-
-	do {
-		before = states;
-		for (unsigned state = 0; state < RESIDENCE_STATES; state++)
-			for (unsigned event = 0; is_in(states, state) && event < RESIDENCE_FORGET; event++)
-				if (residence_find(state, event))
-					states |= 1u << residence_find(state, event)->next;
-	} while (states != before);
-	return states;
-}
-
 static void every_state_is_reached_and_left_again(void **state)
 {
 	for (unsigned from = 0; from < RESIDENCE_STATES; from++)
-		assert_int_equal(reach(1u << from), (1u << RESIDENCE_STATES) - 1);
+		assert_int_equal(transition_reach(&residence_table, 1u << from), ALL);
 }
 
 static void whatever_it_is_it_goes_with_the_arena(void **state)
 {
 	for (unsigned from = 0; from < RESIDENCE_STATES; from++)
-		assert_int_equal(residence_find(from, RESIDENCE_FORGET)->next, RESIDENCE_ABSENT);
+		assert_int_equal(find(from, RESIDENCE_FORGET)->transition.to, RESIDENCE_ABSENT);
 }
 
 static const char *or_dash(const char *name)
@@ -138,15 +135,14 @@ static int print_picture(void)
 	printf("| state | event | guard | next state | action |\n|---|---|---|---|---|\n");
 	for (unsigned state = 0; state < RESIDENCE_STATES; state++)
 		for (unsigned event = 0; event < RESIDENCE_FORGET; event++) {
-			const struct residence_transition *transition = residence_find(state, event);
+			const struct residence_transition *row = find(state, event);
 
-			if (transition)
-				printf("| %s | %s | %s | %s | %s |\n", residence_state_name(state),
-				       residence_event_name(event), or_dash(transition->guard_name),
-				       residence_state_name(transition->next),
-				       or_dash(transition->action_name));
+			if (row)
+				printf("| %s | %s | %s | %s | %s |\n", residence_table.states[state],
+				       residence_table.events[event], or_dash(row->guard_name),
+				       residence_table.states[row->transition.to], or_dash(row->action_name));
 		}
-	printf("| any | %s | - | absent | forget |\n", residence_event_name(RESIDENCE_FORGET));
+	printf("| any | %s | - | absent | forget |\n", residence_table.events[RESIDENCE_FORGET]);
 	return 0;
 }
 

@@ -4,20 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "daemon/update/step_table.h"
+#include "tests/unit/transitions.h"
 
-#define REFUSED ((enum step_state)STEP_STATES)
-
-static enum step_state after(enum step_state state, enum step_event event)
+static int after(int state, int event)
 {
-	enum step_state next = REFUSED;
-
-	return step_find_next(state, event, &next) ? next : REFUSED;
+	return transition_after(&step_table, state, event);
 }
 
 static bool is_writing(enum step_state state)
@@ -34,7 +30,7 @@ static void a_decision_cannot_be_taken_back(void **state)
 {
 	for (int before = 0; before < STEP_STATES; before++)
 		for (int event = 0; event < STEP_EVENTS; event++) {
-			enum step_state next = after(before, event);
+			int next = after(before, event);
 
 			if (next == REFUSED || !is_decided(before) || is_decided(next))
 				continue;
@@ -46,8 +42,7 @@ static void a_decision_cannot_be_taken_back(void **state)
 static void an_epoch_may_end_at_any_time(void **state)
 {
 	for (int before = 0; before < STEP_STATES; before++)
-		assert_int_equal(after(before, STEP_EVENT_ABORTED),
-				 is_decided(before) ? (enum step_state)before : STEP_OPEN);
+		assert_int_equal(after(before, STEP_EVENT_ABORTED), is_decided(before) ? before : STEP_OPEN);
 }
 
 static void a_job_may_break_at_any_time_of_a_writing(void **state)
@@ -62,7 +57,7 @@ static void a_step_and_a_writing_exclude_each_other(void **state)
 {
 	for (int before = 0; before < STEP_STATES; before++)
 		for (int event = 0; event < STEP_EVENTS; event++) {
-			enum step_state next = after(before, event);
+			int next = after(before, event);
 
 			if (next != REFUSED && before != STEP_OPEN && next != STEP_OPEN)
 				assert_int_equal(is_writing(before), is_writing(next));
@@ -82,7 +77,7 @@ static void only_what_is_decided_is_applied(void **state)
 
 static void expect_way(const enum step_event *events, size_t count, bool is_of_writing)
 {
-	enum step_state state = STEP_OPEN;
+	int state = STEP_OPEN;
 
 	for (size_t i = 0; i < count; i++) {
 		state = after(state, events[i]);
@@ -115,17 +110,6 @@ static void all_ways_lead_back_to_an_open_step(void **state)
 	EXPECT_WAY(true, STEP_EVENT_ENTERED, STEP_EVENT_HANDED_OUT, STEP_EVENT_FAILED);
 }
 
-static int print_picture(void)
-{
-	printf("| state | event | next state |\n|---|---|---|\n");
-	for (int state = 0; state < STEP_STATES; state++)
-		for (int event = 0; event < STEP_EVENTS; event++)
-			if (after(state, event) != REFUSED)
-				printf("| %s | %s | %s |\n", step_state_name(state), step_event_name(event),
-				       step_state_name(after(state, event)));
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +122,6 @@ int main(int argc, char **argv)
 	};
 
 	if (argc == 2 && strcmp(argv[1], "--picture") == 0)
-		return print_picture();
+		return transition_print(&step_table);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
