@@ -62,6 +62,16 @@ struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit
 				     .length = state_bytes(section, state, first + count) - offset };
 }
 
+struct store_piece job_find_parameters(const struct job *job, uint32_t pack, enum unit_section section,
+				       uint64_t first, uint64_t count)
+{
+	uint64_t bytes = section_element_bytes(section);
+
+	return (struct store_piece){ .stream = job->location.streams.parameter[section],
+				     .offset = job->location.places[pack].parameter[section] + first * bytes,
+				     .length = count * bytes };
+}
+
 bool job_is_idle(const struct job *job)
 {
 	return job->members.count == 0 && job_has_state(job);

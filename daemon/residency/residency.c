@@ -123,6 +123,12 @@ struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 	return &directory_entries(job->residency->directory)[unit];
 }
 
+char *residency_element(const struct job *job, uint32_t pack, enum unit_section section, uint64_t element)
+{
+	return residency_address(job, pack) + job->catalog.packs[pack].slot_offset[section] +
+	       element * section_element_bytes(section);
+}
+
 char *residency_address(const struct job *job, uint32_t pack)
 {
 	uint64_t offset = job->residency->slots.offsets[job->residency->residences[pack].slot];
@@ -336,8 +342,7 @@ static void prepare(struct job *job, uint32_t pack, int section, enum tier_direc
 			      .stream = job->location.streams.parameter[section],
 			      .offset = job->location.places[pack].parameter[section],
 			      .length = size_align(length, STORE_PAGE_BYTES),
-			      .buffer = residency_address(job, pack) +
-					job->catalog.packs[pack].slot_offset[section],
+			      .buffer = residency_element(job, pack, (enum unit_section)section, 0),
 			      .done = done },
 	};
 }

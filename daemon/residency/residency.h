@@ -151,7 +151,9 @@ const char *pack_name(const struct job *job, uint32_t pack);
 const char *store_error(int status);
 /* What a transfer of the pack that has failed is about, for the log. */
 struct log_fields store_fault(const struct job *job, uint32_t pack, const struct store_transfer *transfer);
+/* Where the pack's slot is, and where an element of a section is in it. */
 char *residency_address(const struct job *job, uint32_t pack);
+char *residency_element(const struct job *job, uint32_t pack, enum unit_section section, uint64_t element);
 
 /* ---- gather.c ---- */
 void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);

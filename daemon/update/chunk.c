@@ -247,18 +247,13 @@ static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
-	uint64_t bytes = section_element_bytes(chunk->section);
 	void *address = chunk->buffer ? chunk->buffer->data : NULL, *slot = NULL;
 	bool is_stored = sweep_writes_parameters(job), is_absent = sweep->was_absent;
-	const struct store_piece piece = {
-		.stream = job->location.streams.parameter[chunk->section],
-		.offset = job->location.places[chunk->pack].parameter[chunk->section] + chunk->first * bytes,
-		.length = chunk->count * bytes,
-	};
+	const struct store_piece piece =
+		job_find_parameters(job, chunk->pack, chunk->section, chunk->first, chunk->count);
 
 	if (residency_has_slot(job, chunk->pack))
-		slot = residency_address(job, chunk->pack) +
-		       job->catalog.packs[chunk->pack].slot_offset[chunk->section] + chunk->first * bytes;
+		slot = residency_element(job, chunk->pack, chunk->section, chunk->first);
 	chunk->resident = NULL;
 	if (sweep->is_early && residency_state(job, chunk->pack) == DIRECTORY_RESIDENT)
 		chunk->resident = slot;

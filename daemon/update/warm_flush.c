@@ -110,17 +110,12 @@ static void write_parameters(struct save *save, const struct walk *walk)
 {
 	struct job *job = save->warm->job;
 	enum unit_section section = (enum unit_section)walk->section;
-	uint64_t bytes = section_element_bytes(section);
-	const struct store_piece piece = {
-		.stream = job->location.streams.parameter[section],
-		.offset = job->location.places[walk->pack].parameter[section] + walk->first * bytes,
-		.length = walk->count * bytes,
-	};
+	const struct store_piece piece =
+		job_find_parameters(job, walk->pack, section, walk->first, walk->count);
 
 	if (!job->location.has_nvme_parameters)
 		write_part(save, CHUNK_PARAMETER, job->location.parameter_store, &piece,
-			   residency_address(job, walk->pack) +
-				   job->catalog.packs[walk->pack].slot_offset[section] + walk->first * bytes);
+			   residency_element(job, walk->pack, section, walk->first));
 }
 
 static void write_states(struct save *save, const struct walk *walk)

@@ -188,21 +188,15 @@ static uint64_t find_parameter(struct copy *copy)
 {
 	struct job *job = copy->job;
 	const struct copy_range *range = &copy->range;
-	uint64_t bytes = section_element_bytes(range->section);
 
 	if (!needs_parameter(copy))
 		return 0;
 	if (is_in_slot(copy)) {
-		copy->parameter.data = residency_address(job, range->pack) +
-				       job->catalog.packs[range->pack].slot_offset[range->section] +
-				       range->first * bytes;
+		copy->parameter.data = residency_element(job, range->pack, range->section, range->first);
 		return 0;
 	}
-	const struct store_piece piece = {
-		.stream = job->location.streams.parameter[range->section],
-		.offset = job->location.places[range->pack].parameter[range->section] + range->first * bytes,
-		.length = range->count * bytes,
-	};
+	const struct store_piece piece =
+		job_find_parameters(job, range->pack, range->section, range->first, range->count);
 
 	copy->parameter.store = copy->snapshot ? copy->snapshot : job->location.parameter_store;
 	return read_source(copy, &copy->parameter, &piece, copy->buffer);

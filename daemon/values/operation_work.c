@@ -13,11 +13,8 @@
 
 static void *slot_address(const struct tensor_operation *operation)
 {
-	const struct pack *pack = &operation->job->catalog.packs[operation_pack(operation)];
-
-	return residency_address(operation->job, operation_pack(operation)) +
-	       pack->slot_offset[operation_section(operation)] +
-	       operation_pack_element(operation) * section_element_bytes(operation_section(operation));
+	return residency_element(operation->job, operation_pack(operation), operation_section(operation),
+				 operation_pack_element(operation));
 }
 
 /* Where the sums of gradients are, or, instead of them, first values. */
