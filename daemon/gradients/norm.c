@@ -20,15 +20,15 @@ struct norm {
 	unsigned left;
 	bool is_void; /* it was given up */
 	unsigned work_count;
-	struct norm_part {
+	struct norm_task {
 		struct work work;
 		struct norm *norm;
-	} parts[];
+	} tasks[];
 };
 
 static void run_norm(struct work *work)
 {
-	struct norm *norm = container_of(work, struct norm_part, work)->norm;
+	struct norm *norm = container_of(work, struct norm_task, work)->norm;
 
 	for (;;) {
 		uint32_t unit = atomic_fetch_add(&norm->next_unit, 1);
@@ -53,7 +53,7 @@ static struct norm *norm_free(struct norm *norm)
 
 static void on_norm_done(struct work *work)
 {
-	struct norm *norm = container_of(work, struct norm_part, work)->norm;
+	struct norm *norm = container_of(work, struct norm_task, work)->norm;
 	struct job *job = norm->job;
 
 	trace_worked(job, TRACE_MEASURE, TRACE_NO_UNIT, 0, work);
@@ -91,7 +91,7 @@ static void take_sums(struct norm *norm)
 static int norm_new(struct job *job, struct norm **ret_norm)
 {
 	unsigned count = workers_count(job->node->workers);
-	struct norm *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
+	struct norm *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->tasks[0]));
 
 	if (!norm)
 		return -ENOMEM;
@@ -119,12 +119,12 @@ int norm_start(struct job *job, norm_done *done)
 	job->gradients->norm->done = done;
 	job->gradients->norm->left = job->gradients->norm->work_count;
 	for (unsigned i = 0; i < job->gradients->norm->work_count; i++) {
-		struct norm_part *part = &job->gradients->norm->parts[i];
+		struct norm_task *task = &job->gradients->norm->tasks[i];
 
-		part->norm = job->gradients->norm;
-		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
-		part->work.is_timed = trace_is_on(job);
-		workers_submit(job->node->workers, &part->work);
+		task->norm = job->gradients->norm;
+		task->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
+		task->work.is_timed = trace_is_on(job);
+		workers_submit(job->node->workers, &task->work);
 	}
 	return 0;
 }

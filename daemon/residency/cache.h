@@ -13,7 +13,7 @@ struct cache_tenant {
 	uint64_t (*bytes)(const struct job *job);
 	uint64_t (*bytes_here)(const struct job *job);
 	uint64_t (*bytes_leaving)(const struct job *job);
-	/* Of the share that would come next; 0: none would. And of the one that would be given up first;
+	/* Of the segment that would come next; 0: none would. And of the one that would be given up first;
 	 * there is one. */
 	uint64_t (*bytes_next)(struct job *job);
 	uint64_t (*bytes_last)(const struct job *job);

@@ -22,11 +22,11 @@ static void check_pack(const struct chunk *chunk)
 static void give_warm(struct chunk *chunk)
 {
 	struct job *job = chunk->sweep->job;
-	struct warm_stretch *stretch = TAKE_PTR(chunk->warm);
+	struct warm_range *range = TAKE_PTR(chunk->warm);
 
 	if (chunk->status == 0 && !chunk->is_deferred)
-		warm_note_written(job, stretch);
-	warm_give(job, stretch, chunk->section, chunk->first, chunk->status == 0);
+		warm_note_written(job, range);
+	warm_give(job, range, chunk->section, chunk->first, chunk->status == 0);
 }
 
 static void retire(struct chunk *chunk)
@@ -53,7 +53,7 @@ static void retire(struct chunk *chunk)
 	job_settle(job);
 }
 
-static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int status)
+static void fail_chunk(struct chunk *chunk, const struct chunk_stream *stream, int status)
 {
 	struct sweep *sweep = chunk->sweep;
 	char what[LOCATION_TEXT];
@@ -62,19 +62,19 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	chunk->status = status;
 	if (sweep->has_failed || job_is_broken(sweep->job) || job_is_ending(sweep->job))
 		return;
-	if (sweep->is_early && early_is_ending(sweep->job) && part->transfer.direction == TIER_READ) {
-		damage_tell_read(sweep->job, &part->transfer, status,
+	if (sweep->is_early && early_is_ending(sweep->job) && stream->transfer.direction == TIER_READ) {
+		damage_tell_read(sweep->job, &stream->transfer, status,
 				 "that update had been withdrawn, and the next one reads it again");
 		return;
 	}
 	sweep->has_failed = true;
-	struct log_fields fault = store_fault(sweep->job, chunk->pack, &part->transfer);
+	struct log_fields fault = store_fault(sweep->job, chunk->pack, &stream->transfer);
 
-	location_of_fault(sweep->job, &part->transfer, &location);
+	location_of_fault(sweep->job, &stream->transfer, &location);
 	job_break(sweep->job, &fault, "%s, cannot be %s %s at byte %llu: %s", location_print(&location, what),
-		  part->transfer.direction == TIER_READ ? "read from" : "written to",
+		  stream->transfer.direction == TIER_READ ? "read from" : "written to",
 		  fault.device ? fault.device : "the store",
-		  (unsigned long long)part->transfer.fault.device_offset, store_error(status));
+		  (unsigned long long)stream->transfer.fault.device_offset, store_error(status));
 }
 
 static void on_transferred(struct store_transfer *transfer, int status);
@@ -103,30 +103,30 @@ static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direc
 	return is_published_when_written(chunk) && priority == TIER_DEMAND ? priority : TIER_WRITE_BACK;
 }
 
-static void submit_parts(struct chunk *chunk, enum tier_direction direction)
+static void submit_streams(struct chunk *chunk, enum tier_direction direction)
 {
 	for (int i = 0; i < CHUNK_STREAMS; i++) {
-		struct chunk_part *part = &chunk->parts[i];
+		struct chunk_stream *stream = &chunk->streams[i];
 
-		if (!(direction == TIER_READ ? part->is_read : part->is_written))
+		if (!(direction == TIER_READ ? stream->is_read : stream->is_written))
 			continue;
-		part->transfer.direction = direction;
-		part->transfer.priority = priority_of(chunk, direction);
-		part->transfer.buffer = part->data;
-		part->transfer.is_held = direction == TIER_WRITE && chunk->sweep->is_early;
-		part->transfer.checksums = direction == TIER_WRITE ? part->checksums : NULL;
-		part->transfer.done = on_transferred;
-		int r = store_submit(part->store, &part->transfer);
+		stream->transfer.direction = direction;
+		stream->transfer.priority = priority_of(chunk, direction);
+		stream->transfer.buffer = stream->data;
+		stream->transfer.is_held = direction == TIER_WRITE && chunk->sweep->is_early;
+		stream->transfer.checksums = direction == TIER_WRITE ? stream->checksums : NULL;
+		stream->transfer.done = on_transferred;
+		int r = store_submit(stream->store, &stream->transfer);
 
 		if (r < 0) {
-			fail_chunk(chunk, part, r);
+			fail_chunk(chunk, stream, r);
 			continue;
 		}
 		chunk->transfers_left++;
-		part->is_moving = true;
+		stream->is_moving = true;
 		account_transfer(chunk->sweep->job,
 				 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
-				 &part->transfer);
+				 &stream->transfer);
 	}
 }
 
@@ -150,7 +150,7 @@ static void on_computed(struct work *work)
 		trace_worked(job, chunk->sweep->is_initializing ? TRACE_INITIALIZE : TRACE_UPDATE,
 			     job->catalog.packs[chunk->pack].first_unit, chunk->count, work);
 	chunk->transfers_left = 1;
-	submit_parts(chunk, TIER_WRITE);
+	submit_streams(chunk, TIER_WRITE);
 	end_computing(chunk);
 	check_pack(chunk);
 	if (--chunk->transfers_left == 0)
@@ -173,13 +173,13 @@ static void compute(struct chunk *chunk)
 
 static void on_transferred(struct store_transfer *transfer, int status)
 {
-	struct chunk_part *part = container_of(transfer, struct chunk_part, transfer);
-	struct chunk *chunk = part->chunk;
+	struct chunk_stream *stream = container_of(transfer, struct chunk_stream, transfer);
+	struct chunk *chunk = stream->chunk;
 
-	part->is_moving = false;
-	trace_transferred(chunk->sweep->job, chunk->pack, part->store, transfer);
+	stream->is_moving = false;
+	trace_transferred(chunk->sweep->job, chunk->pack, stream->store, transfer);
 	if (status < 0)
-		fail_chunk(chunk, part, status);
+		fail_chunk(chunk, stream, status);
 	if (--chunk->transfers_left > 0)
 		return;
 	if (transfer->direction == TIER_READ)
@@ -191,11 +191,11 @@ static void on_transferred(struct store_transfer *transfer, int status)
 static void raise_chunk(struct chunk *chunk, enum tier_priority priority)
 {
 	for (int i = 0; i < CHUNK_STREAMS; i++) {
-		struct chunk_part *part = &chunk->parts[i];
+		struct chunk_stream *stream = &chunk->streams[i];
 
-		if (part->is_moving &&
-		    (part->transfer.direction == TIER_READ || is_published_when_written(chunk)))
-			store_raise(part->store, &part->transfer, priority);
+		if (stream->is_moving &&
+		    (stream->transfer.direction == TIER_READ || is_published_when_written(chunk)))
+			store_raise(stream->store, &stream->transfer, priority);
 	}
 }
 
@@ -214,20 +214,20 @@ void chunks_hasten(struct sweep *sweep)
 
 /* ---- Start ---- */
 
-static void set_part(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme,
-		     const struct store_piece *piece, void *buffer)
+static void set_stream(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme,
+		       const struct store_piece *piece, void *buffer)
 {
-	struct chunk_part *part = &chunk->parts[index];
+	struct chunk_stream *stream = &chunk->streams[index];
 
-	*part = (struct chunk_part){ .chunk = chunk };
-	part->transfer.stream = piece->stream;
-	part->transfer.offset = piece->offset;
-	part->transfer.length = size_align(piece->length, STORE_PAGE_BYTES);
-	part->data = buffer;
+	*stream = (struct chunk_stream){ .chunk = chunk };
+	stream->transfer.stream = piece->stream;
+	stream->transfer.offset = piece->offset;
+	stream->transfer.length = size_align(piece->length, STORE_PAGE_BYTES);
+	stream->data = buffer;
 	if (is_nvme)
-		part->store = store;
+		stream->store = store;
 	else if (store)
-		part->data = store_address(store, piece->stream, piece->offset);
+		stream->data = store_address(store, piece->stream, piece->offset);
 }
 
 /* Else a backup does, of what is in host memory. */
@@ -261,10 +261,10 @@ static void set_parameter(struct chunk *chunk)
 		is_absent = !chunk->resident;
 	else if (slot)
 		address = slot;
-	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->location.parameter_store : NULL, is_stored, &piece,
-		 address);
-	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && is_absent && is_read(chunk);
-	chunk->parts[CHUNK_PARAMETER].is_written =
+	set_stream(chunk, CHUNK_PARAMETER, is_stored ? job->location.parameter_store : NULL, is_stored,
+		   &piece, address);
+	chunk->streams[CHUNK_PARAMETER].is_read = is_stored && is_absent && is_read(chunk);
+	chunk->streams[CHUNK_PARAMETER].is_written =
 		is_stored && !chunk->is_adopted && (!chunk->is_deferred || job->location.has_nvme_parameters);
 }
 
@@ -272,20 +272,20 @@ static void set_parameter(struct chunk *chunk)
 static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 {
 	const struct job *job = chunk->sweep->job;
-	struct chunk_part *part = &chunk->parts[CHUNK_STATE + state];
+	struct chunk_stream *stream = &chunk->streams[CHUNK_STATE + state];
 	bool is_initializing = chunk->sweep->is_initializing;
 	bool has_slots = !is_initializing && !chunk->sweep->is_writing;
 
 	const struct store_piece kept =
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
-	set_part(chunk, CHUNK_STATE + state, job->location.optimizer_store, job->location.has_nvme_optimizer,
-		 &kept, buffer);
-	part->is_read = job->location.has_nvme_optimizer && !chunk->is_filled &&
-			(state == STATE_MASTER || has_slots) &&
-			(is_read(chunk) || (is_initializing && job->location.has_given_masters));
-	part->is_written = job->location.has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
-			   (state == STATE_MASTER || has_slots);
+	set_stream(chunk, CHUNK_STATE + state, job->location.optimizer_store,
+		   job->location.has_nvme_optimizer, &kept, buffer);
+	stream->is_read = job->location.has_nvme_optimizer && !chunk->is_filled &&
+			  (state == STATE_MASTER || has_slots) &&
+			  (is_read(chunk) || (is_initializing && job->location.has_given_masters));
+	stream->is_written = job->location.has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
+			     (state == STATE_MASTER || has_slots);
 }
 
 char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count)
@@ -312,7 +312,7 @@ static void set_states(struct chunk *chunk)
 	const struct job_options *options = &chunk->sweep->job->options;
 
 	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
-		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
+		chunk->streams[CHUNK_STATE + state] = (struct chunk_stream){ .chunk = chunk };
 		if (state < state_count(options) && state_exists(chunk->section, state))
 			set_state(chunk, state, state_address(chunk, state));
 	}
@@ -355,7 +355,7 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	if (chunk->resident)
 		residency_pin(job, chunk->pack);
 	chunk->transfers_left = 1;
-	submit_parts(chunk, TIER_READ);
+	submit_streams(chunk, TIER_READ);
 	if (--chunk->transfers_left == 0)
 		compute(chunk);
 }

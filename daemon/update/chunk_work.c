@@ -49,9 +49,9 @@ static char *sum_at(const struct chunk *chunk, uint32_t unit, uint64_t first)
 	return sum_element(job, &job->catalog.units[unit], gradient_sum(job, unit), chunk->section, first);
 }
 
-static void *part_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
+static void *stream_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
 {
-	char *data = chunk->parts[stream].data;
+	char *data = chunk->streams[stream].data;
 
 	return data ? data + bytes : NULL;
 }
@@ -60,14 +60,14 @@ static void *part_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
 static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
 {
 	struct optimizer_arrays arrays = {
-		.parameter = part_at(chunk, CHUNK_PARAMETER, at * section_element_bytes(chunk->section)),
-		.master = part_at(chunk, CHUNK_STATE + STATE_MASTER,
-				  state_offset(chunk->section, STATE_MASTER, at)),
+		.parameter = stream_at(chunk, CHUNK_PARAMETER, at * section_element_bytes(chunk->section)),
+		.master = stream_at(chunk, CHUNK_STATE + STATE_MASTER,
+				    state_offset(chunk->section, STATE_MASTER, at)),
 	};
 
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
-		arrays.slots[slot] = part_at(chunk, CHUNK_STATE + STATE_SLOTS + slot,
-					     state_offset(chunk->section, STATE_SLOTS + slot, at));
+		arrays.slots[slot] = stream_at(chunk, CHUNK_STATE + STATE_SLOTS + slot,
+					       state_offset(chunk->section, STATE_SLOTS + slot, at));
 	return arrays;
 }
 
@@ -238,14 +238,14 @@ static void keep_unit(const struct chunk *chunk, uint32_t index, uint64_t first,
 {
 	uint64_t bytes = section_element_bytes(chunk->section);
 
-	memcpy(kept_at(chunk, index, first), part_at(chunk, CHUNK_PARAMETER, at * bytes), count * bytes);
+	memcpy(kept_at(chunk, index, first), stream_at(chunk, CHUNK_PARAMETER, at * bytes), count * bytes);
 }
 
 static void adopt_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
 {
 	uint64_t bytes = section_element_bytes(chunk->section);
 
-	memcpy(part_at(chunk, CHUNK_PARAMETER, at * bytes), kept_at(chunk, index, first), count * bytes);
+	memcpy(stream_at(chunk, CHUNK_PARAMETER, at * bytes), kept_at(chunk, index, first), count * bytes);
 }
 
 /* Elements first … of the unit's section; their place in the chunk is at. */
@@ -294,17 +294,18 @@ static void save_for_watches(const struct chunk *chunk)
 }
 
 /* While the data is still in the cache. */
-static void compute_checksums(struct chunk_part *part)
+static void compute_checksums(struct chunk_stream *stream)
 {
-	const struct store_transfer *transfer = &part->transfer;
+	const struct store_transfer *transfer = &stream->transfer;
 
-	uint64_t bytes = store_block_bytes(part->store, transfer->stream);
+	uint64_t bytes = store_block_bytes(stream->store, transfer->stream);
 
 	for (uint64_t at = 0, block = 0; at < transfer->length; at += bytes, block++) {
 		uint64_t left = transfer->length - at;
 
-		part->checksums[block] = store_checksum(part->store, transfer->stream, transfer->offset + at,
-							(char *)part->data + at, left < bytes ? left : bytes);
+		stream->checksums[block] =
+			store_checksum(stream->store, transfer->stream, transfer->offset + at,
+				       (char *)stream->data + at, left < bytes ? left : bytes);
 	}
 }
 
@@ -313,11 +314,11 @@ void chunk_run(struct work *work)
 	struct chunk *chunk = container_of(work, struct chunk, work);
 
 	if (chunk->resident)
-		memcpy(chunk->parts[CHUNK_PARAMETER].data, chunk->resident,
+		memcpy(chunk->streams[CHUNK_PARAMETER].data, chunk->resident,
 		       chunk->count * section_element_bytes(chunk->section));
 	save_for_watches(chunk);
 	compute_units(chunk);
 	for (int i = 0; i < CHUNK_STREAMS; i++)
-		if (chunk->parts[i].is_written)
-			compute_checksums(&chunk->parts[i]);
+		if (chunk->streams[i].is_written)
+			compute_checksums(&chunk->streams[i]);
 }

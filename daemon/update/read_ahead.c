@@ -22,7 +22,7 @@ struct place {
 };
 
 /* One state of a chunk. */
-struct read_ahead_part {
+struct read_ahead_stream {
 	struct store_transfer transfer;
 	struct read_ahead_chunk *chunk;
 	bool is_moving;
@@ -31,11 +31,11 @@ struct read_ahead_part {
 /* The states of a chunk. */
 struct read_ahead_chunk {
 	struct queue link; /* of those that are free, or that are asked for, in their order */
-	struct read_ahead *ahead;
+	struct read_ahead *read_ahead;
 	uint32_t pack;
 	struct place place;
 	struct staging_loan loan;
-	struct read_ahead_part parts[STATES_MAXIMUM];
+	struct read_ahead_stream streams[STATES_MAXIMUM];
 	unsigned moving;
 	bool is_void; /* it is given back as soon as nothing of it is on its way */
 };
@@ -73,9 +73,9 @@ uint64_t read_ahead_metadata_bytes(const struct job *job)
 static void raise_chunk(struct read_ahead_chunk *chunk, enum tier_priority priority)
 {
 	for (unsigned i = 0; i < STATES_MAXIMUM; i++)
-		if (chunk->parts[i].is_moving)
-			store_raise(chunk->ahead->job->location.optimizer_store, &chunk->parts[i].transfer,
-				    priority);
+		if (chunk->streams[i].is_moving)
+			store_raise(chunk->read_ahead->job->location.optimizer_store,
+				    &chunk->streams[i].transfer, priority);
 }
 
 static bool is_before(struct place one, struct place other)
@@ -89,49 +89,49 @@ static bool is_before(struct place one, struct place other)
 static void on_recalled(struct staging_loan *loan)
 {
 	struct read_ahead_chunk *chunk = container_of(loan, struct read_ahead_chunk, loan);
-	struct read_ahead *ahead = chunk->ahead;
+	struct read_ahead *read_ahead = chunk->read_ahead;
 
 	chunk->is_void = true;
-	if (is_before(chunk->place, ahead->next))
-		ahead->next = chunk->place;
+	if (is_before(chunk->place, read_ahead->next))
+		read_ahead->next = chunk->place;
 	raise_chunk(chunk, TIER_DEMAND);
-	job_settle(ahead->job);
+	job_settle(read_ahead->job);
 }
 
 /* NULL: out of memory; then nothing is read ahead. */
 static struct read_ahead *read_ahead_new(struct job *job)
 {
-	struct read_ahead *ahead = calloc(1, struct_bytes(job));
+	struct read_ahead *read_ahead = calloc(1, struct_bytes(job));
 
-	if (!ahead)
+	if (!read_ahead)
 		return NULL;
-	ahead->job = job;
-	ahead->chunk_count = job->node->staging->count;
-	ahead->order = calloc(job->catalog.pack_count, sizeof(*ahead->order));
-	queue_init(&ahead->free);
-	queue_init(&ahead->begun);
-	for (unsigned i = 0; i < ahead->chunk_count; i++) {
-		struct read_ahead_chunk *chunk = &ahead->chunks[i];
+	read_ahead->job = job;
+	read_ahead->chunk_count = job->node->staging->count;
+	read_ahead->order = calloc(job->catalog.pack_count, sizeof(*read_ahead->order));
+	queue_init(&read_ahead->free);
+	queue_init(&read_ahead->begun);
+	for (unsigned i = 0; i < read_ahead->chunk_count; i++) {
+		struct read_ahead_chunk *chunk = &read_ahead->chunks[i];
 
-		chunk->ahead = ahead;
+		chunk->read_ahead = read_ahead;
 		chunk->loan.recalled = on_recalled;
 		queue_init(&chunk->loan.link);
-		queue_push(&ahead->free, &chunk->link);
+		queue_push(&read_ahead->free, &chunk->link);
 	}
-	if (!ahead->order)
-		free(TAKE_PTR(ahead));
-	return ahead;
+	if (!read_ahead->order)
+		free(TAKE_PTR(read_ahead));
+	return read_ahead;
 }
 
 void read_ahead_clear(struct job *job)
 {
-	struct read_ahead *ahead = TAKE_PTR(job->update->read_ahead);
+	struct read_ahead *read_ahead = TAKE_PTR(job->update->read_ahead);
 
-	if (!ahead)
+	if (!read_ahead)
 		return;
-	assert(queue_is_empty(&ahead->begun));
-	free(ahead->order);
-	free(ahead);
+	assert(queue_is_empty(&read_ahead->begun));
+	free(read_ahead->order);
+	free(read_ahead);
 }
 
 /* ---- Chunks ---- */
@@ -142,33 +142,33 @@ static bool is_live(const struct job *job)
 }
 
 /* Before the decision updates come as the backward does, which ends with what the forward began with. */
-static uint32_t pack_at(const struct read_ahead *ahead, uint32_t at)
+static uint32_t pack_at(const struct read_ahead *read_ahead, uint32_t at)
 {
-	return ahead->order[ahead->is_backward ? ahead->job->catalog.pack_count - 1 - at : at];
+	return read_ahead->order[read_ahead->is_backward ? read_ahead->job->catalog.pack_count - 1 - at : at];
 }
 
 static struct staging_buffer *end_chunk(struct read_ahead_chunk *chunk)
 {
 	queue_remove(&chunk->link);
-	queue_push(&chunk->ahead->free, &chunk->link);
-	return staging_end_loan(chunk->ahead->job->node->staging, &chunk->loan);
+	queue_push(&chunk->read_ahead->free, &chunk->link);
+	return staging_end_loan(chunk->read_ahead->job->node->staging, &chunk->loan);
 }
 
 /* Nothing of it is on its way. */
 static void give_back(struct read_ahead_chunk *chunk)
 {
-	struct staging *staging = chunk->ahead->job->node->staging;
+	struct staging *staging = chunk->read_ahead->job->node->staging;
 
 	staging_give(staging, end_chunk(chunk));
 }
 
 static void on_read(struct store_transfer *transfer, int status)
 {
-	struct read_ahead_part *part = container_of(transfer, struct read_ahead_part, transfer);
-	struct read_ahead_chunk *chunk = part->chunk;
-	struct job *job = chunk->ahead->job;
+	struct read_ahead_stream *stream = container_of(transfer, struct read_ahead_stream, transfer);
+	struct read_ahead_chunk *chunk = stream->chunk;
+	struct job *job = chunk->read_ahead->job;
 
-	part->is_moving = false;
+	stream->is_moving = false;
 	chunk->moving--;
 	trace_transferred(job, chunk->pack, job->location.optimizer_store, transfer);
 	if (status < 0 && !chunk->is_void && is_live(job))
@@ -179,45 +179,45 @@ static void on_read(struct store_transfer *transfer, int status)
 		job_settle(job);
 }
 
-static void submit(struct read_ahead_chunk *chunk, struct read_ahead_part *part,
+static void submit(struct read_ahead_chunk *chunk, struct read_ahead_stream *stream,
 		   const struct store_piece *kept, char *data)
 {
-	struct job *job = chunk->ahead->job;
+	struct job *job = chunk->read_ahead->job;
 
-	part->chunk = chunk;
-	part->transfer = (struct store_transfer){ .direction = TIER_READ,
-						  .priority = TIER_WRITE_BACK,
-						  .stream = kept->stream,
-						  .offset = kept->offset,
-						  .length = size_align(kept->length, STORE_PAGE_BYTES),
-						  .buffer = data,
-						  .done = on_read };
-	part->is_moving = store_submit(job->location.optimizer_store, &part->transfer) == 0;
-	if (!part->is_moving) {
+	stream->chunk = chunk;
+	stream->transfer = (struct store_transfer){ .direction = TIER_READ,
+						    .priority = TIER_WRITE_BACK,
+						    .stream = kept->stream,
+						    .offset = kept->offset,
+						    .length = size_align(kept->length, STORE_PAGE_BYTES),
+						    .buffer = data,
+						    .done = on_read };
+	stream->is_moving = store_submit(job->location.optimizer_store, &stream->transfer) == 0;
+	if (!stream->is_moving) {
 		chunk->is_void = true;
 		job_settle(job);
 		return;
 	}
 	chunk->moving++;
-	account_transfer(job, STATISTICS_UPDATE, &part->transfer);
+	account_transfer(job, STATISTICS_UPDATE, &stream->transfer);
 }
 
 static void begin_chunk(struct read_ahead_chunk *chunk, uint64_t count)
 {
-	const struct read_ahead *ahead = chunk->ahead;
-	const struct job *job = ahead->job;
+	const struct read_ahead *read_ahead = chunk->read_ahead;
+	const struct job *job = read_ahead->job;
 
-	chunk->place = ahead->next;
-	chunk->pack = pack_at(ahead, ahead->next.at);
+	chunk->place = read_ahead->next;
+	chunk->pack = pack_at(read_ahead, read_ahead->next.at);
 	chunk->is_void = false;
 	for (unsigned state = 0; state < state_count(&job->options); state++) {
-		chunk->parts[state].is_moving = false;
+		chunk->streams[state].is_moving = false;
 		if (!state_exists(chunk->place.section, state))
 			continue;
 		const struct store_piece kept = job_find_kept(job, chunk->pack, chunk->place.section, state,
 							      chunk->place.first, count);
 
-		submit(chunk, &chunk->parts[state], &kept,
+		submit(chunk, &chunk->streams[state], &kept,
 		       chunk_staged_state(chunk->loan.buffer->data, chunk->place.section, state, count));
 	}
 }
@@ -240,15 +240,15 @@ static struct read_ahead_chunk *find_begun(const struct job *job, uint32_t pack,
 /* ---- Order ---- */
 
 /* Whether the step has updated it, and nothing has begun to update it since. */
-static bool is_wanted(const struct read_ahead *ahead, uint32_t pack)
+static bool is_wanted(const struct read_ahead *read_ahead, uint32_t pack)
 {
-	const struct catalog *catalog = &ahead->job->catalog;
+	const struct catalog *catalog = &read_ahead->job->catalog;
 	const struct pack *units = &catalog->packs[pack];
 
-	if (pack_update(ahead->job, pack)->early != EARLY_NOTHING)
+	if (pack_update(read_ahead->job, pack)->early != EARLY_NOTHING)
 		return false;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		if (catalog->units[u].updates > 0 && catalog->units[u].last_update >= ahead->step)
+		if (catalog->units[u].updates > 0 && catalog->units[u].last_update >= read_ahead->step)
 			return true;
 	return false;
 }
@@ -280,13 +280,14 @@ static uint64_t find_chunk(const struct job *job, uint32_t pack, struct place *p
 }
 
 /* 0: there is nothing to read. */
-static uint64_t find_next(struct read_ahead *ahead)
+static uint64_t find_next(struct read_ahead *read_ahead)
 {
-	const struct job *job = ahead->job;
+	const struct job *job = read_ahead->job;
 
-	for (; ahead->next.at < job->catalog.pack_count; ahead->next = (struct place){ ahead->next.at + 1 }) {
-		uint32_t pack = pack_at(ahead, ahead->next.at);
-		uint64_t count = is_wanted(ahead, pack) ? find_chunk(job, pack, &ahead->next) : 0;
+	for (; read_ahead->next.at < job->catalog.pack_count;
+	     read_ahead->next = (struct place){ read_ahead->next.at + 1 }) {
+		uint32_t pack = pack_at(read_ahead, read_ahead->next.at);
+		uint64_t count = is_wanted(read_ahead, pack) ? find_chunk(job, pack, &read_ahead->next) : 0;
 
 		if (count > 0)
 			return count;
@@ -296,39 +297,39 @@ static uint64_t find_next(struct read_ahead *ahead)
 
 void read_ahead_begin(struct job *job)
 {
-	struct read_ahead *ahead;
+	struct read_ahead *read_ahead;
 
 	/* Of one that is skipped: what is read already is right for the next one, too. */
 	if (!is_possible(job) || job->update->is_skipped)
 		return;
 	if (!job->update->read_ahead)
 		job->update->read_ahead = read_ahead_new(job);
-	ahead = job->update->read_ahead;
-	if (!ahead)
+	read_ahead = job->update->read_ahead;
+	if (!read_ahead)
 		return;
-	QUEUE_FOREACH (link, &ahead->begun)
+	QUEUE_FOREACH (link, &read_ahead->begun)
 		queue_entry(link, struct read_ahead_chunk, link)->is_void = true;
-	ahead->step = job->step;
-	ahead->is_backward = job->update->early_updates > ahead->early_updates;
-	ahead->early_updates = job->update->early_updates;
-	ahead->next = (struct place){ 0 };
-	prefetch_pass_order(job, true, ahead->order);
+	read_ahead->step = job->step;
+	read_ahead->is_backward = job->update->early_updates > read_ahead->early_updates;
+	read_ahead->early_updates = job->update->early_updates;
+	read_ahead->next = (struct place){ 0 };
+	prefetch_pass_order(job, true, read_ahead->order);
 	job_settle(job);
 }
 
 /* ---- In the job's turn ---- */
 
-static void give_back_void(struct read_ahead *ahead)
+static void give_back_void(struct read_ahead *read_ahead)
 {
-	QUEUE_FOREACH (link, &ahead->begun) {
+	QUEUE_FOREACH (link, &read_ahead->begun) {
 		struct read_ahead_chunk *chunk = queue_entry(link, struct read_ahead_chunk, link);
 
-		chunk->is_void |= !is_live(ahead->job);
+		chunk->is_void |= !is_live(read_ahead->job);
 		if (chunk->is_void && chunk->moving == 0)
 			give_back(chunk);
 	}
-	if (!is_live(ahead->job))
-		ahead->next = (struct place){ 0 };
+	if (!is_live(read_ahead->job))
+		read_ahead->next = (struct place){ 0 };
 }
 
 /* Between two sweeps, and while nothing can be updated. */
@@ -337,32 +338,32 @@ static bool is_time(const struct job *job)
 	return is_live(job) && !job->update->sweep && job->decided == job->step && !early_has_work(job);
 }
 
-static bool read_next(struct read_ahead *ahead)
+static bool read_next(struct read_ahead *read_ahead)
 {
-	struct queue *link = queue_first(&ahead->free);
+	struct queue *link = queue_first(&read_ahead->free);
 	struct read_ahead_chunk *chunk = link ? queue_entry(link, struct read_ahead_chunk, link) : NULL;
-	uint64_t count = chunk ? find_next(ahead) : 0;
+	uint64_t count = chunk ? find_next(read_ahead) : 0;
 
 	if (count == 0)
 		return false;
-	chunk->loan.share = budget_device_share(ahead->job);
-	if (!staging_lend(ahead->job->node->staging, &chunk->loan))
+	chunk->loan.share = budget_device_share(read_ahead->job);
+	if (!staging_lend(read_ahead->job->node->staging, &chunk->loan))
 		return false;
 	queue_remove(link);
-	queue_push(&ahead->begun, link);
+	queue_push(&read_ahead->begun, link);
 	begin_chunk(chunk, count);
-	ahead->next.first += count;
+	read_ahead->next.first += count;
 	return true;
 }
 
 void read_ahead_go_on(struct job *job)
 {
-	struct read_ahead *ahead = job->update->read_ahead;
+	struct read_ahead *read_ahead = job->update->read_ahead;
 
-	if (!ahead)
+	if (!read_ahead)
 		return;
-	give_back_void(ahead);
-	while (is_time(job) && read_next(ahead))
+	give_back_void(read_ahead);
+	while (is_time(job) && read_next(read_ahead))
 		;
 }
 

@@ -12,10 +12,10 @@
 #define CHUNK_BLOCKS (CHUNK_ELEMENTS * sizeof(float) / STORE_BLOCK_BYTES)
 
 /* The streams of a chunk: the parameters', then the states' by their numbers. */
-enum chunk_stream { CHUNK_PARAMETER, CHUNK_STATE, CHUNK_STREAMS = CHUNK_STATE + STATES_MAXIMUM };
+enum { CHUNK_PARAMETER, CHUNK_STATE, CHUNK_STREAMS = CHUNK_STATE + STATES_MAXIMUM };
 
-/* One stream's part of a chunk. */
-struct chunk_part {
+/* What a chunk has of one stream. */
+struct chunk_stream {
 	struct store_transfer transfer;
 	struct chunk *chunk;
 	struct store *store; /* NULL: in host memory, nothing to transfer */
@@ -34,10 +34,10 @@ struct chunk {
 	bool is_adopted;       /* it was updated early */
 	const char *resident;  /* of an early update: the parameters, in a slot; NULL: they are read */
 	struct staging_buffer *buffer;
-	struct warm_stretch *warm; /* where its states stay; NULL: nowhere */
-	bool is_filled;		   /* they need not be read */
-	bool is_deferred;	   /* nor written before the next commit, nor are parameters in host memory */
-	struct chunk_part parts[CHUNK_STREAMS];
+	struct warm_range *warm; /* where its states stay; NULL: nowhere */
+	bool is_filled;		 /* they need not be read */
+	bool is_deferred;	 /* nor written before the next commit, nor are parameters in host memory */
+	struct chunk_stream streams[CHUNK_STREAMS];
 	unsigned transfers_left;
 	int status;
 	struct work work;

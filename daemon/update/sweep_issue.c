@@ -155,13 +155,13 @@ static bool is_patient(const struct sweep *sweep)
 /* False: the sweep goes on when a buffer comes. */
 static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 {
-	enum read_ahead_answer ahead;
+	enum read_ahead_answer answer;
 
 	chunk->buffer = NULL;
 	take_warm(sweep, chunk);
-	ahead = take_ahead(sweep, chunk);
-	if (ahead != READ_AHEAD_NOTHING)
-		return ahead == READ_AHEAD_HERE;
+	answer = take_ahead(sweep, chunk);
+	if (answer != READ_AHEAD_NOTHING)
+		return answer == READ_AHEAD_HERE;
 	chunk->buffer = TAKE_PTR(sweep->granted);
 	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
 		return true;

@@ -1,5 +1,5 @@
-/* Writes warm stretches whose updates were not written, from where they lie: before a commit, before somebody
- * reads them in the store, and before their share goes.
+/* Writes warm ranges whose updates were not written, from where they lie: before a commit, before somebody
+ * reads them in the store, and before their segment goes.
  *
  * No sweep begins on a pack as long as some of it is being written, so what is written is of one
  * applied step. A commit waits for all of them, and no step is decided meanwhile. */
@@ -33,13 +33,13 @@ bool warm_is_dirty(const struct job *job, uint32_t pack)
 
 	if (!warm_has_dirty(job))
 		return false;
-	for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++)
-		if (warm->stretches[i].is_dirty)
+	for (uint32_t i = warm->first_range[pack]; i < warm->first_range[pack + 1]; i++)
+		if (warm->ranges[i].is_dirty)
 			return true;
 	return false;
 }
 
-/* ---- A stretch ---- */
+/* ---- A range ---- */
 
 static void resume(struct job *job)
 {
@@ -47,23 +47,23 @@ static void resume(struct job *job)
 	job_settle(job);
 }
 
-static void fail(struct save *save, const struct save_part *part, int status)
+static void fail(struct save *save, const struct save_stream *stream, int status)
 {
 	save->status = save->warm->flush.status = status;
-	job_break_write(save->warm->job, save->pack, &part->transfer, status);
+	job_break_write(save->warm->job, save->pack, &stream->transfer, status);
 }
 
-static void end_part(struct save *save)
+static void end_stream(struct save *save)
 {
 	struct warm *warm = save->warm;
 	struct job *job = warm->job;
 
 	if (--save->writing > 0)
 		return;
-	save->stretch->is_writing = false;
+	save->range->is_writing = false;
 	if (save->status == 0)
-		warm_mark(job, save->stretch, false);
-	warm->shares[save->stretch->share].users--;
+		warm_mark(job, save->range, false);
+	warm->segments[save->range->segment].users--;
 	warm->flush.running--;
 	queue_push(&warm->flush.free, &save->link);
 	residency_end_write(job, save->pack);
@@ -72,37 +72,37 @@ static void end_part(struct save *save)
 
 static void on_written(struct store_transfer *transfer, int status)
 {
-	struct save_part *part = container_of(transfer, struct save_part, transfer);
-	struct save *save = part->save;
+	struct save_stream *stream = container_of(transfer, struct save_stream, transfer);
+	struct save *save = stream->save;
 
-	trace_transferred(save->warm->job, save->pack, part->store, transfer);
+	trace_transferred(save->warm->job, save->pack, stream->store, transfer);
 	if (status < 0)
-		fail(save, part, status);
-	end_part(save);
+		fail(save, stream, status);
+	end_stream(save);
 }
 
-static void write_part(struct save *save, unsigned index, struct store *store,
-		       const struct store_piece *piece, void *data)
+static void write_stream(struct save *save, unsigned index, struct store *store,
+			 const struct store_piece *piece, void *data)
 {
-	struct save_part *part = &save->parts[index];
+	struct save_stream *stream = &save->streams[index];
 	int r;
 
-	*part = (struct save_part){ .save = save,
-				    .store = store,
-				    .transfer = { .direction = TIER_WRITE,
-						  .priority = TIER_WRITE_BACK,
-						  .stream = piece->stream,
-						  .offset = piece->offset,
-						  .length = size_align(piece->length, STORE_PAGE_BYTES),
-						  .buffer = data,
-						  .done = on_written } };
-	r = store_submit(store, &part->transfer);
+	*stream = (struct save_stream){ .save = save,
+					.store = store,
+					.transfer = { .direction = TIER_WRITE,
+						      .priority = TIER_WRITE_BACK,
+						      .stream = piece->stream,
+						      .offset = piece->offset,
+						      .length = size_align(piece->length, STORE_PAGE_BYTES),
+						      .buffer = data,
+						      .done = on_written } };
+	r = store_submit(store, &stream->transfer);
 	if (r < 0) {
-		fail(save, part, r);
+		fail(save, stream, r);
 		return;
 	}
 	save->writing++;
-	account_transfer(save->warm->job, STATISTICS_UPDATE, &part->transfer);
+	account_transfer(save->warm->job, STATISTICS_UPDATE, &stream->transfer);
 }
 
 /* Of parameters on NVMe each update has written them. */
@@ -114,8 +114,8 @@ static void write_parameters(struct save *save, const struct walk *walk)
 		job_find_parameters(job, walk->pack, section, walk->first, walk->count);
 
 	if (!job->location.has_nvme_parameters)
-		write_part(save, CHUNK_PARAMETER, job->location.parameter_store, &piece,
-			   residency_element(job, walk->pack, section, walk->first));
+		write_stream(save, CHUNK_PARAMETER, job->location.parameter_store, &piece,
+			     residency_element(job, walk->pack, section, walk->first));
 }
 
 static void write_states(struct save *save, const struct walk *walk)
@@ -129,8 +129,8 @@ static void write_states(struct save *save, const struct walk *walk)
 		const struct store_piece kept =
 			job_find_kept(job, walk->pack, section, state, walk->first, walk->count);
 
-		write_part(save, CHUNK_STATE + state, job->location.optimizer_store, &kept,
-			   warm_state(job, save->stretch, walk->pack, section, walk->first, state));
+		write_stream(save, CHUNK_STATE + state, job->location.optimizer_store, &kept,
+			     warm_state(job, save->range, walk->pack, section, walk->first, state));
 	}
 }
 
@@ -138,17 +138,17 @@ static void start(struct save *save, const struct walk *walk)
 {
 	struct warm *warm = save->warm;
 
-	save->stretch = &warm->stretches[walk->index];
+	save->range = &warm->ranges[walk->index];
 	save->pack = walk->pack;
 	save->status = 0;
 	save->writing = 1;
-	save->stretch->is_writing = true;
-	warm->shares[save->stretch->share].users++;
+	save->range->is_writing = true;
+	warm->segments[save->range->segment].users++;
 	warm->flush.running++;
 	residency_begin_write(warm->job, walk->pack);
 	write_parameters(save, walk);
 	write_states(save, walk);
-	end_part(save);
+	end_stream(save);
 }
 
 /* ---- All of them ---- */
@@ -176,12 +176,12 @@ void warm_flush_all(struct job *job, void (*done)(struct job *job, int status))
 static bool is_wanted(const struct warm *warm)
 {
 	const struct walk *walk = &warm->flush.walk;
-	const struct warm_stretch *stretch = &warm->stretches[walk->index];
+	const struct warm_range *range = &warm->ranges[walk->index];
 
 	/* A sweep that is at the pack may have taken it. */
-	return stretch->is_dirty && !stretch->is_writing && !residency_is_updated(warm->job, walk->pack) &&
+	return range->is_dirty && !range->is_writing && !residency_is_updated(warm->job, walk->pack) &&
 	       pack_update(warm->job, walk->pack)->unwritten == 0 &&
-	       (warm->flush.is_whole || warm->shares[stretch->share].state == SHARE_DRAINING);
+	       (warm->flush.is_whole || warm->segments[range->segment].state == SEGMENT_DRAINING);
 }
 
 static bool is_cancelled(const struct warm *warm)

@@ -1,13 +1,13 @@
-/* Which stretches can be warm, and where in which share they lie. */
+/* Which ranges can be warm, and where in which segment they lie. */
 #include "common/size.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/warm_inside.h"
 #include "daemon/resources/resources.h"
 
-/* ---- Stretches in the order of a sweep ---- */
+/* ---- Ranges in the order of a sweep ---- */
 
-/* As they lie in a share. */
-static uint64_t stretch_bytes(const struct job *job, enum unit_section section, uint64_t count)
+/* As they lie in a segment. */
+static uint64_t range_bytes(const struct job *job, enum unit_section section, uint64_t count)
 {
 	uint64_t bytes = 0;
 
@@ -37,8 +37,8 @@ bool walk_on(const struct job *job, struct walk *walk)
 		if (!walk_on_section(job, walk))
 			return false;
 	left = job->catalog.packs[walk->pack].elements[walk->section] - walk->first;
-	walk->count = left < STRETCH_ELEMENTS ? left : STRETCH_ELEMENTS;
-	walk->bytes = stretch_bytes(job, (enum unit_section)walk->section, walk->count);
+	walk->count = left < RANGE_ELEMENTS ? left : RANGE_ELEMENTS;
+	walk->bytes = range_bytes(job, (enum unit_section)walk->section, walk->count);
 	walk->index++;
 	return true;
 }
@@ -49,7 +49,7 @@ struct warm_size warm_measure(const struct job *job)
 	struct warm_size size = { 0 };
 
 	while (walk_on(job, &walk)) {
-		size.stretches++;
+		size.ranges++;
 		size.bytes += walk.bytes;
 	}
 	return size;
@@ -65,13 +65,13 @@ uint64_t warm_metadata_bytes(const struct job *job)
 	if (!job->location.has_nvme_optimizer)
 		return 0;
 	return sizeof(struct warm) + (job->catalog.pack_count + 1) * sizeof(uint32_t) +
-	       warm_measure(job).stretches * sizeof(struct warm_stretch);
+	       warm_measure(job).ranges * sizeof(struct warm_range);
 }
 
 /* ---- Which are warm ---- */
 
 /* Of all that the job may ever have, whoever else there is. */
-static uint64_t share_target(const struct job *job, uint64_t bytes)
+static uint64_t segment_target(const struct job *job, uint64_t bytes)
 {
 	uint64_t most = job->node->settings.host_budget, own = budget_limits(job)->host_budget;
 
@@ -79,16 +79,16 @@ static uint64_t share_target(const struct job *job, uint64_t bytes)
 		most = own;
 	if (bytes < most)
 		most = bytes;
-	return most / SHARES_USUAL > SHARE_LEAST ? most / SHARES_USUAL : SHARE_LEAST;
+	return most / SEGMENTS_USUAL > SEGMENT_LEAST ? most / SEGMENTS_USUAL : SEGMENT_LEAST;
 }
 
-/* Parts of the sweep that could be a share each; a power of two. */
+/* Parts of the sweep that could be a segment each; a power of two. */
 static unsigned find_bits(const struct job *job, struct warm_size size)
 {
-	uint64_t target = share_target(job, size.bytes);
+	uint64_t target = segment_target(job, size.bytes);
 	unsigned bits = 0;
 
-	while (bits < 31 && size.bytes >> bits > target && size.stretches >> (bits + 1) > 0)
+	while (bits < 31 && size.bytes >> bits > target && size.ranges >> (bits + 1) > 0)
 		bits++;
 	return bits;
 }
@@ -102,29 +102,29 @@ static uint32_t reverse(uint32_t number, unsigned bits)
 	return reversed;
 }
 
-/* Stretches belong to 2^bits parts by turns, as far as they take as many bytes, and the first shares are
- * those parts whose numbers are farthest from each other: with half of them every second stretch is warm,
+/* Ranges belong to 2^bits parts by turns, as far as they take as many bytes, and the first segments are
+ * those parts whose numbers are farthest from each other: with half of them every second range is warm,
  * with three quarters three of four. */
 void warm_plan(struct warm *warm, struct warm_size size)
 {
-	uint64_t step = size_divide_up(size.bytes, size.stretches), before = 0;
+	uint64_t step = size_divide_up(size.bytes, size.ranges), before = 0;
 	unsigned bits = find_bits(warm->job, size);
 	struct walk walk = WALK_INIT;
 	uint32_t pack = 0;
 
 	for (; walk_on(warm->job, &walk); before += walk.bytes) {
-		struct warm_stretch *stretch = &warm->stretches[walk.index];
+		struct warm_range *range = &warm->ranges[walk.index];
 		uint32_t part = (uint32_t)(before / step & ((UINT64_C(1) << bits) - 1));
-		uint32_t share = reverse(part, bits);
+		uint32_t segment = reverse(part, bits);
 
 		while (pack <= walk.pack)
-			warm->first_stretch[pack++] = walk.index;
-		*stretch = (struct warm_stretch){ .share = share < SHARES_MOST ? share : SLOT_NONE };
-		if (stretch->share == SLOT_NONE)
+			warm->first_range[pack++] = walk.index;
+		*range = (struct warm_range){ .segment = segment < SEGMENTS_MOST ? segment : SLOT_NONE };
+		if (range->segment == SLOT_NONE)
 			continue;
-		stretch->offset = warm->shares[share].bytes;
-		warm->shares[share].bytes += walk.bytes;
+		range->offset = warm->segments[segment].bytes;
+		warm->segments[segment].bytes += walk.bytes;
 	}
 	while (pack <= warm->job->catalog.pack_count)
-		warm->first_stretch[pack++] = size.stretches;
+		warm->first_range[pack++] = size.ranges;
 }

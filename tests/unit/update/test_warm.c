@@ -197,12 +197,12 @@ static unsigned list_chunks(const struct job *job, struct chunk_place *places)
 /* False: it has no memory. */
 static bool is_warm(struct job *job, const struct chunk_place *place, bool *ret_is_filled)
 {
-	struct warm_stretch *stretch =
+	struct warm_range *range =
 		warm_take(job, place->pack, place->section, place->first, false, ret_is_filled);
 
-	if (stretch)
-		warm_give(job, stretch, place->section, place->first, *ret_is_filled);
-	return stretch;
+	if (range)
+		warm_give(job, range, place->section, place->first, *ret_is_filled);
+	return range;
 }
 
 /* ---- Reads ---- */
@@ -231,45 +231,45 @@ static void what_is_warm_is_not_read_again(void **state)
 
 #define PACKS 200
 
-/* By more than so many stretches it is nowhere ahead of its share of the sweep, or behind. */
+/* By more than so many ranges it is nowhere ahead of the sweep as a whole, or behind. */
 #define AHEAD 4
 
-static void expect_even(const struct warm *warm, uint32_t shares)
+static void expect_even(const struct warm *warm, uint32_t segments)
 {
 	double warm_count = 0, all = 0, at = 0;
 
 	for (uint32_t i = 0; i < PACKS; i++)
-		all += warm->stretches[i].share < shares;
+		all += warm->ranges[i].segment < segments;
 	for (uint32_t i = 0; i < PACKS; i++) {
-		warm_count += warm->stretches[i].share < shares;
+		warm_count += warm->ranges[i].segment < segments;
 		at = all * (i + 1) / PACKS;
 		assert_true(warm_count <= at + AHEAD && at <= warm_count + AHEAD);
 	}
 }
 
-/* However many shares there are. */
+/* However many segments there are. */
 static void it_is_spread_over_the_sweep(void **state)
 {
 	struct node node = { .settings.host_budget = TIB };
 	struct job job = { .node = &node, .options.slot_count = 2, .catalog.pack_count = PACKS };
 	struct warm *warm = calloc(1, sizeof(*warm));
-	uint32_t shares = 0;
+	uint32_t segments = 0;
 
 	assert_int_equal(budget_new(&job), 0);
 	job.catalog.packs = calloc(PACKS, sizeof(struct pack));
 	warm->job = &job;
-	warm->first_stretch = calloc(PACKS + 1, sizeof(*warm->first_stretch));
-	warm->stretches = calloc(PACKS, sizeof(*warm->stretches));
+	warm->first_range = calloc(PACKS + 1, sizeof(*warm->first_range));
+	warm->ranges = calloc(PACKS, sizeof(*warm->ranges));
 	for (uint32_t i = 0; i < PACKS; i++)
-		job.catalog.packs[i].elements[SECTION_BF16] = STRETCH_ELEMENTS;
+		job.catalog.packs[i].elements[SECTION_BF16] = RANGE_ELEMENTS;
 	warm_plan(warm, warm_measure(&job));
-	while (shares < SHARES_MOST && warm->shares[shares].bytes > 0)
-		expect_even(warm, ++shares);
-	assert_true(shares > SHARES_USUAL / 2);
+	while (segments < SEGMENTS_MOST && warm->segments[segments].bytes > 0)
+		expect_even(warm, ++segments);
+	assert_true(segments > SEGMENTS_USUAL / 2);
 	free(job.resources);
 	free(job.catalog.packs);
-	free(warm->first_stretch);
-	free(warm->stretches);
+	free(warm->first_range);
+	free(warm->ranges);
 	free(warm);
 }
 
@@ -507,17 +507,17 @@ static void what_is_given_up_is_written_before(void **state)
 	end_job(&actor, find("job"));
 }
 
-/* Of a pack that a sweep is at, in a share that is to go and that no chunk uses. */
+/* Of a pack that a sweep is at, in a segment that is to go and that no chunk uses. */
 static bool has_held_up(const struct job *job)
 {
 	const struct warm *warm = job->update->warm;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++) {
-			const struct share *share = &warm->shares[warm->stretches[i].share];
+		for (uint32_t i = warm->first_range[pack]; i < warm->first_range[pack + 1]; i++) {
+			const struct warm_segment *segment = &warm->segments[warm->ranges[i].segment];
 
-			if (residency_is_updated(job, pack) && warm->stretches[i].is_dirty &&
-			    share->state == SHARE_DRAINING && share->users == 0)
+			if (residency_is_updated(job, pack) && warm->ranges[i].is_dirty &&
+			    segment->state == SEGMENT_DRAINING && segment->users == 0)
 				return true;
 		}
 	return false;
@@ -885,25 +885,25 @@ static void what_was_updated_in_the_store_alone_is_not_right_any_more(void **sta
 	struct job *job = start(PLACEMENT_NVME, 0);
 	uint32_t pack = job->catalog.units[0].pack;
 	enum unit_section section = (enum unit_section)0;
-	struct warm_stretch *stretch;
+	struct warm_range *range;
 	bool is_filled;
 
 	take_step(&actor, 0);
 	take_step(&actor, 1);
 	while (job->catalog.packs[pack].elements[section] == 0)
 		section++;
-	stretch = warm_take(job, pack, section, 0, false, &is_filled);
-	assert_non_null(stretch);
+	range = warm_take(job, pack, section, 0, false, &is_filled);
+	assert_non_null(range);
 	assert_true(is_filled);
-	warm_give(job, stretch, section, 0, true);
+	warm_give(job, range, section, 0, true);
 	while (warm_bytes_here(job) > 0)
 		warm_close(job);
 	assert_null(warm_take(job, pack, section, 0, false, &is_filled));
 	warm_keep_all(job);
-	stretch = warm_take(job, pack, section, 0, false, &is_filled);
-	assert_non_null(stretch);
+	range = warm_take(job, pack, section, 0, false, &is_filled);
+	assert_non_null(range);
 	assert_false(is_filled);
-	warm_give(job, stretch, section, 0, false);
+	warm_give(job, range, section, 0, false);
 	end_job(&actor, job);
 }
 
