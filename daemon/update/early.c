@@ -1,6 +1,4 @@
-/*   EARLY_NOTHING ─complete─► MEASURING ─► RUNNING ─► WRITING ─all is written─► READY ─the sweep─► NOTHING
- *                                 │                      └─the sweep─► ADOPTED ─all is written─► NOTHING
- *                                 └─not finite, or the step is being measured─► NOTHING
+/* early_state.c has what becomes of a pack.
  *
  * A pack is complete when all of its units have the micro-batches that were announced: no rank can push more.
  * Updates begin only where all ranks have announced the same rates, and these are all that a step needs: not
@@ -23,6 +21,7 @@
 #include "daemon/residency/residency.h"
 #include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
+#include "daemon/update/early_state.h"
 #include "daemon/update/groups.h"
 #include "daemon/update/own.h"
 #include "daemon/update/rates.h"
@@ -92,7 +91,16 @@ static const struct step_rates *find_announced(const struct job *job, uint32_t *
 	return first;
 }
 
-/* ---- Complete packs ---- */
+/* ---- Packs ---- */
+
+static void happens(struct early *early, uint32_t pack, enum early_event event)
+{
+	struct pack_update *update = pack_update(early->job, pack);
+	enum early_state before = update->early;
+
+	update->early = transition_take(&early_table, before, event);
+	early->packs += (uint32_t)(before == EARLY_NOTHING) - (uint32_t)(update->early == EARLY_NOTHING);
+}
 
 static bool unit_is_complete(const struct early *early, uint32_t unit)
 {
@@ -156,7 +164,6 @@ static void on_measured(struct work *work)
 {
 	struct early *early = container_of(work, struct early, measuring);
 	uint32_t pack = early->measured_pack;
-	struct pack_update *update = pack_update(early->job, pack);
 
 	early->measured_pack = SLOT_NONE;
 	job_settle(early->job);
@@ -164,11 +171,10 @@ static void on_measured(struct work *work)
 		return;
 	if (early->is_decided || norm_is_running(early->job) || !is_finite(early, pack)) {
 		spill_unpin(early->job, pack);
-		update->early = EARLY_NOTHING;
-		early->packs--;
+		happens(early, pack, EARLY_EVENT_REFUSE);
 		return;
 	}
-	update->early = EARLY_RUNNING;
+	happens(early, pack, EARLY_EVENT_START);
 	sweep_enter(early->sweep, pack);
 }
 
@@ -206,9 +212,8 @@ static void begin_next_pack(struct early *early)
 
 	if (!update)
 		return;
-	update->early = EARLY_MEASURING;
-	early->packs++;
 	early->measured_pack = pack_update_pack(early->job, update);
+	happens(early, early->measured_pack, EARLY_EVENT_BEGIN);
 	early->measuring = (struct work){ .run = run_measuring, .done = on_measured, .urgency = WORK_NORMAL };
 	workers_submit(early->job->node->workers, &early->measuring);
 }
@@ -228,16 +233,17 @@ static void consume_sums(struct job *job, uint32_t pack)
 
 void early_check_pack(struct job *job, uint32_t pack)
 {
-	struct pack_update *update = pack_update(job, pack);
+	const struct pack_update *update = pack_update(job, pack);
+	struct early *early = job->update->early;
 
-	if (job->update->early->is_void)
+	if (early->is_void)
 		return;
 	if (update->early == EARLY_RUNNING && update->is_issued && update->uncomputed == 0) {
-		update->early = EARLY_WRITING;
+		happens(early, pack, EARLY_EVENT_COMPUTED);
 		consume_sums(job, pack);
 	}
 	if (update->early == EARLY_WRITING && update->unwritten == 0)
-		update->early = EARLY_READY;
+		happens(early, pack, EARLY_EVENT_WRITTEN);
 }
 
 static void issue(struct early *early)
@@ -358,7 +364,7 @@ static void undo(struct job *job, uint32_t pack)
 		residency_end_write(job, pack);
 	for_each_stream(job, pack, store_abandon);
 	warm_forget_pack(job, pack);
-	pack_update(job, pack)->early = EARLY_NOTHING;
+	happens(job->update->early, pack, EARLY_EVENT_WITHDRAW);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		gradient_reset_unit(job, u);
 }
@@ -510,25 +516,23 @@ static void publish(struct job *job, uint32_t pack)
 	const struct pack *units = &job->catalog.packs[pack];
 
 	for_each_stream(job, pack, store_publish);
-	pack_update(job, pack)->early = EARLY_NOTHING;
+	happens(job->update->early, pack, EARLY_EVENT_PUBLISH);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		job->update->early_updates += unit_is_trainable(&job->catalog.units[u]);
-	job->update->early->packs--;
 	job_settle(job);
 }
 
 bool early_publish(struct job *job, uint32_t pack)
 {
-	struct pack_update *update = pack_update(job, pack);
+	enum early_state state = pack_update(job, pack)->early;
 
-	if (update->early == EARLY_NOTHING)
+	if (state == EARLY_NOTHING)
 		return false;
-	if (update->early == EARLY_READY) {
+	if (state == EARLY_READY) {
 		publish(job, pack);
 		return true;
 	}
-	assert(update->early == EARLY_WRITING);
-	update->early = EARLY_ADOPTED;
+	happens(job->update->early, pack, EARLY_EVENT_ADOPT);
 	/* The slot cannot be given up before its bytes can be read again. */
 	residency_begin_write(job, pack);
 	return true;

@@ -5,11 +5,7 @@
 
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
-
-/* How far a pack's update is that was begun before the decision: its gradients are measured; its chunks are
- * on their way; they are being written; it is done but for what is seen; its slot is seen, while its chunks
- * are still being written. */
-enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_WRITING, EARLY_READY, EARLY_ADOPTED };
+#include "daemon/update/early_state.h"
 
 /* A pack's update. */
 struct pack_update {

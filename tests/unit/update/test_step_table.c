@@ -1,5 +1,5 @@
-/* The states of a step: every pair of state and event. With --picture it prints the table of
- * docs/architecture.md. */
+/* The states of a step, and of a pack's early update: every pair of state and event. With --picture, or
+ * --early-picture, it prints the table of docs/architecture.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/update/early_state.h"
 #include "daemon/update/step_table.h"
 #include "tests/unit/transitions.h"
 
@@ -110,6 +111,39 @@ static void all_ways_lead_back_to_an_open_step(void **state)
 	EXPECT_WAY(true, STEP_EVENT_ENTERED, STEP_EVENT_HANDED_OUT, STEP_EVENT_FAILED);
 }
 
+/* ---- Early updates ---- */
+
+static int after_early(int state, int event)
+{
+	return transition_after(&early_table, state, event);
+}
+
+static void what_is_early_is_withdrawn_at_any_time(void **state)
+{
+	for (int before = 0; before < EARLY_STATES; before++)
+		assert_int_equal(after_early(before, EARLY_EVENT_WITHDRAW),
+				 before == EARLY_NOTHING ? REFUSED : EARLY_NOTHING);
+}
+
+/* And written, if it is in no slot. */
+static void nothing_is_seen_before_it_is_computed(void **state)
+{
+	for (int before = 0; before < EARLY_STATES; before++) {
+		assert_int_equal(after_early(before, EARLY_EVENT_ADOPT),
+				 before == EARLY_WRITING ? EARLY_ADOPTED : REFUSED);
+		assert_int_equal(after_early(before, EARLY_EVENT_PUBLISH),
+				 before == EARLY_READY || before == EARLY_ADOPTED ? EARLY_NOTHING : REFUSED);
+	}
+}
+
+static void each_state_is_reached_and_left_again(void **state)
+{
+	for (unsigned from = 0; from < EARLY_STATES; from++)
+		assert_int_equal(transition_reach(&early_table, 1u << from), (1u << EARLY_STATES) - 1);
+	for (unsigned from = 0; from < STEP_STATES; from++)
+		assert_int_equal(transition_reach(&step_table, 1u << from), (1u << STEP_STATES) - 1);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -119,9 +153,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_step_and_a_writing_exclude_each_other),
 		cmocka_unit_test(only_what_is_decided_is_applied),
 		cmocka_unit_test(all_ways_lead_back_to_an_open_step),
+		cmocka_unit_test(what_is_early_is_withdrawn_at_any_time),
+		cmocka_unit_test(nothing_is_seen_before_it_is_computed),
+		cmocka_unit_test(each_state_is_reached_and_left_again),
 	};
 
 	if (argc == 2 && strcmp(argv[1], "--picture") == 0)
 		return transition_print(&step_table);
+	if (argc == 2 && strcmp(argv[1], "--early-picture") == 0)
+		return transition_print(&early_table);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
