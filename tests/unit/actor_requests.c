@@ -76,6 +76,7 @@ static void note_layout(struct actor *actor, const struct actor_tensor *tensors,
 	if (unit >= ACTOR_UNITS)
 		return;
 	unit_layout_init(layout);
+	actor->elements[unit] = tensors[0].elements;
 	for (size_t i = 0; i < count; i++) {
 		struct tensor_layout tensor;
 
@@ -121,17 +122,30 @@ int actor_define(struct actor *actor, const char *name, const struct actor_tenso
 	return r;
 }
 
+static int define_unit(struct actor *actor, unsigned number, uint32_t format, uint64_t elements)
+{
+	char name[16];
+	const struct actor_tensor tensor = { name, format, INITIALIZE_ONES, elements, false };
+
+	snprintf(name, sizeof(name), "u%u", number);
+	return actor_define(actor, name, &tensor, 1);
+}
+
+int actor_define_sizes(struct actor *actor, uint32_t format, const uint64_t *elements, unsigned count)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = define_unit(actor, i, format, elements[i]);
+	return r;
+}
+
 int actor_define_units(struct actor *actor, unsigned count, uint64_t elements)
 {
 	int r = 0;
 
-	for (unsigned i = 0; i < count && r == 0; i++) {
-		char name[16];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, elements, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		r = actor_define(actor, name, &tensor, 1);
-	}
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = define_unit(actor, i, FORMAT_BF16, elements);
 	return r;
 }
 
@@ -182,6 +196,14 @@ int actor_finish_ready(struct actor *actor, uint32_t number)
 int actor_ready(struct actor *actor)
 {
 	return actor_finish_ready(actor, actor_send_ready(actor, -1));
+}
+
+void actor_ready_both(struct actor *first, struct actor *second)
+{
+	uint32_t ready = actor_send_ready(first, -1);
+
+	assert(actor_ready(second) == 0);
+	assert(actor_finish_ready(first, ready) == 0);
 }
 
 uint32_t actor_send_buffer_wait(struct actor *actor, uint32_t unit, uint32_t pushed)
@@ -301,7 +323,8 @@ static uint32_t choose_buffer(const struct actor *actor, uint32_t unit, uint32_t
 	return buffer + 1 == member->buffer_count ? 0 : member->buffer_count - 1;
 }
 
-static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, bool is_silent)
+static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t offset,
+			  bool is_silent)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
@@ -309,7 +332,8 @@ static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, b
 	push.job = actor->job;
 	push.epoch = actor->epoch;
 	push.unit = unit;
-	push.buffer = choose_buffer(actor, unit, buffer);
+	push.buffer = buffer;
+	push.offset = offset;
 	push.is_silent = is_silent;
 	if (actor->absent)
 		push.absent = (ProtobufCBinaryData){ actor->absent_bytes, (uint8_t *)actor->absent };
@@ -320,12 +344,17 @@ static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, b
 
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer)
 {
-	return send_push(actor, unit, buffer, false);
+	return send_push(actor, unit, choose_buffer(actor, unit, buffer), 0, false);
 }
 
 uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer)
 {
-	return send_push(actor, unit, buffer, true);
+	return send_push(actor, unit, choose_buffer(actor, unit, buffer), 0, true);
+}
+
+uint32_t actor_send_push_at(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t offset)
+{
+	return send_push(actor, unit, buffer, offset, false);
 }
 
 static Tierd__Wire__Rates rates_of(const struct actor *actor, float learning_rate)
@@ -696,20 +725,6 @@ uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tier
 	return actor_send(actor, &request);
 }
 
-int actor_read_ends(struct actor *actor, const struct actor_ends *ends, uint64_t version, float *ret_values)
-{
-	int r = 0;
-
-	for (uint32_t unit = 0; unit < ends->units && r == 0; unit++) {
-		r = actor_read(actor, unit, 0, ends->state, ends->elements[unit] - ends->count, ends->count,
-			       version);
-		if (r == 0)
-			memcpy(ret_values + unit * ends->count, actor->window.base,
-			       ends->count * sizeof(*ret_values));
-	}
-	return r;
-}
-
 int actor_reader_memory(struct actor *actor, uint32_t reader, uint64_t bytes)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -720,25 +735,6 @@ int actor_reader_memory(struct actor *actor, uint32_t reader, uint64_t bytes)
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_MEMORY;
 	request.reader_memory = &memory;
 	return actor_ask(actor, &request, NULL);
-}
-
-int actor_read_kept_ends(struct actor *actor, uint32_t reader, const struct actor_ends *ends, uint64_t step,
-			 float *ret_values)
-{
-	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
-	int r = 0;
-
-	read.state = (char *)ends->state;
-	read.step = step;
-	read.count = ends->count;
-	for (read.unit = 0; read.unit < ends->units && r == 0; read.unit++) {
-		read.first = ends->elements[read.unit] - ends->count;
-		r = actor_await(actor, actor_send_reader_read(actor, reader, &read), 0)->status;
-		if (r == 0)
-			memcpy(ret_values + read.unit * ends->count, actor->reader_window.base,
-			       ends->count * sizeof(*ret_values));
-	}
-	return r;
 }
 
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader)

@@ -82,8 +82,7 @@ void scene_close(struct scene *scene)
 {
 	if (scene->blockade)
 		blockade_end(scene->blockade);
-	if (scene->device)
-		scene_hear_of_devices(scene);
+	scene_hear_of_devices(scene);
 	while (scene->actors)
 		actor_die(scene->actors);
 	end_node(scene);
@@ -113,7 +112,8 @@ void scene_hear_nothing_of_devices(struct scene *scene)
 
 void scene_hear_of_devices(struct scene *scene)
 {
-	event_add(scene->device, NULL);
+	if (scene->device)
+		event_add(scene->device, NULL);
 }
 
 static bool is_quiet(const struct scene *scene)

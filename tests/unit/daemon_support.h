@@ -116,6 +116,7 @@ struct actor {
 	size_t absent_bytes;
 	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
+	uint64_t elements[ACTOR_UNITS];		 /* and of their first tensors */
 	uint32_t defined;
 	uint64_t step, buffer_bytes, last_buffer_bytes, cache_offset;
 	struct memory_view {
@@ -171,7 +172,9 @@ struct actor_tensor {
 /* A unit of that name and tensors; they are tensors of one dimension. */
 int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count);
 
-/* So many units, "u0", "u1", …, of one bf16 tensor each, of ones. */
+/* Units "u0", "u1", … of as many elements, of ones, in a format. */
+int actor_define_sizes(struct actor *actor, uint32_t format, const uint64_t *elements, unsigned count);
+/* So many units of one bf16 tensor each. */
 int actor_define_units(struct actor *actor, unsigned count, uint64_t elements);
 
 /* A job on NVMe, "play", whose units are packs of their own, with room in host memory for some; its only rank
@@ -185,6 +188,8 @@ uint32_t actor_send_ready(struct actor *actor, int timeout_ms);
 /* Maps what the answer brought. */
 int actor_ready(struct actor *actor);
 int actor_finish_ready(struct actor *actor, uint32_t number);
+/* The only two ranks of a job. */
+void actor_ready_both(struct actor *first, struct actor *second);
 
 /* By request, as if the unit were not resident. ret_address: of the unit's slot. */
 int actor_gather(struct actor *actor, uint32_t unit, uint64_t version, const void **ret_address);
@@ -201,6 +206,8 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer);
+/* From there, whether the unit may lie there or not. */
+uint32_t actor_send_push_at(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t offset);
 /* Of a unit's tensors, from the coming step on. */
 int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups, size_t count);
 /* As they are then. ret_groups: valid as an answer is. */
@@ -255,18 +262,5 @@ int actor_reader_memory(struct actor *actor, uint32_t reader, uint64_t bytes);
 uint32_t actor_send_reader_read_many(struct actor *actor, uint32_t reader, Tierd__Wire__TensorPiece *pieces,
 				     size_t count, uint64_t step);
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader);
-
-/* The last elements of the first tensor of each unit: a state of all units, of which a reader may keep a
- * copy. */
-struct actor_ends {
-	const char *state;
-	const uint64_t *elements; /* by unit, that it has */
-	uint32_t units, count;
-};
-
-/* ret_values: the units' one after the other; of the job, or what the reader keeps. */
-int actor_read_ends(struct actor *actor, const struct actor_ends *ends, uint64_t version, float *ret_values);
-int actor_read_kept_ends(struct actor *actor, uint32_t reader, const struct actor_ends *ends, uint64_t step,
-			 float *ret_values);
 
 #endif

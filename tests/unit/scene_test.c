@@ -1,8 +1,16 @@
 #include "tests/unit/scene_test.h"
 
+#include <unistd.h>
+
 #include "common/log.h"
+#include "daemon/model/job.h"
 
 struct scene scene;
+
+struct job *scene_job(const char *name)
+{
+	return job_find(scene.node, geteuid(), name ? name : "play");
+}
 
 int scene_setup_with(const struct scene_options *options)
 {

@@ -6,6 +6,9 @@
 
 extern struct scene scene;
 
+/* This user's job of that name, or "play"; NULL: there is none. */
+struct job *scene_job(const char *name);
+
 /* For cmocka. The first: of default options; the last: of any. Errors alone are logged. */
 int scene_setup(void **state);
 int scene_teardown(void **state);

@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -19,18 +18,15 @@ static struct gradient_buffers plan_in(uint64_t room, uint32_t wanted, unsigned 
 {
 	static struct actor actor;
 	struct gradient_buffers buffers;
+	uint64_t elements[16];
 
+	assert_true(units <= ARRAY_LENGTH(elements));
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
-	for (unsigned i = 0; i < units; i++) {
-		char name[16];
-		const struct actor_tensor tensor = { name, FORMAT_FP32, INITIALIZE_ONES,
-						     mib[i < sizes ? i : sizes - 1] * MIB / 4, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
-	}
-	buffers = gradient_buffers_plan(&job_find(scene.node, geteuid(), "play")->catalog, wanted, room);
+	for (unsigned i = 0; i < units; i++)
+		elements[i] = mib[i < sizes ? i : sizes - 1] * MIB / 4;
+	assert_int_equal(actor_define_sizes(&actor, FORMAT_FP32, elements, units), 0);
+	buffers = gradient_buffers_plan(&scene_job("play")->catalog, wanted, room);
 	actor_die(&actor);
 	scene_settle(&scene);
 	return buffers;
@@ -121,50 +117,30 @@ static struct actor first, second;
 
 static void join(struct actor *actor, uint32_t rank)
 {
+	static const uint64_t elements[] = { 4 * PAGE, PAGE, PAGE, PAGE, PAGE, PAGE };
 	const struct actor_job job = { .stage = 3, .rank = rank, .world_size = 2, .gradient_bytes = ROOM };
 
 	assert_int_equal(actor_enter(&scene, actor), 0);
 	assert_int_equal(actor_open(actor, &job), 0);
-	for (unsigned i = 0; i < 6; i++) {
-		char name[16];
-		const struct actor_tensor tensor = { name, FORMAT_FP32, INITIALIZE_ONES,
-						     i == 0 ? 4 * PAGE : PAGE, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(actor, name, &tensor, 1), 0);
-	}
+	assert_int_equal(actor_define_sizes(actor, FORMAT_FP32, elements, ARRAY_LENGTH(elements)), 0);
 }
 
 /* So that nothing is summed that the first one alone pushes. */
 static void join_both(void)
 {
-	uint32_t ready;
-
 	join(&first, 0);
 	join(&second, 1);
-	ready = actor_send_ready(&first, -1);
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	actor_ready_both(&first, &second);
 	assert_int_equal(first.gradients.bytes, ROOM);
 }
 
 static uint32_t push_at(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t offset)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
-
-	push.job = actor->job;
-	push.epoch = actor->epoch;
-	push.unit = unit;
-	push.buffer = buffer;
-	push.offset = offset;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
-	request.push = &push;
 	/* As the library does. */
 	if (buffer < actor->buffer_count)
 		atomic_store(&lease_buffers((struct lease_header *)actor->leases.base)[buffer],
 			     GRADIENT_BUFFER_PUSHED);
-	return actor_send(actor, &request);
+	return actor_send_push_at(actor, unit, buffer, offset);
 }
 
 static void expect_refusal(uint32_t unit, uint32_t buffer, uint64_t offset, const char *text)
@@ -197,7 +173,7 @@ static void gradients_lie_in_the_room_and_not_over_others(void **state)
 	push_at(&first, 2, 1, 0);
 	push_at(&first, 0, 63, ROOM - 4 * 4096);
 	scene_settle(&scene);
-	assert_int_equal(job_find(scene.node, geteuid(), "play")->members.ranks[0]->busy, 3);
+	assert_int_equal(scene_job("play")->members.ranks[0]->busy, 3);
 }
 
 static uint32_t wait_for(struct actor *actor, uint64_t offset, uint64_t bytes, uint32_t pushed)

@@ -52,7 +52,7 @@ static void *write_noise(void *argument)
 
 static void start_noise(struct noise *noise)
 {
-	const struct member *member = job_find(scene.node, geteuid(), "play")->members.ranks[0];
+	const struct member *member = scene_job("play")->members.ranks[0];
 
 	*noise = (struct noise){ .page = member->leases };
 	noise->words = lease_bytes(2, member->buffer_count) / sizeof(uint32_t);
@@ -102,7 +102,7 @@ static void all_of_a_lease_page_is_read_as_atomic_words(void **state)
 	pthread_join(noise.thread, NULL);
 	assert_true(noise.count > ROUNDS);
 	/* Its steps went on: what was written there was believed by nobody but itself. */
-	assert_true(job_find(scene.node, geteuid(), "play")->decided > 0);
+	assert_true(scene_job("play")->decided > 0);
 }
 
 static int setup(void **state)

@@ -33,15 +33,12 @@ static void open_rank(struct actor *actor, uint32_t rank)
 	assert_int_equal(actor_define(actor, "other", &other, 1), 0);
 }
 
-static void start_two(void)
+static struct job *start_two(void)
 {
-	uint32_t ready;
-
 	open_rank(&first, 0);
 	open_rank(&second, 1);
-	ready = actor_send_ready(&first, -1);
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	actor_ready_both(&first, &second);
+	return scene_job("play");
 }
 
 static void push(struct actor *actor, uint32_t buffer, float value)
@@ -73,11 +70,9 @@ static void take_good_step(void)
 
 static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 {
-	const struct job *job;
+	const struct job *job = start_two();
 	uint32_t steps[2], wait;
 
-	start_two();
-	job = job_find(scene.node, geteuid(), "play");
 	push(&first, 0, 1.0f);
 	push(&second, 0, INFINITY);
 	scene_settle(&scene);
@@ -104,10 +99,8 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
  * then, and all that were planned to put gradients aside are taken. */
 static struct job *block_first(uint32_t *ret_wait)
 {
-	struct job *job;
+	struct job *job = start_two();
 
-	start_two();
-	job = job_find(scene.node, geteuid(), "play");
 	for (unsigned i = 0; i < first.buffer_count; i++) {
 		actor_send_push(&first, 0, i);
 		actor_send_push(&second, 1, i);
@@ -166,32 +159,12 @@ static void define_with_large(struct actor *actor, uint32_t rank, uint32_t world
 
 	assert_int_equal(actor_enter(&scene, actor), 0);
 	assert_int_equal(actor_open(actor, &job), 0);
-	for (unsigned i = 0; i < ARRAY_LENGTH(elements); i++) {
-		char name[16];
-		const struct actor_tensor tensor = { name, FORMAT_FP32, INITIALIZE_ONES, elements[i], false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(actor, name, &tensor, 1), 0);
-	}
-}
-
-static uint32_t send_push_from(struct actor *actor, uint32_t unit, uint32_t buffer)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
-
-	push.job = actor->job;
-	push.epoch = actor->epoch;
-	push.unit = unit;
-	push.buffer = buffer;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
-	request.push = &push;
-	return actor_send(actor, &request);
+	assert_int_equal(actor_define_sizes(actor, FORMAT_FP32, elements, ARRAY_LENGTH(elements)), 0);
 }
 
 static void expect_push(uint32_t unit, uint32_t buffer, int r, const char *text)
 {
-	assert_int_equal(actor_await(&first, send_push_from(&first, unit, buffer), 0)->status, r);
+	assert_int_equal(actor_await(&first, actor_send_push_at(&first, unit, buffer, 0), 0)->status, r);
 	if (text)
 		assert_non_null(strstr(actor_message(&first), text));
 }
@@ -202,7 +175,7 @@ static void it_is_pushed_from_a_buffer_of_its_own_alone(void **state)
 
 	define_with_large(&first, 0, 1);
 	assert_int_equal(actor_ready(&first), 0);
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job("play");
 	assert_int_equal(first.buffer_count, 3);
 	assert_int_equal(first.buffer_bytes, 4 * PAGE);
 	assert_int_equal(first.last_buffer_bytes, 4 * LARGE);
@@ -227,20 +200,18 @@ static uint32_t buffer_state(const struct actor *actor, uint32_t buffer)
 /* What its rank wants back is put aside, and no other. */
 static void who_waits_for_its_buffer_gets_that_one(void **state)
 {
-	uint32_t ready, wait;
+	uint32_t wait;
 
 	define_with_large(&first, 0, 2);
 	define_with_large(&second, 1, 2);
-	ready = actor_send_ready(&first, -1);
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	actor_ready_both(&first, &second);
 	/* As the library does. */
 	for (uint32_t i = 0; i < 3; i++)
 		atomic_store(&lease_buffers((struct lease_header *)first.leases.base)[i],
 			     GRADIENT_BUFFER_PUSHED);
-	send_push_from(&first, 0, 0);
-	send_push_from(&first, 2, 1);
-	send_push_from(&first, 1, 2);
+	actor_send_push_at(&first, 0, 0, 0);
+	actor_send_push_at(&first, 2, 1, 0);
+	actor_send_push_at(&first, 1, 2, 0);
 	wait = actor_send_buffer_wait(&first, 1, 1);
 	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
 	assert_int_equal(buffer_state(&first, 2), GRADIENT_BUFFER_FREE);
@@ -256,10 +227,8 @@ static void who_waits_for_its_buffer_gets_that_one(void **state)
 /* A rank that holds one buffer and wants another one is not told of that which it holds, again and again. */
 static void what_its_rank_holds_ends_no_wait(void **state)
 {
-	const struct job *job;
+	const struct job *job = start_two();
 
-	start_two();
-	job = job_find(scene.node, geteuid(), "play");
 	/* As the library does. */
 	atomic_store(&lease_buffers((struct lease_header *)first.leases.base)[0], GRADIENT_BUFFER_PUSHED);
 	push(&first, 0, 1.0f);

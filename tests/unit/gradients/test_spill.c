@@ -24,11 +24,6 @@ static struct blockade blockade;
 
 /* ---- A job with two buffers ---- */
 
-static struct job *find(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static void open_rank(struct actor *who, const struct actor_job *job)
 {
 	assert_int_equal(actor_enter(&scene, who), 0);
@@ -46,24 +41,19 @@ static void open_rank(struct actor *who, const struct actor_job *job)
 
 static int try_budget(uint64_t host_budget, uint32_t placement, uint64_t *ret_bytes)
 {
-	const struct actor_job job = { .stage = 2,
-				       .host_budget = host_budget,
-				       .parameter_placement = PLACEMENT_HOST,
-				       .optimizer_placement = PLACEMENT_NVME,
-				       .gradient_placement = placement };
 	int r;
 
 	actor_die(&actor);
 	scene_settle(&scene);
-	open_rank(&actor, &(struct actor_job){ .stage = job.stage,
+	open_rank(&actor, &(struct actor_job){ .stage = 2,
 					       .mode = MODE_REPLACE,
-					       .host_budget = job.host_budget,
-					       .parameter_placement = job.parameter_placement,
-					       .optimizer_placement = job.optimizer_placement,
-					       .gradient_placement = job.gradient_placement });
+					       .host_budget = host_budget,
+					       .parameter_placement = PLACEMENT_HOST,
+					       .optimizer_placement = PLACEMENT_NVME,
+					       .gradient_placement = placement });
 	r = actor_ready(&actor);
 	if (ret_bytes)
-		*ret_bytes = promised_bytes(find());
+		*ret_bytes = promised_bytes(scene_job("play"));
 	return r;
 }
 
@@ -73,15 +63,15 @@ static uint64_t budget_of(unsigned buffers)
 	uint64_t bytes;
 
 	assert_int_equal(try_budget(0, PLACEMENT_NVME, &bytes), 0);
-	assert_int_equal(find()->gradients->sums_memory.length, UNITS * SUM_BYTES);
+	assert_int_equal(scene_job("play")->gradients->sums_memory.length, UNITS * SUM_BYTES);
 	return bytes - (UNITS - buffers) * SUM_BYTES;
 }
 
 static struct job *start(void)
 {
 	assert_int_equal(try_budget(budget_of(2), PLACEMENT_NVME, NULL), 0);
-	assert_int_equal(find()->gradients->sums_memory.length, 2 * SUM_BYTES);
-	return find();
+	assert_int_equal(scene_job("play")->gradients->sums_memory.length, 2 * SUM_BYTES);
+	return scene_job("play");
 }
 
 static int push(uint32_t unit, float value)
@@ -147,13 +137,13 @@ static void sums_give_the_same_bits(unsigned buffers)
 	double norms[2];
 
 	assert_int_equal(try_budget(budget_of(buffers), PLACEMENT_NVME, NULL), 0);
-	assert_int_equal(find()->gradients->sums_memory.length, buffers * SUM_BYTES);
+	assert_int_equal(scene_job("play")->gradients->sums_memory.length, buffers * SUM_BYTES);
 	push_all(3, 0.5f);
 	norms[0] = step();
 	read_master(0, 1, spilled[0]);
 	read_master(UNITS - 1, 1, spilled[1]);
 	assert_int_equal(try_budget(0, PLACEMENT_HOST, NULL), 0);
-	assert_null(find()->gradients->spill);
+	assert_null(scene_job("play")->gradients->spill);
 	push_all(3, 0.5f);
 	norms[1] = step();
 	read_master(0, 1, kept[0]);
@@ -200,7 +190,7 @@ static void one_byte_less_than_the_least_is_refused(void **state)
 	assert_non_null(strstr(actor_message(&actor), "gradient sums 4.0 MiB"));
 	assert_int_equal(try_budget(least - 1, PLACEMENT_DEFAULT, NULL), -ENOMEM);
 	assert_int_equal(try_budget(least, PLACEMENT_DEFAULT, NULL), 0);
-	assert_true(find()->location.has_nvme_sums);
+	assert_true(scene_job("play")->location.has_nvme_sums);
 }
 
 static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
@@ -208,13 +198,13 @@ static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
 	uint64_t bytes;
 
 	assert_int_equal(try_budget(0, PLACEMENT_DEFAULT, &bytes), 0);
-	assert_false(find()->location.has_nvme_sums);
+	assert_false(scene_job("play")->location.has_nvme_sums);
 	assert_int_equal(try_budget(bytes, PLACEMENT_DEFAULT, NULL), 0);
-	assert_false(find()->location.has_nvme_sums);
+	assert_false(scene_job("play")->location.has_nvme_sums);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_DEFAULT, NULL), 0);
-	assert_true(find()->location.has_nvme_sums);
-	assert_int_equal(find()->gradients->sums_memory.length, (UNITS - 1) * SUM_BYTES);
-	assert_true(promised_bytes(find()) < bytes);
+	assert_true(scene_job("play")->location.has_nvme_sums);
+	assert_int_equal(scene_job("play")->gradients->sums_memory.length, (UNITS - 1) * SUM_BYTES);
+	assert_true(promised_bytes(scene_job("play")) < bytes);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_HOST, NULL), -ENOMEM);
 }
 
@@ -295,8 +285,17 @@ static void a_job_that_is_dropped_in_a_spill_is_gone(void **state)
 	job_drop(job);
 	blockade_end(&blockade);
 	scene_settle(&scene);
-	assert_null(find());
+	assert_null(scene_job("play"));
 	assert_int_equal(scene.node->paths[0].used, 0);
+}
+
+static void leave_until_it_is_released(void)
+{
+	scene.node->settings.idle_release_ms = 1;
+	actor_die(&actor);
+	while (scene_job("play")->state != JOB_RELEASED)
+		scene_wait(&scene);
+	scene_settle(&scene);
 }
 
 static void a_released_job_has_its_buffers_again(void **state)
@@ -309,25 +308,13 @@ static void a_released_job_has_its_buffers_again(void **state)
 	assert_int_equal(actor_ready(&actor), 0);
 	push_all(1, 0.5f);
 	norm = step();
-	job = find();
-	scene.node->settings.idle_release_ms = 1;
-	actor_die(&actor);
-	while (job->state != JOB_RELEASED)
-		scene_wait(&scene);
+	job = scene_job("play");
+	leave_until_it_is_released();
 	assert_null(job->gradients->spill);
 	open_rank(&actor, &options);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_non_null(job->gradients->spill);
 	expect_a_good_step(norm);
-}
-
-static void leave_until_it_is_released(void)
-{
-	scene.node->settings.idle_release_ms = 1;
-	actor_die(&actor);
-	while (find()->state != JOB_RELEASED)
-		scene_wait(&scene);
-	scene_settle(&scene);
 }
 
 /* Another job has come meanwhile, and has left too little for all sums. */
@@ -344,7 +331,7 @@ static void begin_other(void)
 static void end_other(void)
 {
 	actor_die(&others[0]);
-	job_drop(job_find(scene.node, geteuid(), "other"));
+	job_drop(scene_job("other"));
 	scene_settle(&scene);
 }
 
@@ -352,8 +339,8 @@ static void come_back(const struct actor_job *options, bool is_spilled)
 {
 	open_rank(&actor, options);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(find()->location.has_nvme_sums, is_spilled);
-	assert_int_equal(find()->gradients->spill != NULL, is_spilled);
+	assert_int_equal(scene_job("play")->location.has_nvme_sums, is_spilled);
+	assert_int_equal(scene_job("play")->gradients->spill != NULL, is_spilled);
 }
 
 struct trained {
@@ -370,7 +357,8 @@ static struct trained train_beside_other(const struct actor_job *options, bool i
 
 	open_rank(&actor, options);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(find()->location.has_nvme_sums, options->gradient_placement == PLACEMENT_NVME);
+	assert_int_equal(scene_job("play")->location.has_nvme_sums,
+			 options->gradient_placement == PLACEMENT_NVME);
 	for (unsigned i = 0; i < ARRAY_LENGTH(trained.norms); i++) {
 		used = scene.node->paths[0].used;
 		if (is_away && i > 0)
@@ -398,7 +386,7 @@ static void a_released_job_comes_back_with_the_sums_that_there_is_room_for(void 
 	struct trained with, without;
 
 	with = train_beside_other(&away, true);
-	assert_int_equal(budget_nvme_bytes(find()), scene.node->paths[0].used);
+	assert_int_equal(budget_nvme_bytes(scene_job("play")), scene.node->paths[0].used);
 	actor_die(&actor);
 	scene_settle(&scene);
 	scene.node->settings.idle_release_ms = 0;
@@ -446,7 +434,7 @@ static void a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums(voi
 	open_rank(&actor, &options);
 	assert_int_equal(actor_ready(&actor), -ENOSPC);
 	assert_non_null(strstr(actor_message(&actor), "its gradient sums, beside the state that it has"));
-	assert_int_equal(find()->state, JOB_RELEASED);
+	assert_int_equal(scene_job("play")->state, JOB_RELEASED);
 	assert_int_equal(scene.node->paths[0].used, used);
 	end_other();
 	assert_int_equal(actor_ready(&actor), 0);
@@ -500,7 +488,7 @@ static void open_three_with_two_buffers(void)
 	for (uint64_t budget = 16 * MIB;; budget += MIB) {
 		open_three(budget);
 		if (actor_write(&actor, 0, 0, 0, 1000) == 0 &&
-		    find()->gradients->sums_memory.length == 2 * SUM_BYTES)
+		    scene_job("play")->gradients->sums_memory.length == 2 * SUM_BYTES)
 			return;
 		actor_die(&actor);
 		actor_die(&others[0]);
@@ -515,16 +503,16 @@ static void who_waits_for_a_buffer_to_write_into_may_die(void **state)
 	uint32_t writes[3];
 
 	open_three_with_two_buffers();
-	assert_int_equal(find()->gradients->sums_memory.length, 2 * SUM_BYTES);
+	assert_int_equal(scene_job("play")->gradients->sums_memory.length, 2 * SUM_BYTES);
 	assert_int_equal(actor_write(&actor, 1, 0, 0, 1000), 0);
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	writes[0] = send_write(&actor, 0);
 	writes[1] = send_write(&others[0], 1);
 	send_write(&others[1], 2);
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_true(spill_is_wished(find()));
+	assert_true(spill_is_wished(scene_job("play")));
 	actor_die(&others[1]);
-	assert_false(spill_is_wished(find()));
+	assert_false(spill_is_wished(scene_job("play")));
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&actor, writes[0], 0)->status, 0);
 	assert_int_equal(actor_await(&others[0], writes[1], 0)->status, 0);

@@ -50,7 +50,7 @@ static struct job *start(struct actor *actor, const char *name)
 	assert_int_equal(actor_open(actor, &options), 0);
 	assert_int_equal(actor_define_units(actor, 1, 1000), 0);
 	assert_int_equal(actor_ready(actor), 0);
-	return job_find(scene.node, geteuid(), name);
+	return scene_job(name);
 }
 
 static bool has_lasted(void)

@@ -17,38 +17,22 @@
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
-#include "tests/unit/scene_test.h"
+#include "tests/unit/training.h"
 
 /* Packs of several chunks: more than there are buffers for, together. */
 #define UNITS 4
 #define FIRST 0
 #define LAST (UNITS - 1)
 static const uint64_t elements[UNITS] = { 5 << 18, 1 << 20, (1 << 20) - 7, 5 << 18 };
-#define WINDOW_VALUES (WINDOW_BYTES / sizeof(float))
 #define STEPS 3
 
 static struct actor actor;
 
 /* ---- A job ---- */
 
-static struct job *find(void)
+static struct job *start_with(const struct actor_job *options)
 {
-	return job_find(scene.node, geteuid(), "play");
-}
-
-static void open_rank(const struct actor_job *options)
-{
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, options), 0);
-	for (unsigned i = 0; i < UNITS; i++) {
-		char name[8];
-		const struct actor_tensor tensor = { name, i % 2 ? FORMAT_FP32 : FORMAT_BF16, INITIALIZE_ONES,
-						     elements[i], false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
-	}
-	assert_int_equal(actor_ready(&actor), 0);
+	return training_start(&actor, options, elements, UNITS);
 }
 
 static struct actor_job options_of(uint32_t optimizer)
@@ -59,15 +43,6 @@ static struct actor_job options_of(uint32_t optimizer)
 				   .gradient_placement = PLACEMENT_HOST };
 }
 
-static void end_job(void)
-{
-	assert_int_equal(actor_drop(&actor, true), 0);
-	actor_die(&actor);
-	scene_settle(&scene);
-	scene_await_disposals(&scene);
-	assert_int_equal(scene.node->staging->lent, 0);
-}
-
 /* No more host memory than the job needs: what is left would keep its state from one step to the next. */
 static struct actor_job streaming(void)
 {
@@ -75,9 +50,10 @@ static struct actor_job streaming(void)
 	static uint64_t need;
 
 	if (need == 0) {
-		open_rank(&options);
-		need = budget_host_bytes(find()) - budget_cache_bytes(find());
-		end_job();
+		struct job *job = start_with(&options);
+
+		need = budget_host_bytes(job) - budget_cache_bytes(job);
+		training_end(&actor, job);
 	}
 	options.host_budget = need;
 	return options;
@@ -87,54 +63,13 @@ static struct job *start(void)
 {
 	const struct actor_job options = streaming();
 
-	open_rank(&options);
-	return find();
-}
-
-static void push(uint32_t unit, uint64_t step)
-{
-	actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit],
-		   (float)unit + 1.0f / (float)(step + 2));
-	assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
-}
-
-static void push_all(uint64_t step)
-{
-	for (uint32_t unit = UNITS; unit-- > 0;)
-		push(unit, step);
-}
-
-static void step(void)
-{
-	assert_int_equal(actor_await(&actor, actor_send_step(&actor, 0.1f), 0)->status, 0);
+	return start_with(&options);
 }
 
 static void train(uint64_t number)
 {
-	push_all(number);
-	step();
-}
-
-static uint64_t hash_of(uint64_t version)
-{
-	static const char *const states[] = { "parameter", "master", "m", "v" };
-	uint64_t hash = 0;
-
-	for (uint32_t unit = 0; unit < UNITS; unit++)
-		for (unsigned state = 0; state < ARRAY_LENGTH(states); state++)
-			for (uint64_t first = 0; first < elements[unit]; first += WINDOW_VALUES) {
-				uint64_t rest = elements[unit] - first;
-				uint64_t count = rest < WINDOW_VALUES ? rest : WINDOW_VALUES;
-				uint64_t bytes = state > 0 || unit % 2 ? 4 : 2;
-				const uint32_t *words = (const uint32_t *)actor.window.base;
-
-				assert_int_equal(
-					actor_read(&actor, unit, 0, states[state], first, count, version), 0);
-				for (uint64_t i = 0; i < count * bytes / sizeof(*words); i++)
-					hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) +
-					       (hash >> 29);
-			}
-	return hash;
+	training_push_all(&actor, number);
+	training_step(&actor);
 }
 
 /* Of a job whose state is in host memory, where nothing is read. */
@@ -145,11 +80,12 @@ static uint64_t hash_after(unsigned steps)
 
 	if (hashes[steps])
 		return hashes[steps];
-	open_rank(&options);
+	struct job *job = start_with(&options);
+
 	for (uint64_t i = 0; i < steps; i++)
 		train(i);
-	hashes[steps] = hash_of(steps);
-	end_job();
+	hashes[steps] = training_hash(&actor, steps);
+	training_end(&actor, job);
 	return hashes[steps];
 }
 
@@ -191,7 +127,7 @@ static bool is_last(const struct job *job, uint32_t pack)
 
 static bool has(bool (*is_sought)(const struct job *job, uint32_t pack))
 {
-	return read_ahead_find(find(), is_sought) != SLOT_NONE;
+	return read_ahead_find(scene_job("play"), is_sought) != SLOT_NONE;
 }
 
 static unsigned most_loans(void)
@@ -223,8 +159,8 @@ static void what_the_next_forward_begins_with_is_read(void **state)
 	scene_settle(&scene);
 	/* No byte twice, or for nothing. */
 	assert_int_equal(read_bytes(job) - before, state_bytes_of_step());
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	assert_true(training_hash(&actor, STEPS) == expected);
+	training_end(&actor, job);
 }
 
 static void the_norm_may_clip_it(void **state)
@@ -234,14 +170,15 @@ static void the_norm_may_clip_it(void **state)
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
 		options[i].clip_norm = 0.5f;
-		open_rank(&options[i]);
+		struct job *job = start_with(&options[i]);
+
 		for (uint64_t done = 0; done < STEPS; done++) {
 			scene_settle(&scene);
-			assert_int_equal(read_ahead_is_busy(find()), done > 0 && i > 0);
+			assert_int_equal(read_ahead_is_busy(job), done > 0 && i > 0);
 			train(done);
 		}
-		hashes[i] = hash_of(STEPS);
-		end_job();
+		hashes[i] = training_hash(&actor, STEPS);
+		training_end(&actor, job);
 	}
 	assert_true(hashes[0] == hashes[1]);
 }
@@ -252,21 +189,21 @@ static void before_the_decision_the_backward_begins_with_other_packs(void **stat
 	struct job *job = start();
 
 	for (uint64_t i = 0; i < STEPS; i++) {
-		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		training_begin_step(&actor);
 		scene_settle(&scene);
 		assert_int_equal(has(is_last), i > 0);
 		assert_false(has(is_first));
 		for (uint32_t unit = UNITS; unit-- > 0;) {
-			push(unit, i);
+			training_push(&actor, unit, training_gradient(unit, i));
 			/* Each is updated, and then what comes next is read. */
 			scene_settle(&scene);
 		}
 		assert_false(has(is_last));
-		step();
+		training_step(&actor);
 	}
 	assert_int_equal(job->update->early_updates, UNITS * STEPS);
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	assert_true(training_hash(&actor, STEPS) == expected);
+	training_end(&actor, job);
 }
 
 /* It is of use for the decision, too. */
@@ -276,34 +213,34 @@ static void gradients_may_come_in_another_order(void **state)
 	struct job *job = start();
 
 	for (uint64_t i = 0; i < STEPS; i++) {
-		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		training_begin_step(&actor);
 		scene_settle(&scene);
 		for (uint32_t unit = 0; unit < UNITS; unit++)
-			push(unit, i);
-		step();
+			training_push(&actor, unit, training_gradient(unit, i));
+		training_step(&actor);
 	}
 	assert_true(job->update->early_updates > 0);
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	assert_true(training_hash(&actor, STEPS) == expected);
+	training_end(&actor, job);
 }
 
 static void what_no_step_has_updated_is_not_read(void **state)
 {
 	struct job *job = start();
 
-	push(LAST, 0);
-	step();
+	training_push(&actor, LAST, training_gradient(LAST, 0));
+	training_step(&actor);
 	scene_settle(&scene);
 	assert_true(has(is_last));
 	assert_false(has(is_first));
 	/* It is not held for a step that has nothing for it. */
-	push(FIRST, 1);
-	step();
+	training_push(&actor, FIRST, training_gradient(FIRST, 1));
+	training_step(&actor);
 	scene_settle(&scene);
 	assert_false(has(is_last));
 	assert_true(has(is_first));
 	assert_int_equal(job->step, 2);
-	end_job();
+	training_end(&actor, job);
 }
 
 /* From the last one on, as the library does: each is noted in the trace. */
@@ -332,11 +269,12 @@ static bool is_last_of_plays(const struct job *job, uint32_t pack)
 /* However far the forward pass is when the update ends. */
 static void the_order_is_that_of_a_whole_pass(void **state)
 {
-	actor_play(&scene, &actor);
+	struct job *job = actor_play(&scene, &actor);
+
 	for (uint64_t i = 0; i < STEPS; i++) {
 		gather_all(i, 0);
 		push_plays();
-		step();
+		training_step(&actor);
 	}
 	gather_all(STEPS, 0);
 	push_plays();
@@ -345,7 +283,7 @@ static void the_order_is_that_of_a_whole_pass(void **state)
 	scene_settle(&scene);
 	assert_true(has(is_last_of_plays));
 	assert_false(has(is_first));
-	end_job();
+	training_end(&actor, job);
 }
 
 static void a_step_that_is_skipped_changes_nothing_of_it(void **state)
@@ -356,16 +294,14 @@ static void a_step_that_is_skipped_changes_nothing_of_it(void **state)
 	train(0);
 	scene_settle(&scene);
 	before = read_bytes(job);
-	for (uint32_t unit = 0; unit < UNITS; unit++) {
-		actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit], NAN);
-		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
-	}
-	step();
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		training_push(&actor, unit, NAN);
+	training_step(&actor);
 	scene_settle(&scene);
 	assert_true(job->update->is_skipped);
 	assert_int_equal(scene.node->staging->lent, most_loans());
 	assert_int_equal(read_bytes(job), before);
-	end_job();
+	training_end(&actor, job);
 }
 
 /* ---- On its way ---- */
@@ -377,7 +313,7 @@ static struct job *stop_reading(uint64_t steps)
 
 	for (uint64_t i = 0; i + 1 < steps; i++)
 		train(i);
-	push_all(steps - 1);
+	training_push_all(&actor, steps - 1);
 	actor_send_step(&actor, 0.1f);
 	while (!read_ahead_is_reading(job) || job->step < steps)
 		scene_wait(&scene);
@@ -400,8 +336,8 @@ static void expect_wait(struct job *job, uint64_t before, uint64_t most)
 	assert_int_equal(actor_await(&actor, ticket, 0)->status, 0);
 	scene_settle(&scene);
 	assert_in_range(read_bytes(job) - before, state_bytes_of_step(), most);
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	assert_true(training_hash(&actor, STEPS) == expected);
+	training_end(&actor, job);
 }
 
 static void an_early_update_and_a_decision_wait_for_it(void **state)
@@ -411,20 +347,20 @@ static void an_early_update_and_a_decision_wait_for_it(void **state)
 	hash_after(STEPS);
 	job = start();
 	for (uint64_t i = 0; i + 1 < STEPS; i++) {
-		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		training_begin_step(&actor);
 		train(i);
 		scene_settle(&scene);
 	}
 	uint64_t before = read_bytes(job);
 
-	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+	training_begin_step(&actor);
 	/* Its update gives buffers back, and what comes next is read. */
-	push(LAST, STEPS - 1);
+	training_push(&actor, LAST, training_gradient(LAST, STEPS - 1));
 	while (!read_ahead_is_reading(job))
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
 	for (uint32_t unit = LAST; unit-- > 0;)
-		push(unit, STEPS - 1);
+		training_push(&actor, unit, training_gradient(unit, STEPS - 1));
 	/* The sweep may want the buffers of what it comes to last. */
 	expect_wait(job, before, state_bytes_of_step() + most_loans() * STAGING_BYTES);
 }
@@ -437,8 +373,7 @@ static void a_decision_waits_for_it(void **state)
 
 	hash_after(STEPS);
 	options.durability = DURABILITY_NONE;
-	open_rank(&options);
-	job = find();
+	job = start_with(&options);
 	for (uint64_t i = 0; i + 1 < STEPS; i++) {
 		scene_settle(&scene);
 		train(i);
@@ -449,7 +384,7 @@ static void a_decision_waits_for_it(void **state)
 	uint64_t before = read_bytes(job);
 
 	scene_hear_nothing_of_devices(&scene);
-	push_all(STEPS - 1);
+	training_push_all(&actor, STEPS - 1);
 	expect_wait(job, before, state_bytes_of_step());
 }
 
@@ -466,22 +401,17 @@ static void a_rank_that_dies_gives_it_back(void **state)
 	assert_true(job_is_at_rest(job));
 	assert_int_equal(scene.node->staging->lent, 0);
 	again.mode = MODE_RESUME;
-	open_rank(&again);
+	start_with(&again);
 	assert_int_equal(actor.step, STEPS - 1);
 	train(STEPS - 1);
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	assert_true(training_hash(&actor, STEPS) == expected);
+	training_end(&actor, job);
 }
 
 static void a_job_may_be_dropped_meanwhile(void **state)
 {
 	stop_reading(1);
-	assert_int_equal(actor_drop(&actor, true), 0);
-	scene_hear_of_devices(&scene);
-	actor_die(&actor);
-	scene_settle(&scene);
-	assert_null(find());
-	assert_true(queue_is_empty(&scene.node->jobs.dying));
+	training_drop(&actor);
 	assert_int_equal(scene.node->staging->lent, 0);
 }
 
@@ -542,8 +472,8 @@ static void whoever_wants_its_buffers_gets_them(void **state)
 		}
 		train(i);
 	}
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	assert_true(training_hash(&actor, STEPS) == expected);
+	training_end(&actor, job);
 }
 
 /* ---- Faults ---- */
@@ -587,8 +517,8 @@ static void what_cannot_be_read_is_told_and_read_again(void **state)
 		}
 		assert_int_equal(job->state, JOB_TRAINED);
 		train(1);
-		assert_true(hash_of(2) == expected);
-		end_job();
+		assert_true(training_hash(&actor, 2) == expected);
+		training_end(&actor, job);
 	}
 	log_divert(NULL);
 	assert_true(has_failed());
@@ -613,7 +543,7 @@ static void with_few_buffers_nothing_is_read_ahead(void **state)
 	train(0);
 	scene_settle(&scene);
 	assert_null(job->update->read_ahead);
-	end_job();
+	training_end(&actor, job);
 }
 
 #define TEST(name) SCENE_TEST(name, setup)

@@ -18,11 +18,6 @@
 
 static struct actor first, second;
 
-static struct job *find(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static void enter(struct actor *actor, uint32_t rank, uint32_t world_size, struct actor_job job)
 {
 	static const struct actor_tensor tensors[TENSORS] = {
@@ -45,19 +40,11 @@ static void start_one(struct actor_job job)
 	assert_int_equal(actor_ready(&first), 0);
 }
 
-static void get_ready(void)
-{
-	uint32_t ready = actor_send_ready(&first, -1);
-
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, ready), 0);
-}
-
 static void start_two(struct actor_job job)
 {
 	enter(&first, 0, 2, job);
 	enter(&second, 1, 2, job);
-	get_ready();
+	actor_ready_both(&first, &second);
 }
 
 static int move(struct actor *actor, uint32_t a, uint32_t b, uint32_t frozen)
@@ -100,7 +87,7 @@ static void push(struct actor *actor, float value)
 
 static float value_of(uint32_t tensor)
 {
-	assert_int_equal(actor_read(&first, 0, tensor, "parameter", 0, 1, find()->step), 0);
+	assert_int_equal(actor_read(&first, 0, tensor, "parameter", 0, 1, scene_job("play")->step), 0);
 	return *(const float *)first.window.base;
 }
 
@@ -113,7 +100,7 @@ static void the_step_that_comes_has_them_there(void **state)
 	assert_int_equal(move(&first, 0, 1, 0), 0);
 	assert_int_equal(move(&first, 1, 0, 2), 0);
 	expect_groups(&first, 1, 0, 2);
-	assert_int_equal(find()->catalog.units[0].tensors[0].group, 0);
+	assert_int_equal(scene_job("play")->catalog.units[0].tensors[0].group, 0);
 	push(&first, 1);
 	assert_int_equal(actor_take_step(&first), 0);
 	moved = value_of(0);
@@ -156,7 +143,7 @@ static void a_step_that_fails_keeps_them_for_the_next(void **state)
 	push(&first, INFINITY);
 	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -EDOM);
 	expect_groups(&first, 1, 0, 0);
-	assert_int_equal(find()->catalog.units[0].tensors[0].group, 0);
+	assert_int_equal(scene_job("play")->catalog.units[0].tensors[0].group, 0);
 	push(&first, 1);
 	assert_int_equal(actor_take_step(&first), 0);
 	assert_true(value_of(0) < 1 && value_of(1) == 1);
@@ -168,7 +155,7 @@ static void a_step_that_is_skipped_has_them_there(void **state)
 	assert_int_equal(move(&first, 1, 0, 0), 0);
 	push(&first, INFINITY);
 	assert_int_equal(actor_take_step(&first), 0);
-	assert_int_equal(find()->catalog.units[0].tensors[0].group, 1);
+	assert_int_equal(scene_job("play")->catalog.units[0].tensors[0].group, 1);
 	assert_true(value_of(0) == 1);
 }
 
@@ -181,7 +168,7 @@ static void nothing_is_left_of_an_epoch_that_ends(void **state)
 	actor_die(&second);
 	scene_settle(&scene);
 	enter(&second, 1, 2, job);
-	get_ready();
+	actor_ready_both(&first, &second);
 	expect_groups(&first, 0, 0, 0);
 }
 
@@ -195,13 +182,13 @@ static void nothing_is_early_in_a_step_that_moves_them(void **state)
 	expect_refused(&first, -EBUSY, "before tierd_step_begin", 0, 1);
 	push(&first, 1);
 	scene_settle(&scene);
-	assert_null(find()->update->early);
+	assert_null(scene_job("play")->update->early);
 	assert_int_equal(actor_take_step(&first), 0);
 	assert_true(value_of(0) < 1 && value_of(1) == 1);
 	scene_settle(&scene);
 	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	push(&first, 1);
-	while (pack_update(find(), 0)->early != EARLY_READY)
+	while (pack_update(scene_job("play"), 0)->early != EARLY_READY)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 }

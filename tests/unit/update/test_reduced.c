@@ -10,16 +10,15 @@
 #include <cmocka.h>
 
 #include "common/bfloat16.h"
-#include "common/log.h"
 #include "common/size.h"
+#include "daemon/life/life.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 3000 /* of a tensor; 12 blocks with the padding */
 #define HALF 1536     /* where the shard of rank 1 begins */
 
-static struct scene scene;
 static struct actor ranks[2];
 
 /* ---- A job of two ranks ---- */
@@ -39,35 +38,35 @@ static void open_rank(uint32_t rank, const struct actor_job *job)
 	assert_int_equal(actor_define(&ranks[rank], "two", two, 2), 0);
 }
 
-static void make_ready(void)
-{
-	uint32_t number = actor_send_ready(&ranks[0], -1);
-
-	assert_int_equal(actor_ready(&ranks[1]), 0);
-	assert_int_equal(actor_finish_ready(&ranks[0], number), 0);
-}
-
 static void begin(const struct actor_job *job)
 {
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		assert_int_equal(actor_enter(&scene, &ranks[rank]), 0);
 		open_rank(rank, job);
 	}
-	make_ready();
+	actor_ready_both(&ranks[0], &ranks[1]);
 }
 
-static void end(void)
+static void begin_alone(uint32_t optimizer, uint64_t elements)
 {
-	actor_die(&ranks[0]);
-	actor_die(&ranks[1]);
-	scene_settle(&scene);
-	scene_close(&scene);
+	assert_int_equal(actor_enter(&scene, &ranks[0]), 0);
+	assert_int_equal(actor_open(&ranks[0], &(struct actor_job){ .stage = 3, .optimizer = optimizer }), 0);
+	assert_int_equal(actor_define_units(&ranks[0], 1, elements), 0);
+	assert_int_equal(actor_ready(&ranks[0]), 0);
 }
 
 static struct job *play(void)
 {
-	return job_find(scene.node, geteuid(), "play");
+	return scene_job("play");
+}
+
+/* So that another one can begin. */
+static void end(void)
+{
+	actor_die(&ranks[0]);
+	actor_die(&ranks[1]);
+	job_drop(play());
+	scene_settle(&scene);
 }
 
 /* ---- Steps ---- */
@@ -216,7 +215,6 @@ static void what_an_owner_does_not_write_keeps_its_value(void **state)
 	expect_values(&ranks[0], "gradient", 0, HALF, 1, 2.0f);
 	finish_all(numbers, 2);
 	expect_values(&ranks[1], "master", 100, 20, 2, 3.0f);
-	end();
 }
 
 /* As who needs whole matrices does: which rank takes what is theirs to say. */
@@ -264,7 +262,6 @@ static void what_is_kept_before_the_finish_comes_with_that_step(void **state)
 	assert_int_equal(actor_get_blob(&ranks[0], "within", 0, &blob), 0);
 	assert_int_equal(blob.step, 1);
 	assert_int_equal(((const char *)ranks[0].window.base)[0], 'w');
-	end();
 }
 
 static void a_unit_that_nobody_pushed_is_not_updated(void **state)
@@ -280,7 +277,6 @@ static void a_unit_that_nobody_pushed_is_not_updated(void **state)
 	finish_all(numbers, 1);
 	assert_int_equal(actor_read(&ranks[0], 1, 1, "master", 0, ELEMENTS, 1), 0);
 	assert_true(*(float *)ranks[0].window.base == 1.0f);
-	end();
 }
 
 static void a_skipped_step_needs_no_finish(void **state)
@@ -298,7 +294,6 @@ static void a_skipped_step_needs_no_finish(void **state)
 	expect_error(&ranks[0], actor_finish(&ranks[0]), -EBUSY, "or one that was skipped");
 	reduce(1.0f, numbers);
 	finish_all(numbers, 2);
-	end();
 }
 
 /* ---- At the wrong time, or in the wrong place ---- */
@@ -327,7 +322,6 @@ static void shards_are_written_between_reduced_and_finish_alone(void **state)
 	expect_applied(&ranks[0], numbers[0], 1);
 	expect_wrong_time(&ranks[0], "it has closed none");
 	expect_values(&ranks[1], "master", 0, ELEMENTS, 1, 1.0f);
-	end();
 }
 
 static void wrong_masters_are_refused_without_harm(void **state)
@@ -364,21 +358,13 @@ static void wrong_masters_are_refused_without_harm(void **state)
 	expect_values(actor, "master", 0, 10, 1, 1.0f);
 	expect_values(actor, "master", 10, 1, 1, 9.0f);
 	expect_values(actor, "master", 11, ELEMENTS - 11, 1, 1.0f);
-	end();
 }
 
 static void masters_in_too_many_pieces_are_refused(void **state)
 {
-	static const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 4 * CATALOG_MAX_SPANS,
-						    false };
 	struct actor *actor = &ranks[0];
 
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, actor), 0);
-	assert_int_equal(actor_open(actor, &(struct actor_job){ .stage = 3, .optimizer = OPTIMIZER_NONE }),
-			 0);
-	assert_int_equal(actor_define(actor, "u", &tensor, 1), 0);
-	assert_int_equal(actor_ready(actor), 0);
+	begin_alone(OPTIMIZER_NONE, 4 * CATALOG_MAX_SPANS);
 	assert_int_equal(actor_await(actor, actor_send_push(actor, 0, 0), 0)->status, 0);
 	await_reduced(actor, actor_send_step(actor, 0.1f));
 	for (uint64_t i = 0; i < CATALOG_MAX_SPANS; i++)
@@ -391,26 +377,19 @@ static void masters_in_too_many_pieces_are_refused(void **state)
 		scene_wait(&scene);
 	expect_values(actor, "master", 2 * CATALOG_MAX_SPANS - 2, 1, 1, 9.0f);
 	expect_values(actor, "master", 2 * CATALOG_MAX_SPANS - 1, 2, 1, 1.0f);
-	end();
 }
 
 static void other_optimizers_have_no_reduced_steps(void **state)
 {
-	static const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
 	struct actor *actor = &ranks[0];
 
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, actor), 0);
-	assert_int_equal(actor_open(actor, &(struct actor_job){ .stage = 3 }), 0);
-	assert_int_equal(actor_define(actor, "u", &tensor, 1), 0);
-	assert_int_equal(actor_ready(actor), 0);
+	begin_alone(OPTIMIZER_ADAMW, ELEMENTS);
 	expect_error(actor, actor_finish(actor), -EBUSY, "it has closed none");
 	expect_error(actor, write_masters(actor, 0, 0, 0, 1, 9.0f), -EBUSY, "has been ready already");
 	expect_error(actor, actor_read(actor, 0, 0, "gradient", 0, 1, 0), -ENODATA,
 		     "there are: parameter, master, m, v");
 	assert_int_equal(actor_await(actor, actor_send_step(actor, 0.1f), 0)->reply->body_case,
 			 TIERD__WIRE__REPLY__BODY_STEP);
-	end();
 }
 
 /* ---- Waiting for oneself ---- */
@@ -447,7 +426,6 @@ static void a_rank_cannot_wait_for_its_own_finish(void **state)
 	}
 	finish_all(numbers, 1);
 	assert_int_equal(actor_gather(actor, 0, 1, NULL), 0);
-	end();
 }
 
 /* It was sent before the step, and would be granted with its values. */
@@ -468,7 +446,6 @@ static void nor_can_a_gather_that_was_sent_before_the_step(void **state)
 	blockade_end(&blockade);
 	await_reduced(&ranks[0], numbers[0]);
 	finish_all(numbers, 1);
-	end();
 }
 
 static void values_before_the_step_are_read_until_the_finish(void **state)
@@ -484,7 +461,6 @@ static void values_before_the_step_are_read_until_the_finish(void **state)
 	assert_int_equal(actor_read(&ranks[0], 0, 0, "parameter", 0, 1, 1), 0);
 	finish_all(numbers, 1);
 	expect_values(&ranks[0], "master", 0, HALF, 1, 2.0f);
-	end();
 }
 
 /* Who has finished goes on, though others have not. */
@@ -509,7 +485,6 @@ static void the_next_part_may_come_after_the_finish(void **state)
 	expect_values(&ranks[0], "master", HALF, 100, 2, 5.0f);
 	numbers[0] = next;
 	finish_all(numbers, 2);
-	end();
 }
 
 /* What is put aside comes home while the step is reduced, and is not taken for what that waits for. */
@@ -533,7 +508,6 @@ static void gradients_of_the_next_step_are_put_aside(void **state)
 	expect_applied(&ranks[0], numbers[0], 1);
 	expect_applied(&ranks[1], numbers[1], 1);
 	expect_values(&ranks[1], "master", 0, HALF, 1, 5.0f);
-	end();
 }
 
 /* ---- Copies under way ---- */
@@ -557,7 +531,6 @@ static void a_finish_waits_for_what_is_being_written(void **state)
 	assert_int_equal(actor_await(&ranks[0], write, 0)->status, 0);
 	expect_applied(&ranks[0], numbers[0], 1);
 	expect_values(&ranks[1], "master", 0, HALF, 1, 6.0f);
-	end();
 }
 
 /* ---- Ranks that go ---- */
@@ -579,7 +552,7 @@ static void come_back(enum manner manner)
 	if (manner == DIES)
 		assert_int_equal(actor_enter(&scene, &ranks[1]), 0);
 	open_rank(1, &(struct actor_job){ .stage = 3 });
-	make_ready();
+	actor_ready_both(&ranks[0], &ranks[1]);
 }
 
 static void expect_dropped(const struct actor *actor, uint32_t number, unsigned nth)
@@ -656,7 +629,6 @@ static void an_epoch_begins_when_the_copies_of_the_last_are_home(void **state)
 	expect_values(&ranks[0], "gradient", 0, 1000, 0, 2.0f);
 	finish_all(numbers, 1);
 	expect_values(&ranks[0], "master", 0, ELEMENTS, 1, 1.0f);
-	end();
 }
 
 /* Its first step is applied, for the one after it it would have to be here. */
@@ -677,7 +649,6 @@ static void who_closes_with_two_steps_takes_the_first(void **state)
 	expect_dropped(&ranks[1], next, 0);
 	come_back(CLOSES);
 	assert_int_equal(ranks[0].step, 1);
-	end();
 }
 
 static void a_job_is_dropped_while_masters_are_written(void **state)
@@ -696,39 +667,34 @@ static void a_job_is_dropped_while_masters_are_written(void **state)
 	blockade_end(&blockade);
 	scene_settle(&scene);
 	assert_true(queue_is_empty(&scene.node->jobs.dying));
-	end();
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(owners_finish_in_any_order_at_every_stage),
-		cmocka_unit_test(what_an_owner_does_not_write_keeps_its_value),
-		cmocka_unit_test(a_rank_may_take_what_is_in_the_shard_of_another),
-		cmocka_unit_test(what_is_kept_before_the_finish_comes_with_that_step),
-		cmocka_unit_test(a_unit_that_nobody_pushed_is_not_updated),
-		cmocka_unit_test(a_skipped_step_needs_no_finish),
-		cmocka_unit_test(shards_are_written_between_reduced_and_finish_alone),
-		cmocka_unit_test(wrong_masters_are_refused_without_harm),
-		cmocka_unit_test(masters_in_too_many_pieces_are_refused),
-		cmocka_unit_test(other_optimizers_have_no_reduced_steps),
-		cmocka_unit_test(a_rank_cannot_wait_for_its_own_finish),
-		cmocka_unit_test(nor_can_a_gather_that_was_sent_before_the_step),
-		cmocka_unit_test(values_before_the_step_are_read_until_the_finish),
-		cmocka_unit_test(the_next_part_may_come_after_the_finish),
-		cmocka_unit_test(gradients_of_the_next_step_are_put_aside),
-		cmocka_unit_test(a_finish_waits_for_what_is_being_written),
-		cmocka_unit_test(the_loss_of_a_rank_costs_a_reduced_step),
-		cmocka_unit_test(an_epoch_begins_when_the_copies_of_the_last_are_home),
-		cmocka_unit_test(who_closes_with_two_steps_takes_the_first),
-		cmocka_unit_test(a_job_is_dropped_while_masters_are_written),
+		TEST(owners_finish_in_any_order_at_every_stage),
+		TEST(what_an_owner_does_not_write_keeps_its_value),
+		TEST(a_rank_may_take_what_is_in_the_shard_of_another),
+		TEST(what_is_kept_before_the_finish_comes_with_that_step),
+		TEST(a_unit_that_nobody_pushed_is_not_updated),
+		TEST(a_skipped_step_needs_no_finish),
+		TEST(shards_are_written_between_reduced_and_finish_alone),
+		TEST(wrong_masters_are_refused_without_harm),
+		TEST(masters_in_too_many_pieces_are_refused),
+		TEST(other_optimizers_have_no_reduced_steps),
+		TEST(a_rank_cannot_wait_for_its_own_finish),
+		TEST(nor_can_a_gather_that_was_sent_before_the_step),
+		TEST(values_before_the_step_are_read_until_the_finish),
+		TEST(the_next_part_may_come_after_the_finish),
+		TEST(gradients_of_the_next_step_are_put_aside),
+		TEST(a_finish_waits_for_what_is_being_written),
+		TEST(the_loss_of_a_rank_costs_a_reduced_step),
+		TEST(an_epoch_begins_when_the_copies_of_the_last_are_home),
+		TEST(who_closes_with_two_steps_takes_the_first),
+		TEST(a_job_is_dropped_while_masters_are_written),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,13 +32,9 @@ static void start_one(struct actor_job job)
 
 static void join_second(void)
 {
-	uint32_t ready;
-
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	open_rank(&second, (struct actor_job){ .rank = 1, .world_size = 2 });
-	ready = actor_send_ready(&first, -1);
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	actor_ready_both(&first, &second);
 }
 
 static void start_two(void)

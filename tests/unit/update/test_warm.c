@@ -18,14 +18,13 @@
 #include "daemon/update/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/warm_inside.h"
-#include "tests/unit/scene_test.h"
+#include "tests/unit/training.h"
 
 /* Packs of several chunks, and of several units; fp32 and bf16 in turns. Of one size there are three. */
 #define UNITS 9
 static const uint64_t elements[UNITS] = { 5 << 18,	 300000,  200001, 300000, 1 << 20,
 					  (1 << 20) - 7, 1 << 20, 5000,	  1 << 20 };
 #define STEPS 4
-#define WINDOW_VALUES (WINDOW_BYTES / sizeof(float))
 #define NODE_BUDGET (144 * MIB)
 
 static struct actor actor, other, watcher;
@@ -37,46 +36,18 @@ static int setup(void **state)
 
 /* ---- A job ---- */
 
-static struct job *find(const char *name)
-{
-	return job_find(scene.node, geteuid(), name);
-}
-
-static uint32_t format_of(uint32_t unit)
-{
-	return unit % 2 ? FORMAT_FP32 : FORMAT_BF16;
-}
-
 static struct actor_job options_of(uint32_t parameters_on, uint64_t host_budget)
 {
-	return (struct actor_job){ .name = "job",
-				   .stage = 3,
+	return (struct actor_job){ .stage = 3,
 				   .host_budget = host_budget,
 				   .parameter_placement = parameters_on,
 				   .optimizer_placement = PLACEMENT_NVME,
 				   .gradient_placement = PLACEMENT_HOST };
 }
 
-/* With the first of the units. */
-static struct job *start_small(struct actor *who, const struct actor_job *options, unsigned units)
-{
-	assert_int_equal(actor_enter(&scene, who), 0);
-	assert_int_equal(actor_open(who, options), 0);
-	for (unsigned i = 0; i < units; i++) {
-		char unit[8];
-		const struct actor_tensor tensor = { unit, format_of(i), INITIALIZE_ONES, elements[i],
-						     false };
-
-		snprintf(unit, sizeof(unit), "u%u", i);
-		assert_int_equal(actor_define(who, unit, &tensor, 1), 0);
-	}
-	assert_int_equal(actor_ready(who), 0);
-	return find(options->name);
-}
-
 static struct job *start_with(struct actor *who, const struct actor_job *options)
 {
-	return start_small(who, options, UNITS);
+	return training_start(who, options, elements, UNITS);
 }
 
 static struct job *start(uint32_t parameters_on, uint64_t host_budget)
@@ -96,65 +67,12 @@ static void come_back(uint32_t durability)
 	start_with(&actor, &options);
 }
 
-static void end_job(struct actor *who, struct job *job)
-{
-	actor_die(who);
-	job_drop(job);
-	scene_settle(&scene);
-	scene_await_disposals(&scene);
-}
-
-static void push_value(struct actor *who, uint32_t unit, float value)
-{
-	actor_fill(who, format_of(unit), elements[unit], value);
-	assert_int_equal(actor_await(who, actor_send_push(who, unit, 0), 0)->status, 0);
-}
-
-static void push_all(struct actor *who, uint64_t step)
-{
-	/* Of each format all the same, as many as its largest unit has, so that few are filled in. */
-	for (uint32_t parity = 0; parity < 2; parity++) {
-		actor_fill(who, format_of(parity), elements[parity ? 5 : 0], 1.0f / (float)(step + 2));
-		for (uint32_t unit = parity; unit < UNITS; unit += 2)
-			assert_int_equal(actor_await(who, actor_send_push(who, unit, 0), 0)->status, 0);
-	}
-}
-
 static void take_step(struct actor *who, uint64_t step)
 {
-	push_all(who, step);
-	assert_int_equal(actor_await(who, actor_send_step(who, 0.1f), 0)->status, 0);
+	training_push_all(who, step);
+	training_step(who);
 	/* What comes or goes then is there before the next one. */
 	scene_settle(&scene);
-}
-
-static uint64_t add(uint64_t hash, const void *bytes, size_t size)
-{
-	const uint32_t *words = bytes;
-
-	/* Fewer are enough: what is wrong is a chunk or more. */
-	for (size_t i = 0; i < size / sizeof(*words); i += 16)
-		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + (hash >> 29);
-	return hash;
-}
-
-static uint64_t hash_of(struct actor *who, uint64_t version)
-{
-	static const char *const states[] = { "parameter", "master", "m", "v" };
-	uint64_t hash = 0;
-
-	for (uint32_t unit = 0; unit < UNITS; unit++)
-		for (unsigned state = 0; state < ARRAY_LENGTH(states); state++)
-			for (uint64_t first = 0; first < elements[unit]; first += WINDOW_VALUES) {
-				uint64_t rest = elements[unit] - first;
-				uint64_t count = rest < WINDOW_VALUES ? rest : WINDOW_VALUES;
-				uint64_t bytes = state > 0 || unit % 2 ? 4 : 2;
-
-				assert_int_equal(
-					actor_read(who, unit, 0, states[state], first, count, version), 0);
-				hash = add(hash, who->window.base, count * bytes);
-			}
-	return hash;
 }
 
 static uint64_t read_bytes(const struct job *job)
@@ -226,7 +144,7 @@ static void what_is_warm_is_not_read_again(void **state)
 	read = read_bytes(job);
 	take_step(&actor, 2);
 	assert_int_equal(read_bytes(job), read);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 #define PACKS 200
@@ -282,11 +200,11 @@ static uint64_t train(uint32_t parameters_on, uint64_t host_budget, bool is_anno
 
 	for (uint64_t i = 0; i < STEPS; i++) {
 		if (is_announced)
-			assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+			training_begin_step(&actor);
 		take_step(&actor, i);
 	}
-	hash = hash_of(&actor, STEPS);
-	end_job(&actor, job);
+	hash = training_hash(&actor, STEPS);
+	training_end(&actor, job);
 	return hash;
 }
 
@@ -298,7 +216,7 @@ static void the_bits_are_the_same_with_any_part_of_it(void **state)
 	take_step(&actor, 0);
 	least = promised_bytes(job);
 	state_bytes = warm_bytes_here(job);
-	end_job(&actor, job);
+	training_end(&actor, job);
 	expected = train(PLACEMENT_HOST, least, false);
 	for (unsigned quarter = 1; quarter <= 4; quarter++) {
 		uint64_t budget = least + state_bytes * quarter / 4;
@@ -320,8 +238,8 @@ static uint64_t hash_after(unsigned steps)
 
 	for (uint64_t i = 0; i < steps; i++)
 		take_step(&actor, i);
-	hashes[steps] = hash_of(&actor, steps);
-	end_job(&actor, job);
+	hashes[steps] = training_hash(&actor, steps);
+	training_end(&actor, job);
 	return hashes[steps];
 }
 
@@ -344,19 +262,19 @@ static void what_is_withdrawn_is_read_again(void **state)
 	take_step(&actor, 0);
 	take_step(&actor, 1);
 	read = read_bytes(job);
-	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+	training_begin_step(&actor);
 	for (uint32_t unit = UNITS; unit-- > 1;)
-		push_value(&actor, unit, 3.0f);
+		training_push(&actor, unit, 3.0f);
 	while (count_early(job) < job->catalog.pack_count - 1)
 		scene_wait(&scene);
-	push_value(&actor, 0, NAN);
+	training_push(&actor, 0, NAN);
 	assert_int_equal(read_bytes(job), read);
 	answer = actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
 	assert_true(answer->status == 0 && answer->reply->step->is_skipped);
 	take_step(&actor, 2);
 	assert_true(read_bytes(job) > read);
-	assert_true(hash_of(&actor, 4) == expected);
-	end_job(&actor, job);
+	assert_true(training_hash(&actor, 4) == expected);
+	training_end(&actor, job);
 }
 
 /* ---- Between commits ---- */
@@ -407,7 +325,7 @@ static void what_is_warm_is_written_once_for_a_commit(void **state)
 	assert_true(warm_has_dirty(job));
 	commit(job);
 	assert_int_equal(written_bytes(job), before + one_step);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 /* Reads see the last step, and so does whoever opens the job after a crash, if it is committed. */
@@ -419,18 +337,18 @@ static void the_bits_are_the_same_between_commits(void **state)
 	take_step(&actor, 0);
 	least = promised_bytes(job);
 	half = least + warm_bytes_here(job) / 2;
-	end_job(&actor, job);
+	training_end(&actor, job);
 	for (unsigned i = 0; i < 6; i++) {
 		uint64_t budget = i % 3 == 0 ? least : i % 3 == 1 ? half : 0;
 
 		job = start_lazy(i < 3 ? PLACEMENT_HOST : PLACEMENT_NVME, budget);
 		take_step(&actor, 0);
 		take_step(&actor, 1);
-		assert_true(hash_of(&actor, 2) == expected[0]);
+		assert_true(training_hash(&actor, 2) == expected[0]);
 		take_step(&actor, 2);
 		take_step(&actor, 3);
-		assert_true(hash_of(&actor, 4) == expected[1]);
-		end_job(&actor, job);
+		assert_true(training_hash(&actor, 4) == expected[1]);
+		training_end(&actor, job);
 	}
 }
 
@@ -459,8 +377,8 @@ static void expect_back(uint32_t parameters_on, void (*make_durable)(struct job 
 	make_durable(job);
 	restart(parameters_on);
 	assert_int_equal(actor.step, 3);
-	assert_true(hash_of(&actor, 3) == expected);
-	end_job(&actor, find("job"));
+	assert_true(training_hash(&actor, 3) == expected);
+	training_end(&actor, scene_job("play"));
 }
 
 static void a_commit_has_all_of_one_step(void **state)
@@ -494,17 +412,17 @@ static void what_is_given_up_is_written_before(void **state)
 		take_step(&actor, i);
 	assert_true(warm_has_dirty(job));
 	cache_reclaim(&claim, warm_bytes_here(job) / 2);
-	push_all(&actor, 3);
+	training_push_all(&actor, 3);
 	step = actor_send_step(&actor, 0.1f);
 	while (!job->update->sweep || job->update->sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
-	assert_true(hash_of(&actor, 4) == expected);
+	assert_true(training_hash(&actor, 4) == expected);
 	commit(job);
 	restart(PLACEMENT_NVME);
-	assert_true(hash_of(&actor, 4) == expected);
-	end_job(&actor, find("job"));
+	assert_true(training_hash(&actor, 4) == expected);
+	training_end(&actor, scene_job("play"));
 }
 
 /* Of a pack that a sweep is at, in a segment that is to go and that no chunk uses. */
@@ -534,7 +452,7 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 
 	take_step(&actor, 0);
 	take_step(&actor, 1);
-	push_all(&actor, 2);
+	training_push_all(&actor, 2);
 	step = actor_send_step(&actor, 0.1f);
 	while (!norm_is_running(job))
 		scene_wait(&scene);
@@ -550,8 +468,8 @@ static void what_a_sweep_comes_to_is_written_after_it(void **state)
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 	scene_settle(&scene);
 	assert_int_equal(warm_bytes_leaving(job), 0);
-	assert_true(hash_of(&actor, 3) == expected);
-	end_job(&actor, job);
+	assert_true(training_hash(&actor, 3) == expected);
+	training_end(&actor, job);
 }
 
 /* ---- Others ---- */
@@ -577,7 +495,7 @@ static void it_goes_before_any_slot(void **state)
 	assert_false(has_all_segments(job));
 	cache_keep_all(scene.node);
 	assert_true(has_all_segments(job) && warm_bytes_here(job) == before);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 /* The other one needs less than what is warm of the first. */
@@ -597,13 +515,13 @@ static void it_is_shared_with_others(void **state)
 	assert_true(has_all_segments(job));
 	take_step(&other, 0);
 	take_step(&actor, 2);
-	assert_true(hash_of(&actor, 3) == expected);
+	assert_true(training_hash(&actor, 3) == expected);
 	/* They come to have about as much. */
 	assert_true(warm_bytes_here(second) > 0 && warm_bytes_here(job) > 0);
-	end_job(&other, second);
+	training_end(&other, second);
 	take_step(&actor, 3);
 	assert_true(warm_bytes_here(job) == before);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 /* What a job may have is less than the other one has. */
@@ -616,7 +534,7 @@ static void who_may_not_have_more_holds_up_nobody(void **state)
 	take_step(&actor, 0);
 	before = warm_bytes(job);
 	assert_true(before > 0);
-	end_job(&actor, job);
+	training_end(&actor, job);
 	options.name = "other";
 	options.host_budget = least;
 	second = start_with(&other, &options);
@@ -625,8 +543,8 @@ static void who_may_not_have_more_holds_up_nobody(void **state)
 	job = start(PLACEMENT_HOST, before / 2 + least);
 	take_step(&actor, 0);
 	assert_true(warm_bytes(job) > before / 4);
-	end_job(&other, second);
-	end_job(&actor, job);
+	training_end(&other, second);
+	training_end(&actor, job);
 }
 
 /* A job of one unit, which ends with all of its state warm. */
@@ -636,9 +554,9 @@ static struct job *start_another(void)
 	struct job *job;
 
 	options.name = "other";
-	job = start_small(&other, &options, 1);
-	push_value(&other, 0, 1.0f);
-	assert_int_equal(actor_await(&other, actor_send_step(&other, 0.1f), 0)->status, 0);
+	job = training_start(&other, &options, elements, 1);
+	training_push(&other, 0, 1.0f);
+	training_step(&other);
 	scene_settle(&scene);
 	assert_true(warm_bytes(job) > 0 && warm_bytes(job) == warm_bytes_most(job));
 	return job;
@@ -660,7 +578,7 @@ static void who_wants_no_more_holds_up_nobody(void **state)
 	job = start(PLACEMENT_HOST, 0);
 	expect_all_warm(job, 0);
 	assert_true(warm_bytes(second) > 0 && warm_bytes(second) < warm_bytes(job));
-	end_job(&actor, job);
+	training_end(&actor, job);
 	/* Its last rank goes, too. */
 	actor_die(&other);
 	scene_settle(&scene);
@@ -668,7 +586,7 @@ static void who_wants_no_more_holds_up_nobody(void **state)
 	job = start(PLACEMENT_HOST, 0);
 	expect_all_warm(job, 0);
 	job_drop(second);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 /* Its memory went to another one, or to nobody, and is there again. */
@@ -689,8 +607,8 @@ static void who_gave_way_gets_it_back(void **state)
 	assert_int_equal(warm_bytes(job), 0);
 	come_back(0);
 	expect_all_warm(job, 2);
-	end_job(&other, second);
-	end_job(&actor, job);
+	training_end(&other, second);
+	training_end(&actor, job);
 }
 
 /* In the middle of a sweep, whose chunks are at it. */
@@ -703,15 +621,15 @@ static void it_goes_while_a_sweep_uses_it(void **state)
 
 	take_step(&actor, 0);
 	take_step(&actor, 1);
-	push_all(&actor, 2);
+	training_push_all(&actor, 2);
 	step = actor_send_step(&actor, 0.1f);
 	while (!job->update->sweep || job->update->sweep->running == 0)
 		scene_wait(&scene);
 	cache_reclaim(&claim, UINT64_MAX);
 	assert_int_equal(warm_bytes_here(job), 0);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
-	assert_true(hash_of(&actor, 3) == expected);
-	end_job(&actor, job);
+	assert_true(training_hash(&actor, 3) == expected);
+	training_end(&actor, job);
 }
 
 /* All of it is read once more when its rank is back; if it was released, too. */
@@ -737,8 +655,8 @@ static void a_job_without_ranks_has_none(void **state)
 	come_back(0);
 	take_step(&actor, 2);
 	assert_true(read_bytes(job) > read);
-	assert_true(hash_of(&actor, 3) == expected);
-	end_job(&actor, job);
+	assert_true(training_hash(&actor, 3) == expected);
+	training_end(&actor, job);
 }
 
 /* Whether there is anything of it at the moment, or there never can be. */
@@ -760,76 +678,53 @@ static void what_all_of_it_would_be_stands_in_the_plan(void **state)
 	assert_int_equal(
 		scene_restart(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB }, &scene),
 		0);
-	job = find("job");
+	job = scene_job("play");
 	assert_int_equal(job->location.warm_most_bytes, all);
-	end_job(&other, job);
+	training_end(&other, job);
 	options.optimizer_placement = PLACEMENT_HOST;
 	job = start_with(&other, &options);
 	assert_int_equal(job->location.warm_most_bytes, 0);
-	end_job(&other, job);
+	training_end(&other, job);
 }
 
 /* ---- Readers ---- */
-
-#define SAMPLES 100
-
-static uint32_t send_refresh(uint32_t *ret_reader)
-{
-	Tierd__Wire__ReaderPiece piece = TIERD__WIRE__READER_PIECE__INIT;
-
-	piece.state = (char *)"master";
-	piece.all_units = true;
-	assert_int_equal(actor_enter(&scene, &watcher), 0);
-	assert_int_equal(actor_open_reader(&watcher, "job", ret_reader), 0);
-	return actor_send_refresh(&watcher, *ret_reader, &piece, 1);
-}
-
-static const struct actor_ends ends = { "master", elements, UNITS, SAMPLES };
-
-static void expect_kept(uint32_t reader, uint64_t step, float (*values)[SAMPLES])
-{
-	float kept[UNITS][SAMPLES];
-
-	assert_int_equal(actor_read_kept_ends(&watcher, reader, &ends, step, kept[0]), 0);
-	assert_memory_equal(kept, values, sizeof(kept));
-}
 
 /* The sweep saves for it what it finds in memory. */
 static void a_reader_sees_the_step_before(void **state)
 {
 	struct job *job = start(PLACEMENT_HOST, 0);
-	uint32_t reader = 0, refresh;
-	float values[UNITS][SAMPLES];
+	uint32_t reader, refresh;
+	struct training_ends ends;
 
 	take_step(&actor, 0);
 	take_step(&actor, 1);
-	assert_int_equal(actor_read_ends(&actor, &ends, 2, values[0]), 0);
-	push_all(&actor, 2);
-	refresh = send_refresh(&reader);
+	training_note_ends(&actor, "master", 2, &ends);
+	training_push_all(&actor, 2);
+	refresh = training_send_refresh(&watcher, "master", &reader);
 	take_step(&actor, 2);
 	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
-	expect_kept(reader, 2, values);
+	training_expect_ends(&watcher, reader, 2, &ends);
 	actor_die(&watcher);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 /* What it copies is written first. */
 static void a_reader_between_commits_sees_the_last_step(void **state)
 {
 	struct job *job = start_lazy(PLACEMENT_NVME, 0);
-	uint32_t reader = 0, refresh;
-	float values[UNITS][SAMPLES];
+	uint32_t reader, refresh;
+	struct training_ends ends;
 
 	take_step(&actor, 0);
 	take_step(&actor, 1);
 	assert_true(warm_has_dirty(job));
-	refresh = send_refresh(&reader);
+	refresh = training_send_refresh(&watcher, "master", &reader);
 	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
 	assert_true(durable_is_behind(job));
-	assert_int_equal(actor_read_ends(&actor, &ends, 2, values[0]), 0);
-	expect_kept(reader, 2, values);
+	training_note_ends(&actor, "master", 2, &ends);
+	training_expect_ends(&watcher, reader, 2, &ends);
 	actor_die(&watcher);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 /* ---- Devices that fail ---- */
@@ -841,7 +736,7 @@ static uint64_t go_on_until_it_breaks(struct job *job)
 	uint64_t step, durable = 0;
 
 	for (step = 0; !job_is_broken(job); step++) {
-		push_all(&actor, step);
+		training_push_all(&actor, step);
 		(void)actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
 		if (step % 2)
 			durable_hurry(job);
@@ -872,8 +767,8 @@ static void what_cannot_be_written_breaks_the_job(void **state)
 		scene_settle(&scene);
 		come_back(AN_HOUR);
 		assert_int_equal(actor.step, step);
-		hash = hash_of(&actor, step);
-		end_job(&actor, find("job"));
+		hash = training_hash(&actor, step);
+		training_end(&actor, scene_job("play"));
 		assert_true(hash == hash_after((unsigned)step));
 	}
 	assert_true(failed_flushes > 0);
@@ -904,7 +799,7 @@ static void what_was_updated_in_the_store_alone_is_not_right_any_more(void **sta
 	assert_non_null(range);
 	assert_false(is_filled);
 	warm_give(job, range, section, 0, false);
-	end_job(&actor, job);
+	training_end(&actor, job);
 }
 
 #define TEST(name) SCENE_TEST(name, setup)
