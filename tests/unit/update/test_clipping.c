@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "tests/unit/scene_test.h"
+#include "tests/unit/training.h"
 
 #define CLIP_NORM 0.3f
 #define BETA1 0.9f
@@ -84,41 +84,29 @@ static void a_norm_that_is_not_above_is_left_alone(void **state)
 	expect_clipped(CLIP_NORM, norms, ARRAY_LENGTH(norms));
 }
 
-static void without_a_clip_norm_nothing_is_clipped(void **state)
+/* A step may say how it clips; below 0: as its job. */
+static void a_step_clips_as_it_says_or_as_its_job(void **state)
 {
-	const float norms[] = { 1e-6f, CLIP_NORM, 1e6f };
-
-	expect_clipped(0, norms, ARRAY_LENGTH(norms));
-}
-
-static void expect_clipped_by_steps(float clip_norm_of_job, float clip_norm)
-{
+	static const struct {
+		float of_job;
+		bool has_own;
+		float own, expected;
+	} cases[] = {
+		{ 0, false, 0, 0 },
+		{ 0, true, CLIP_NORM, CLIP_NORM },
+		{ CLIP_NORM * 3, true, CLIP_NORM, CLIP_NORM },
+		{ CLIP_NORM, true, 0, 0 },
+		{ CLIP_NORM, true, -1, CLIP_NORM },
+	};
 	const float norms[] = { 1e-6f, CLIP_NORM, CLIP_NORM * 2, 1e6f };
 
-	begin(clip_norm_of_job);
-	actor.has_clip_norm = true;
-	actor.clip_norm = clip_norm;
-	expect_steps_clipped(clip_norm < 0 ? clip_norm_of_job : clip_norm, norms, ARRAY_LENGTH(norms));
-}
-
-static void a_step_clips_as_it_says(void **state)
-{
-	expect_clipped_by_steps(0, CLIP_NORM);
-}
-
-static void a_step_clips_otherwise_than_its_job(void **state)
-{
-	expect_clipped_by_steps(CLIP_NORM * 3, CLIP_NORM);
-}
-
-static void a_step_that_says_so_is_not_clipped(void **state)
-{
-	expect_clipped_by_steps(CLIP_NORM, 0);
-}
-
-static void a_step_that_says_nothing_is_clipped_as_its_job(void **state)
-{
-	expect_clipped_by_steps(CLIP_NORM, -1);
+	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+		begin(cases[i].of_job);
+		actor.has_clip_norm = cases[i].has_own;
+		actor.clip_norm = cases[i].own;
+		expect_steps_clipped(cases[i].expected, norms, ARRAY_LENGTH(norms));
+		training_end(&actor, scene_job("play"));
+	}
 }
 
 #define TEST(name) SCENE_TEST(name, scene_setup)
@@ -128,11 +116,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_norm_is_clipped_as_soon_as_it_is_above),
 		TEST(a_norm_that_is_not_above_is_left_alone),
-		TEST(without_a_clip_norm_nothing_is_clipped),
-		TEST(a_step_clips_as_it_says),
-		TEST(a_step_clips_otherwise_than_its_job),
-		TEST(a_step_that_says_so_is_not_clipped),
-		TEST(a_step_that_says_nothing_is_clipped_as_its_job),
+		TEST(a_step_clips_as_it_says_or_as_its_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
