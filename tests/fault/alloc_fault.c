@@ -1,9 +1,13 @@
 #include "tests/fault/alloc_fault.h"
 
 #include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <cmocka.h>
 
 /* 0: disarmed. Threads of the code under test allocate too. */
 static atomic_uint countdown;
@@ -28,6 +32,21 @@ bool alloc_fault_tripped(void)
 {
 	countdown = 0;
 	return has_tripped;
+}
+
+unsigned alloc_fault_each(int (*attempt)(void))
+{
+	for (unsigned nth = 1;; nth++) {
+		int r;
+
+		alloc_fault_arm(nth);
+		r = attempt();
+		if (!alloc_fault_tripped()) {
+			assert_int_equal(r, 0);
+			return nth - 1;
+		}
+		assert_int_equal(r, -ENOMEM);
+	}
 }
 
 unsigned alloc_fault_stride(void)

@@ -11,6 +11,11 @@ void alloc_fault_arm(unsigned nth);
 /* Whether it has; disarms. */
 bool alloc_fault_tripped(void);
 
+/* Calls attempt() until no allocation is left that it needs: a first time without its first one, then without
+ * its second one. It must return -ENOMEM each time, and 0 at last. Returns how many allocations there were.
+ */
+unsigned alloc_fault_each(int (*attempt)(void));
+
 /* From one n to the next: 1, or what $TIERD_SEEDS_PART says, where one in so many is enough. */
 unsigned alloc_fault_stride(void);
 /* The n to begin with: another one each time, so that what goes the way that another one went fails

@@ -417,20 +417,7 @@ static int look_after_it(void)
 
 static void verify_and_scrub_survive(void **state)
 {
-	bool has_tripped = true;
-
-	for (unsigned nth = 1; has_tripped; nth++) {
-		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-		assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
-		alloc_fault_arm(nth);
-		int r = look_after_it();
-
-		has_tripped = alloc_fault_tripped();
-		if (!has_tripped)
-			assert_int_equal(r, 0);
-		expect_that_others_train();
-		end_scene();
-	}
+	survive_asking(&(struct actor_job){ .stage = 3 }, look_after_it);
 }
 
 static struct record_part definition, progress;
@@ -494,22 +481,20 @@ static int count_job(struct node *node, const struct job_file *job, void *argume
 	return 0;
 }
 
+static int search(void)
+{
+	unsigned count = 0;
+	int r = job_files_find(scene.node, count_job, &count);
+
+	assert_int_equal(count, r == 0);
+	return r;
+}
+
 static void a_search_for_jobs_survives(void **state)
 {
-	bool has_tripped = true;
-
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
-	for (unsigned nth = 1; has_tripped; nth++) {
-		unsigned count = 0;
-
-		alloc_fault_arm(nth);
-		int r = job_files_find(scene.node, count_job, &count);
-
-		has_tripped = alloc_fault_tripped();
-		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
-		assert_int_equal(count, !has_tripped);
-	}
+	alloc_fault_each(search);
 	end_scene();
 }
 

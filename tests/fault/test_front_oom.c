@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "common/size.h"
 #include "daemon/session/client.h"
 #include "daemon/service/config.h"
 #include "daemon/telemetry/events.h"
@@ -80,24 +81,22 @@ void events_of_node(struct node *node, enum event_kind kind, const struct log_fi
 {
 }
 
-static void a_configuration_survives(void **state)
+static int make_configuration(void)
 {
 	char *arguments[] = { (char *)"tierd", (char *)"--config", (char *)"/dev/null", (char *)"--socket",
 			      (char *)"/s",    (char *)"--nvme",   (char *)"/tmp:1G",	NULL };
 	struct config_problem problem;
-	bool has_tripped = true;
+	struct config *config = NULL;
+	int r = config_new(7, arguments, &config, &problem);
 
-	for (unsigned nth = 1; has_tripped; nth++) {
-		struct config *config = NULL;
+	assert_int_equal(config == NULL, r < 0);
+	config_free(config);
+	return r;
+}
 
-		alloc_fault_arm(nth);
-		int r = config_new(7, arguments, &config, &problem);
-
-		has_tripped = alloc_fault_tripped();
-		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
-		assert_int_equal(config == NULL, has_tripped);
-		config_free(config);
-	}
+static void a_configuration_survives(void **state)
+{
+	alloc_fault_each(make_configuration);
 }
 
 /* What is in effect stays as it is, to the last option, or all of it is taken over. */
@@ -125,64 +124,56 @@ static void a_reload_survives(void **state)
 	}
 }
 
-static const struct server_limits limits = { 1, 1, 1, 1 << 20, 1 << 20, 1000, 1000 };
+static char folder[64], path[80];
+static struct event_base *loop;
 
-static void a_server_survives(void **state)
+static int make_server(int inherited)
 {
-	char folder[] = "/tmp/tierd-front-XXXXXX", path[64];
-	struct event_base *loop = event_base_new();
-	struct server_config config = { path, 0600, -1, limits };
-	bool has_tripped = true;
+	const struct server_config config = { path, 0600, inherited, { 1, 1, 1, MIB, MIB, 1000, 1000 } };
+	struct server *server = NULL;
+	int r = server_new(loop, NULL, &config, &server);
 
-	assert_non_null(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/socket", folder);
-	for (unsigned nth = 1; has_tripped; nth++) {
-		struct server *server = NULL;
-
-		alloc_fault_arm(nth);
-		int r = server_new(loop, NULL, &config, &server);
-
-		has_tripped = alloc_fault_tripped();
-		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
-		server_free(server);
-		assert_int_equal(access(path, F_OK), -1);
-	}
-	rmdir(folder);
-	event_base_free(loop);
+	server_free(server);
+	return r;
 }
 
-static int listen_at(const char *path)
+static int listen_and_close(void)
+{
+	int r = make_server(-1);
+
+	assert_int_equal(access(path, F_OK), -1);
+	return r;
+}
+
+static int listen_at_path(void)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	strcpy(address.sun_path, path);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(fd, 1), 0);
 	return fd;
 }
 
-static void an_inherited_socket_is_closed_and_its_file_stays(void **state)
+/* The socket is closed, and its file stays. */
+static int inherit_and_close(void)
 {
-	char folder[] = "/tmp/tierd-front-XXXXXX", path[64];
-	struct event_base *loop = event_base_new();
-	bool has_tripped = true;
+	int fd = listen_at_path(), r = make_server(fd);
 
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_int_equal(unlink(path), 0);
+	return r;
+}
+
+static void a_server_survives(void **state)
+{
+	snprintf(folder, sizeof(folder), "/tmp/tierd-front-XXXXXX");
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/socket", folder);
-	for (unsigned nth = 1; has_tripped; nth++) {
-		struct server_config config = { path, 0600, listen_at(path), limits };
-		struct server *server = NULL;
-
-		alloc_fault_arm(nth);
-		int r = server_new(loop, NULL, &config, &server);
-
-		has_tripped = alloc_fault_tripped();
-		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
-		server_free(server);
-		assert_int_equal(fcntl(config.inherited, F_GETFD), -1);
-		assert_int_equal(unlink(path), 0);
-	}
+	loop = event_base_new();
+	alloc_fault_each(listen_and_close);
+	alloc_fault_each(inherit_and_close);
 	rmdir(folder);
 	event_base_free(loop);
 }
@@ -281,7 +272,6 @@ int main(void)
 		cmocka_unit_test(a_configuration_survives),
 		cmocka_unit_test(a_reload_survives),
 		cmocka_unit_test(a_server_survives),
-		cmocka_unit_test(an_inherited_socket_is_closed_and_its_file_stays),
 		cmocka_unit_test(a_session_ends_at_worst),
 	};
 

@@ -47,37 +47,35 @@ static int remove_files(void **state)
 	return unlink(name("model")) + unlink(name("index.json")) + rmdir(folder);
 }
 
-static void a_model_is_opened_or_is_not(void **state)
+static int open_model(void)
 {
-	bool tripped = true;
+	struct safetensors_model *model = NULL;
+	struct safetensors_problem problem;
+	int r = safetensors_model_open(name("index.json"), &model, &problem);
 
-	for (unsigned nth = 1; tripped; nth++) {
-		struct safetensors_model *model = NULL;
-		struct safetensors_problem problem;
-
-		alloc_fault_arm(nth);
-		int r = safetensors_model_open(name("index.json"), &model, &problem);
-		tripped = alloc_fault_tripped();
-
-		assert_int_equal(r, tripped ? -ENOMEM : 0);
-		if (tripped)
-			assert_null(model);
-		safetensors_model_free(model);
-	}
+	assert_int_equal(model == NULL, r < 0);
+	safetensors_model_free(model);
+	return r;
 }
 
-static int write_header(struct safetensors_problem *problem)
+static void a_model_is_opened_or_is_not(void **state)
+{
+	alloc_fault_each(open_model);
+}
+
+static int write_header(void)
 {
 	struct safetensors_header header = SAFETENSORS_HEADER_INIT;
 	struct safetensors_tensor tensor = { .name = "a", .dtype = SAFETENSORS_U8 };
+	struct safetensors_problem problem;
 	char *bytes = NULL;
 	size_t length;
-	int r = safetensors_header_add(&header, &tensor, problem);
+	int r = safetensors_header_add(&header, &tensor, &problem);
 
 	if (r == 0)
-		r = safetensors_header_note(&header, "k", "v", problem);
+		r = safetensors_header_note(&header, "k", "v", &problem);
 	if (r == 0)
-		r = safetensors_header_write(&header, "model", &bytes, &length, problem);
+		r = safetensors_header_write(&header, "model", &bytes, &length, &problem);
 	safetensors_header_clear(&header);
 	free(bytes);
 	return r;
@@ -85,64 +83,50 @@ static int write_header(struct safetensors_problem *problem)
 
 static void a_header_is_written_or_is_not(void **state)
 {
-	bool tripped = true;
+	alloc_fault_each(write_header);
+}
 
-	for (unsigned nth = 1; tripped; nth++) {
-		struct safetensors_problem problem;
+static struct safetensors_model *listed;
 
-		alloc_fault_arm(nth);
-		int r = write_header(&problem);
-		tripped = alloc_fault_tripped();
+static int list_import(void)
+{
+	const struct import_options options = { .is_trainable = true };
+	struct import_list list = { NULL };
+	int code = import_list_read(&list, listed, &options);
 
-		assert_int_equal(r, tripped ? -ENOMEM : 0);
-	}
+	assert_true(code == COMMAND_DONE ? list.unit_count == 2 : code == COMMAND_FAILED);
+	import_list_clear(&list);
+	return code == COMMAND_DONE ? 0 : -ENOMEM;
 }
 
 static void an_import_is_listed_or_is_not(void **state)
 {
-	const struct import_options options = { .is_trainable = true };
-	struct safetensors_model *model = NULL;
 	struct safetensors_problem problem;
-	bool tripped = true;
 
-	assert_int_equal(safetensors_model_open(name("model"), &model, &problem), 0);
-	for (unsigned nth = 1; tripped; nth++) {
-		struct import_list list = { NULL };
+	assert_int_equal(safetensors_model_open(name("model"), &listed, &problem), 0);
+	alloc_fault_each(list_import);
+	safetensors_model_free(listed);
+}
 
-		alloc_fault_arm(nth);
-		int code = import_list_read(&list, model, &options);
-		tripped = alloc_fault_tripped();
+static int read_ahead(void)
+{
+	_cleanup_close_ int fd = open(name("model"), O_RDONLY | O_CLOEXEC);
+	struct ahead *ahead = NULL;
+	const char *bytes;
+	size_t length;
+	int r = ahead_new(fd, 8, strlen(text), &ahead);
 
-		assert_int_equal(code, tripped ? COMMAND_FAILED : COMMAND_DONE);
-		if (!tripped)
-			assert_int_equal(list.unit_count, 2);
-		import_list_clear(&list);
+	if (r == 0) {
+		assert_int_equal(ahead_look(ahead, 1, &bytes, &length), 0);
+		assert_memory_equal(bytes, text, length);
 	}
-	safetensors_model_free(model);
+	ahead_free(ahead);
+	return r;
 }
 
 static void a_file_is_read_ahead_or_is_not(void **state)
 {
-	_cleanup_close_ int fd = open(name("model"), O_RDONLY | O_CLOEXEC);
-	bool tripped = true;
-
-	assert_true(fd >= 0);
-	for (unsigned nth = 1; tripped; nth++) {
-		struct ahead *ahead = NULL;
-		const char *bytes;
-		size_t length;
-
-		alloc_fault_arm(nth);
-		int r = ahead_new(fd, 8, strlen(text), &ahead);
-		tripped = alloc_fault_tripped();
-
-		assert_int_equal(r, tripped ? -ENOMEM : 0);
-		if (!tripped) {
-			assert_int_equal(ahead_look(ahead, 1, &bytes, &length), 0);
-			assert_memory_equal(bytes, text, length);
-		}
-		ahead_free(ahead);
-	}
+	alloc_fault_each(read_ahead);
 }
 
 int main(void)
