@@ -55,18 +55,22 @@ static int read_all(struct store_fixture *fixture)
 	return store_fixture_transfer(fixture, TIER_READ, STREAM_FIRST, 0, LENGTH, in);
 }
 
-static void a_flipped_bit_is_found_and_named(void **state)
+static void a_wrong_read_is_found_and_named(void **state)
 {
-	struct store_fixture fixture;
+	static const char *const faults[] = { "corrupt:read:2", "misdirect:read:2" };
 
-	store_fixture_open(&fixture, 1, 0, "corrupt:read:2");
-	assert_int_equal(write_all(&fixture, old_bytes), 0);
-	assert_int_equal(read_all(&fixture), -EBADMSG);
-	assert_int_equal(last_transfer.transfer.fault.stream_offset, extent_bytes);
-	assert_string_equal(last_transfer.transfer.fault.device, "host memory");
-	assert_int_equal(read_all(&fixture), 0);
-	assert_memory_equal(in, old_bytes, LENGTH);
-	store_fixture_close(&fixture);
+	for (size_t i = 0; i < ARRAY_LENGTH(faults); i++) {
+		struct store_fixture fixture;
+
+		store_fixture_open(&fixture, 1, 0, faults[i]);
+		assert_int_equal(write_all(&fixture, old_bytes), 0);
+		assert_int_equal(read_all(&fixture), -EBADMSG);
+		assert_int_equal(last_transfer.transfer.fault.stream_offset, extent_bytes);
+		assert_string_equal(last_transfer.transfer.fault.device, "host memory");
+		assert_int_equal(read_all(&fixture), 0);
+		assert_memory_equal(in, old_bytes, LENGTH);
+		store_fixture_close(&fixture);
+	}
 }
 
 /* Every block of every extent, at its first and last byte, where it lies on the device. */
@@ -119,17 +123,6 @@ static void a_lost_or_misdirected_or_corrupt_write_is_found(void **state)
 	expect_detected("corrupt");
 }
 
-static void a_misdirected_read_is_found(void **state)
-{
-	struct store_fixture fixture;
-
-	store_fixture_open(&fixture, 1, 0, "misdirect:read:2");
-	assert_int_equal(write_all(&fixture, old_bytes), 0);
-	assert_int_equal(read_all(&fixture), -EBADMSG);
-	assert_int_equal(read_all(&fixture), 0);
-	store_fixture_close(&fixture);
-}
-
 static void a_stale_block_is_found(void **state)
 {
 	unsigned char *place;
@@ -144,21 +137,29 @@ static void a_stale_block_is_found(void **state)
 	store_fixture_close(&fixture);
 }
 
-static void a_write_that_fails_goes_to_another_place(void **state)
+/* The countdown goes through every write; the device takes so many. */
+static void expect_written_elsewhere(const char *kind, const char *error, uint64_t writes)
 {
-	for (unsigned nth = 1; nth <= 3; nth++) {
+	for (unsigned nth = 1; nth <= 6; nth++) {
 		struct store_fixture fixture;
 		char text[64];
 
-		snprintf(text, sizeof(text), "complete:write:%u:EIO", nth);
-		store_fixture_open(&fixture, 1, 0, text);
+		snprintf(text, sizeof(text), "%s:write:%u:%s", kind, nth, error);
+		store_fixture_open(&fixture, 1, 1, text);
+		assert_int_equal(write_all(&fixture, old_bytes), 0);
 		assert_int_equal(write_all(&fixture, new_bytes), 0);
 		assert_true(fault_tier_has_tripped(fixture.tiers[0]));
-		assert_int_equal(fixture.tiers[0]->submitted[TIER_WRITE].requests, 4);
+		assert_int_equal(fixture.tiers[0]->submitted[TIER_WRITE].requests, writes);
 		assert_int_equal(read_all(&fixture), 0);
 		assert_memory_equal(in, new_bytes, LENGTH);
 		store_fixture_close(&fixture);
 	}
+}
+
+static void a_write_that_fails_or_is_refused_goes_to_another_place(void **state)
+{
+	expect_written_elsewhere("complete", "EIO", 7);
+	expect_written_elsewhere("submit", "ENOMEM", 6);
 }
 
 static void after_a_write_error_the_old_content_is_read(void **state)
@@ -187,24 +188,6 @@ static void a_dead_device_never_runs_out_of_answers(void **state)
 	store_fixture_close(&fixture);
 }
 
-static void a_write_that_is_refused_goes_to_another_place(void **state)
-{
-	for (unsigned nth = 1; nth <= 6; nth++) {
-		struct store_fixture fixture;
-		char text[64];
-
-		snprintf(text, sizeof(text), "submit:write:%u:ENOMEM", nth);
-		store_fixture_open(&fixture, 1, 1, text);
-		assert_int_equal(write_all(&fixture, old_bytes), 0);
-		assert_int_equal(write_all(&fixture, new_bytes), 0);
-		assert_true(fault_tier_has_tripped(fixture.tiers[0]));
-		assert_int_equal(fixture.tiers[0]->submitted[TIER_WRITE].requests, 6);
-		assert_int_equal(read_all(&fixture), 0);
-		assert_memory_equal(in, new_bytes, LENGTH);
-		store_fixture_close(&fixture);
-	}
-}
-
 /* And no place is lost by it, or there would be none left at last. */
 static void a_write_that_is_refused_twice_fails_its_transfer(void **state)
 {
@@ -223,40 +206,31 @@ static void a_write_that_is_refused_twice_fails_its_transfer(void **state)
 	store_fixture_close(&fixture);
 }
 
-static void each_read_that_is_refused_fails_its_transfer(void **state)
+/* Of the first device, which has two of the three extents. */
+static void expect_failed_read(const char *kind, const char *error, int status)
 {
 	for (unsigned nth = 1; nth <= 3; nth++) {
 		struct store_fixture fixture;
 		char text[64];
 
-		snprintf(text, sizeof(text), "submit:read:%u:ENOMEM", nth);
-		store_fixture_open(&fixture, 1, 1, text);
-		assert_int_equal(write_all(&fixture, new_bytes), 0);
-		assert_int_equal(read_all(&fixture), -ENOMEM);
-		assert_int_equal(read_all(&fixture), 0);
-		store_fixture_close(&fixture);
-	}
-}
-
-static void each_read_that_fails_fails_its_transfer(void **state)
-{
-	for (unsigned nth = 1; nth <= 3; nth++) {
-		struct store_fixture fixture;
-		char text[64];
-
-		snprintf(text, sizeof(text), "complete:read:%u:EIO", nth);
-		store_fixture_open(&fixture, 2, 0, text);
+		snprintf(text, sizeof(text), "%s:read:%u:%s", kind, nth, error);
+		store_fixture_open(&fixture, 2, 1, text);
 		assert_int_equal(write_all(&fixture, new_bytes), 0);
 		for (unsigned attempt = 1; attempt <= 3; attempt++) {
-			/* The first device has two of the three extents. */
 			bool fails = attempt == (nth + 1) / 2;
 
-			assert_int_equal(read_all(&fixture), fails ? -EIO : 0);
+			assert_int_equal(read_all(&fixture), fails ? status : 0);
 			if (!fails)
 				assert_memory_equal(in, new_bytes, LENGTH);
 		}
 		store_fixture_close(&fixture);
 	}
+}
+
+static void each_read_that_fails_or_is_refused_fails_its_transfer(void **state)
+{
+	expect_failed_read("complete", "EIO", -EIO);
+	expect_failed_read("submit", "ENOMEM", -ENOMEM);
 }
 
 /* A tier that holds its reads back until it is told. */
@@ -343,18 +317,15 @@ static void a_read_whose_place_was_reused_meanwhile_starts_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		PAGES_TEST(a_flipped_bit_is_found_and_named),
+		PAGES_TEST(a_wrong_read_is_found_and_named),
 		PAGES_TEST(no_rotten_block_is_served),
 		PAGES_TEST(a_lost_or_misdirected_or_corrupt_write_is_found),
-		PAGES_TEST(a_misdirected_read_is_found),
 		PAGES_TEST(a_stale_block_is_found),
-		PAGES_TEST(a_write_that_fails_goes_to_another_place),
+		PAGES_TEST(a_write_that_fails_or_is_refused_goes_to_another_place),
 		PAGES_TEST(after_a_write_error_the_old_content_is_read),
 		PAGES_TEST(a_dead_device_never_runs_out_of_answers),
-		PAGES_TEST(a_write_that_is_refused_goes_to_another_place),
 		PAGES_TEST(a_write_that_is_refused_twice_fails_its_transfer),
-		PAGES_TEST(each_read_that_is_refused_fails_its_transfer),
-		PAGES_TEST(each_read_that_fails_fails_its_transfer),
+		PAGES_TEST(each_read_that_fails_or_is_refused_fails_its_transfer),
 		PAGES_TEST(a_read_whose_place_was_reused_meanwhile_starts_again),
 	};
 
