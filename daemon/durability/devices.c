@@ -7,7 +7,7 @@
 
 #include "common/own.h"
 #include "common/plural.h"
-#include "daemon/durability/listed_store.h"
+#include "daemon/durability/listing_inside.h"
 #include "daemon/request/request.h"
 #include "offload/store/store_device.h"
 
@@ -173,13 +173,77 @@ static int put_in_order(const struct found *found, struct path_list *paths, char
 	return 0;
 }
 
-static uint32_t found_paths(const struct found *found)
-{
-	uint32_t paths = 0;
+/* ---- What the list of jobs says ---- */
 
-	for (unsigned i = 0; i < found->count; i++)
-		paths |= UINT32_C(1) << found->devices[i].path;
-	return paths;
+#define GIVE_UP "or give the job up: tierctl drop --lost destroys what is left of it"
+
+static bool is_configured(const struct node *node, const char *path)
+{
+	for (unsigned i = 0; i < node->path_count; i++)
+		if (strcmp(node->paths[i].path, path) == 0)
+			return true;
+	return false;
+}
+
+/* path: of the list; it is the first one that lacks the file, and others may, too. */
+static int refuse_listed(const struct node *node, unsigned path, const char *file, unsigned others,
+			 char *message, size_t size)
+{
+	const char *name = listing_list(node)->paths[path].path;
+	int place = listing_find_path(node, path);
+	char more[48] = "";
+
+	if (others > 0)
+		snprintf(more, sizeof(more), ", nor on %u more of its paths", others);
+	if (place >= 0)
+		return refuse(
+			message, size, -ENOENT,
+			"%.300s/%s is not there%s: somebody has removed it; put it back and open the job "
+			"again, " GIVE_UP,
+			node->paths[place].folder, file, more);
+	return refuse(message, size, -ENOENT,
+		      "%.300s/tierd/%s is not there%s: that path is not %s and start tierd again, " GIVE_UP,
+		      name, file, more,
+		      is_configured(node, name) ? "mounted; mount it" : "configured any more; configure it");
+}
+
+static int check_paths(const struct found *found, const struct job_list_store *listed, char *message,
+		       size_t size)
+{
+	unsigned missing = 0, first = 0;
+
+	for (unsigned i = 0; i < listed->path_count; i++) {
+		int place = listing_find_path(found->node, listed->paths[i]);
+
+		if (place >= 0 && !(found->missing >> place & 1))
+			continue;
+		if (missing++ == 0)
+			first = listed->paths[i];
+	}
+	return missing > 0 ? refuse_listed(found->node, first, found->file, missing - 1, message, size) : 0;
+}
+
+/* found: the newest of its files. */
+static int check_store(const struct job_list_store *listed, const char *folder,
+		       const struct store_device *found, char *message, size_t size)
+{
+	static const uint8_t nothing[sizeof(listed->store)];
+
+	if (memcmp(listed->store, nothing, sizeof(nothing)) == 0)
+		return 0;
+	if (memcmp(listed->store, found->store, sizeof(listed->store)) != 0)
+		return refuse(message, size, -EEXIST,
+			      "%.300s/%s is of another job, of the same name and number: of another machine, "
+			      "say; move it elsewhere, and bring back the one that was there, " GIVE_UP,
+			      folder, listed->file);
+	if (found->generation > 0 && found->generation < listed->generation)
+		return refuse(
+			message, size, -ESTALE,
+			"%.300s/%s is an older copy, of %llu commits, and it has had %llu; bring back the "
+			"newer one, go on from the older one (docs/administration.md), " GIVE_UP,
+			folder, listed->file, (unsigned long long)found->generation,
+			(unsigned long long)listed->generation);
+	return 0;
 }
 
 /* A commit that was cut off is on some of them only. */
@@ -200,10 +264,10 @@ static int check_listed(const struct found *found, const struct job_list_store *
 	int r = 0;
 
 	if (found->count < found->members)
-		r = listed_store_check_paths(found->node, listed, found_paths(found), message, size);
+		r = check_paths(found, listed, message, size);
 	if (r == 0 && device)
-		r = listed_store_check(listed, found->node->paths[device->path].folder, &device->says,
-				       message, size);
+		r = check_store(listed, found->node->paths[device->path].folder, &device->says, message,
+				size);
 	return r;
 }
 
