@@ -10,19 +10,9 @@
 #include "daemon/durability/own.h"
 #include "daemon/resources/resources.h"
 
-/* One way of the list to the disk. Each has the list as it was when it began; they take that way in turn,
- * ahead of whatever removes files later. */
-struct save {
-	struct work work;
-	struct listing *listing;
-	void *bytes;
-	size_t length;
-	int status;
-};
-
 /* ---- The file ---- */
 
-void listing_note_result(struct listing *listing, int r)
+static void note_result(struct listing *listing, int r)
 {
 	if (r < 0 && !listing->has_failed)
 		log_error("the list of jobs cannot be written to %s/" LISTING_NAME ": %s; no job can be made "
@@ -32,7 +22,7 @@ void listing_note_result(struct listing *listing, int r)
 	listing->is_behind |= r < 0;
 }
 
-int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length)
+static int encode(struct listing *listing, void **ret_bytes, size_t *ret_length)
 {
 	if (listing->node->jobs.created > listing->list.highest)
 		listing->list.highest = listing->node->jobs.created;
@@ -44,50 +34,66 @@ void listing_save_now(struct listing *listing)
 {
 	_cleanup_free_ void *bytes = NULL;
 	size_t length;
-	int r = listing_encode(listing, &bytes, &length);
+	int r = encode(listing, &bytes, &length);
 
 	if (r == 0)
 		r = state_file_write_in(listing->directory, LISTING_NAME, bytes, length);
-	listing_note_result(listing, r);
+	note_result(listing, r);
 }
 
-static void run_save(struct work *work)
+static void run_write(struct work *work)
 {
-	struct save *save = container_of(work, struct save, work);
+	struct listing_write *write = container_of(work, struct listing_write, work);
 
-	save->status = state_file_write_in(save->listing->directory, LISTING_NAME, save->bytes, save->length);
+	write->status =
+		state_file_write_in(write->listing->directory, LISTING_NAME, write->bytes, write->length);
 }
 
-static void on_saved(struct work *work)
+static void on_written(struct work *work)
 {
-	struct save *save = container_of(work, struct save, work);
-	struct listing *listing = save->listing;
+	struct listing_write *write = container_of(work, struct listing_write, work);
 
-	listing_note_result(listing, save->status);
-	node_end_work(listing->node);
-	free(save->bytes);
-	free(save);
+	note_result(write->listing, write->status);
+	free(write->bytes);
+	write->done(write, write->status);
+}
+
+int listing_write(struct listing *listing, struct listing_write *write)
+{
+	int r = encode(listing, &write->bytes, &write->length);
+
+	if (r < 0)
+		return r;
+	write->listing = listing;
+	write->work = (struct work){ .run = run_write, .done = on_written, .urgency = WORK_NORMAL };
+	workers_submit(listing->node->slow_workers, &write->work);
+	return 0;
+}
+
+static void on_saved(struct listing_write *write, int status)
+{
+	node_end_work(write->listing->node);
+	free(write);
 }
 
 static void save_soon(struct listing *listing)
 {
-	struct save *save;
+	struct listing_write *write;
 	int r;
 
 	listing->is_behind = true;
 	if (!listing->is_settled)
 		return;
-	save = calloc(1, sizeof(*save));
-	r = save ? listing_encode(listing, &save->bytes, &save->length) : -ENOMEM;
+	write = calloc(1, sizeof(*write));
+	if (write)
+		write->done = on_saved;
+	r = write ? listing_write(listing, write) : -ENOMEM;
 	if (r < 0) {
-		free(save);
-		listing_note_result(listing, r);
+		free(write);
+		note_result(listing, r);
 		return;
 	}
-	save->listing = listing;
-	save->work = (struct work){ .run = run_save, .done = on_saved, .urgency = WORK_NORMAL };
 	node_begin_work(listing->node);
-	workers_submit(listing->node->slow_workers, &save->work);
 }
 
 /* A plan's node keeps nothing. */

@@ -19,13 +19,23 @@ bool listing_has_paths(const struct node *node, const char *file);
 /* The job is on it, and was given up while its files were away. */
 bool listing_is_given_up(const struct node *node, const char *file, const char *name);
 
+/* The list, as it is when this begins, on its way to the disk. Writes take that way in turn, ahead of
+ * whatever removes files later. */
+struct listing_write {
+	struct work work;
+	struct listing *listing;
+	void *bytes;
+	size_t length;
+	int status;
+	void (*done)(struct listing_write *write, int status);
+};
+
 /* A new job's, while its store is being made. */
 struct listing_entry {
 	struct work work;
+	struct listing_write write;
 	struct job *job;
 	struct store_device says;
-	void *bytes;
-	size_t length;
 	int status;
 	char *message;
 	size_t size;

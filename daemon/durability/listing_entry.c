@@ -8,13 +8,11 @@
 #include "common/own.h"
 #include "daemon/durability/listing_inside.h"
 #include "daemon/request/request.h"
-#include "daemon/durability/state_file.h"
 
 static void finish(struct listing_entry *entry, int r)
 {
 	struct job *job = entry->job;
 
-	free(TAKE_PTR(entry->bytes));
 	if (r < 0) {
 		refuse(entry->message, entry->size, r,
 		       "it cannot be written to the list of jobs, %s/" LISTING_NAME
@@ -26,20 +24,9 @@ static void finish(struct listing_entry *entry, int r)
 	entry->done(entry, r);
 }
 
-static void run_write(struct work *work)
+static void on_written(struct listing_write *write, int status)
 {
-	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-	const struct listing *listing = listing_of(entry->job->node);
-
-	entry->status = state_file_write_in(listing->directory, LISTING_NAME, entry->bytes, entry->length);
-}
-
-static void on_written(struct work *work)
-{
-	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-
-	listing_note_result(listing_of(entry->job->node), entry->status);
-	finish(entry, entry->status);
+	finish(container_of(write, struct listing_entry, write), status);
 }
 
 /* What the store is called: that it has its superblocks the caller has seen to. */
@@ -72,14 +59,11 @@ static void on_identified(struct work *work)
 		memcpy(store->store, entry->says.store, sizeof(store->store));
 		store->generation = entry->says.generation;
 	}
+	entry->write.done = on_written;
 	if (r == 0)
-		r = listing_encode(listing, &entry->bytes, &entry->length);
-	if (r < 0) {
+		r = listing_write(listing, &entry->write);
+	if (r < 0)
 		finish(entry, r);
-		return;
-	}
-	entry->work = (struct work){ .run = run_write, .done = on_written, .urgency = WORK_NORMAL };
-	workers_submit(job->node->slow_workers, &entry->work);
 }
 
 void listing_add(struct listing_entry *entry)

@@ -32,10 +32,8 @@ const struct job_list *listing_list(const struct node *node);
 /* NULL: it keeps none. */
 struct listing *listing_of(const struct node *node);
 
-/* The bytes that are to be written; the caller frees them. -ENOMEM. */
-int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length);
-/* What became of them. */
-void listing_note_result(struct listing *listing, int r);
+/* Writes it on a worker; done is set, and runs on the loop. -ENOMEM: it does not run. */
+int listing_write(struct listing *listing, struct listing_write *write);
 /* The job is on the list as it is now. -ENOMEM, -ENOSPC. */
 int listing_put(struct listing *listing, const struct job *job, bool *ret_has_changed);
 /* At once, on this thread. */
