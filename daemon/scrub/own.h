@@ -21,7 +21,7 @@ struct node_scrub {
 	struct event *timer;
 	bool is_running; /* the scan, of some job */
 	struct scan scan;
-	struct queue verifies; /* requests of clients: daemon/scrub/verify.h */
+	struct queue verifies; /* requests of clients: daemon/scrub/verify.c */
 };
 
 #endif

@@ -261,11 +261,6 @@ int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
 	return 0;
 }
 
-void scan_stop(struct scan *scan)
-{
-	scan->is_stopped = true;
-}
-
 void scan_clear(struct scan *scan)
 {
 	free(scan->buffer);

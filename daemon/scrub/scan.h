@@ -16,13 +16,13 @@ struct scan {
 	uint64_t first, next, end;
 	/* The job cannot be freed in it. */
 	void (*found)(struct scan *scan, const struct store_flaw *flaw);
-	/* 0; -ENOENT: the job goes; -ECANCELED: by scan_stop(); -ENOMEM. Once, on the loop, never inside a
+	/* 0; -ENOENT: the job goes; -ECANCELED: it was stopped; -ENOMEM. Once, on the loop, never inside a
 	 * call. */
 	void (*done)(struct scan *scan, int status);
 
-	uint64_t bytes; /* that were read and verified, or found, since scan_start() */
-	bool is_stopped;
-	bool by_blocks; /* the extent holds a bad one */
+	uint64_t bytes;	 /* that were read and verified, or found, since scan_start() */
+	bool is_stopped; /* its owner sets it: it ends when what it reads has been read */
+	bool by_blocks;	 /* the extent holds a bad one */
 	bool is_in_group;
 	uint64_t damaged; /* blocks, of the extent or group that is being read */
 	uint64_t piece_end;
@@ -37,8 +37,6 @@ int scan_check(const struct job *job, char *message, size_t size);
 
 /* Of a job that can be scanned; first < end. -ENOMEM: done() never runs. */
 int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end);
-/* It ends when what it reads has been read. */
-void scan_stop(struct scan *scan);
 /* None is under way. */
 void scan_clear(struct scan *scan);
 

@@ -19,7 +19,9 @@
 #define TIERD_DAEMON_SCRUB_H
 
 #include "daemon/request/request.h"
-#include "daemon/scrub/verify.h"
+
+/* Verifications that read at once. Each has a MiB of host memory; others wait. */
+#define VERIFY_MAX_RUNNING 4
 
 struct job;
 struct job_scrub;
@@ -47,5 +49,14 @@ uint32_t scrub_damaged_blocks(const struct job *job);
 
 /* A client starts, stops or looks. */
 void scrub_request(struct pending *pending, const Tierd__Wire__Scrub *request);
+
+/* ---- verify.c ---- */
+
+/* A client has a part of a job's state on NVMe read, and hears which blocks of it are damaged. */
+void verify_begin(struct pending *pending, const Tierd__Wire__Verify *request, struct queue *client_verifies);
+/* Nobody waits for them any more. */
+void verify_forget_all(struct queue *client_verifies);
+/* Ends verifications of the job that only clients wait for who may not any more. */
+void verifies_end_denied(const struct job *job, const char *reason);
 
 #endif

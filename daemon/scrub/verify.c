@@ -1,4 +1,4 @@
-#include "daemon/scrub/verify.h"
+#include "daemon/scrub/scrub.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -240,7 +240,7 @@ static void forget(struct verify *verify)
 	verify->pending = NULL;
 	queue_remove(&verify->client_link);
 	if (verify->is_running)
-		scan_stop(&verify->scan);
+		verify->scan.is_stopped = true;
 	else
 		verify_free(verify);
 }
