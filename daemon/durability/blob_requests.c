@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/durability/blob_requests.h"
 #include "daemon/durability/own.h"
 #include "daemon/model/model.h"
 
@@ -74,9 +73,9 @@ static bool check_order(struct pending *pending, const Tierd__Wire__BlobWrite *w
 	struct member *member = pending->member;
 	uint64_t end;
 
-	if (member->upload && blobs_staged_size(member->upload) == write->size &&
-	    member->uploaded == write->offset && size_add(write->offset, write->count, &end) &&
-	    end <= write->size && (write->count > 0 || write->size == 0))
+	if (member->upload && member->upload->size == write->size && member->uploaded == write->offset &&
+	    size_add(write->offset, write->count, &end) && end <= write->size &&
+	    (write->count > 0 || write->size == 0))
 		return true;
 	blob_forget_upload(member);
 	pending_error(pending, -EINVAL, "blob \"%s\": its pieces come in order, and are as long as it is",
@@ -89,7 +88,7 @@ static void take_piece(struct pending *pending, const Tierd__Wire__BlobWrite *wr
 	struct member *member = pending->member;
 
 	if (write->count > 0)
-		memcpy(blobs_staged_bytes(member->upload) + write->offset, member->window.base, write->count);
+		memcpy(member->upload->bytes + write->offset, member->window.base, write->count);
 	member->uploaded += write->count;
 	if (member->uploaded == write->size) {
 		member->uploaded = 0;

@@ -9,15 +9,6 @@
 #include "daemon/resources/resources.h"
 #include "daemon/request/request.h"
 
-struct staged_blob {
-	struct queue link; /* of blobs->begun, or of blobs->staged once it is complete */
-	struct blob *blob;
-	uint32_t rank; /* that has set it */
-	uint64_t step, size;
-	bool is_deletion;
-	char bytes[];
-};
-
 void blobs_init(struct blobs *blobs)
 {
 	queue_init(&blobs->all);
@@ -208,16 +199,6 @@ int blobs_begin(struct job *job, const char *key, uint32_t rank, uint64_t size, 
 	return 0;
 }
 
-char *blobs_staged_bytes(struct staged_blob *staged)
-{
-	return staged->bytes;
-}
-
-uint64_t blobs_staged_size(const struct staged_blob *staged)
-{
-	return staged->size;
-}
-
 static void staged_free(struct job *job, struct staged_blob *staged)
 {
 	queue_remove(&staged->link);
@@ -260,40 +241,24 @@ void blobs_stage(struct job *job, struct staged_blob *staged, uint32_t rank, uin
 	shrink(job, staged->blob);
 }
 
-static void drop(struct job *job,
-		 bool (*is_lost)(const struct job *job, const struct staged_blob *staged, uint32_t rank),
-		 uint32_t rank)
+void blobs_drop_undecided(struct job *job, uint32_t rank)
 {
 	QUEUE_FOREACH (link, &job->durability->blobs.staged) {
 		struct staged_blob *staged = queue_entry(link, struct staged_blob, link);
 
-		if (is_lost(job, staged, rank))
+		if (staged->rank == rank && staged->step > job->decided)
 			blobs_give_up(job, staged);
 	}
 }
 
-static bool is_undecided(const struct job *job, const struct staged_blob *staged, uint32_t rank)
-{
-	return staged->rank == rank && staged->step > job->decided;
-}
-
-void blobs_drop_undecided(struct job *job, uint32_t rank)
-{
-	drop(job, is_undecided, rank);
-}
-
-static bool is_open(const struct job *job, const struct staged_blob *staged, uint32_t rank)
-{
-	return staged->step == job->decided + 1;
-}
-
 void blobs_fail_step(struct job *job)
 {
-	drop(job, is_open, 0);
 	QUEUE_FOREACH (link, &job->durability->blobs.staged) {
 		struct staged_blob *staged = queue_entry(link, struct staged_blob, link);
 
-		if (staged->step > job->decided)
+		if (staged->step == job->decided + 1)
+			blobs_give_up(job, staged);
+		else if (staged->step > job->decided)
 			staged->step--;
 	}
 }

@@ -4,9 +4,7 @@
 #ifndef TIERD_DAEMON_BLOBS_H
 #define TIERD_DAEMON_BLOBS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "daemon/request/request.h"
 
 #define BLOB_SHARED UINT32_MAX /* in place of a rank */
 
@@ -30,5 +28,14 @@ int blobs_restore(struct job *job, const char *key, uint32_t rank, uint64_t size
 int blobs_load(struct job *job, struct store_transfer *transfer);
 void blobs_end_load(struct job *job);
 bool blobs_are_loading(const struct job *job);
+
+/* ---- Requests: blob_requests.c ---- */
+
+void blob_write(struct pending *pending, const Tierd__Wire__BlobWrite *write);
+void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read);
+/* Of whoever may look at the job. */
+void blob_list(struct pending *pending, const Tierd__Wire__BlobsRead *read);
+/* What the member has begun to set and not ended. */
+void blob_forget_upload(struct member *member);
 
 #endif

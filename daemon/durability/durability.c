@@ -44,7 +44,7 @@ int durability_open(struct node *node, const char *directory)
 	if (!node->durability)
 		return -ENOMEM;
 	r = listing_new(node, directory, &node->durability->listing);
-	return r < 0 ? r : presence_new(node, &node->durability->presence);
+	return r < 0 ? r : presence_open(node);
 }
 
 void durability_close(struct node *node)
@@ -52,7 +52,7 @@ void durability_close(struct node *node)
 	if (!node->durability)
 		return;
 	node->durability->listing = listing_free(node->durability->listing);
-	node->durability->presence = presence_free(node->durability->presence);
+	presence_close(node);
 	free(node->durability);
 	node->durability = NULL;
 }

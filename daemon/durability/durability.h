@@ -31,7 +31,6 @@
 #define TIERD_DAEMON_DURABILITY_FRONT_H
 
 #include "daemon/durability/backup.h"
-#include "daemon/durability/blob_requests.h"
 #include "daemon/durability/blobs.h"
 #include "daemon/durability/devices.h"
 #include "daemon/durability/durable.h"
@@ -39,16 +38,13 @@
 #include "daemon/durability/host_load.h"
 #include "daemon/durability/job_file.h"
 #include "daemon/durability/listing.h"
-#include "daemon/durability/pace.h"
 #include "daemon/durability/pinned_step.h"
 #include "daemon/durability/presence.h"
 #include "daemon/durability/record.h"
 #include "daemon/durability/record_unpack.h"
 #include "daemon/durability/reserve.h"
-#include "daemon/durability/retain.h"
 #include "daemon/durability/retention.h"
 #include "daemon/durability/snapshot.h"
-#include "daemon/durability/snapshot_list.h"
 #include "daemon/durability/state_file.h"
 #include "daemon/durability/store_task.h"
 

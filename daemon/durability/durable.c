@@ -8,7 +8,6 @@
 #include "common/size.h"
 #include "daemon/durability/backup.h"
 #include "daemon/durability/store_task.h"
-#include "daemon/durability/pace.h"
 #include "daemon/durability/presence.h"
 #include "daemon/durability/record.h"
 #include "daemon/durability/retention.h"

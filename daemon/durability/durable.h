@@ -1,6 +1,5 @@
-/* Durable: how a job's applied steps come to survive a crash. Its store keeps, beside the state, the job's
- * record: what it is, written when that is new, and how far it is, written by each commit. See
- * docs/store.md. */
+/* Durable: commits, which make a job's applied steps survive a crash. A commit also writes the job's record:
+ * how far the job is, and, if that is new, what it is. See docs/store.md. */
 #ifndef TIERD_DAEMON_DURABLE_H
 #define TIERD_DAEMON_DURABLE_H
 
@@ -36,46 +35,51 @@ struct durable_listener {
 	void (*committed)(struct job *job);
 };
 
-/* Once the stores are there; is_found: with a commit, of job->step. listener: borrowed until
- * durable_free(). */
+/* The stores are there. is_found: they have a commit, of job->step. listener: borrowed until durable_free().
+ */
 int durable_init(struct job *job, bool is_found, const struct durable_listener *listener);
 void durable_free(struct job *job);
 /* It has a store, and its steps are committed there. */
 bool durable_has_store(const struct job *job);
-/* Units of it have had more updates than it has had steps, in what it began with, or as its ranks have
- * written: its definition says so. -ENOMEM. */
+/* The job began with units that had had more updates than it has had steps, or its ranks have written such
+ * numbers. Its definition says so. -ENOMEM. */
 int durable_note_earlier_updates(struct job *job);
 /* The job has another definition, which the next commit says. -ENOMEM. */
 int durable_redefine(struct job *job);
 /* The same, and a commit is due for it, though there is no further step. No commit is on its way. */
 int durable_redefine_now(struct job *job);
 
-/* Begins a commit if one is due and can be: the job stands between two steps. It is when the pace says so,
- * and when the job has no ranks, or the daemon ends. */
+/* What counts of a job: never DURABILITY_DEFAULT. */
+uint32_t pace_durability(const struct job *job);
+/* Until a commit of an applied step begins; 0: at once. */
+uint32_t pace_seconds(const struct job *job);
+
+/* Begins a commit if one is due and the job stands between two steps. One is due when the pace says so, when
+ * the job has no ranks, and when the daemon ends. */
 void durable_advance(struct job *job);
 /* What is applied is to be committed now. */
 void durable_hurry(struct job *job);
 /* No step may be decided now: a commit takes the state as it is, or one step is being committed and another
- * one is applied. So of a job whose devices are slow a step is lost, or two, not as many as it has taken
- * meanwhile. */
+ * one is applied already. So a crash loses two steps at most, however slow the devices are. */
 bool durable_holds(const struct job *job);
 bool durable_is_quiet(const struct job *job);
 /* An applied step is not durable yet, and will be. */
 bool durable_is_behind(const struct job *job);
 
-/* The member's step is applied: the request is answered again when that is durable, or will not be. */
+/* The member's step is applied. The request is answered again when the step is durable, or cannot become so.
+ */
 void durable_answer(struct member *member, struct pending *pending);
-/* Somebody waits for that. */
+/* The client waits for that answer. */
 void durable_hurry_step(struct pending *pending, const Tierd__Wire__StepHurry *hurry);
 
-/* Nothing of the job is on the devices yet, and will be: a daemon that dies now has never had it. */
+/* The job's first commit is still to come. If the daemon dies now, the job has never existed. */
 bool durable_is_owed(const struct job *job);
 
 /* The job's state is on the devices as of this step; false: nothing of it is. */
 bool durable_has_step(const struct job *job, uint64_t *ret_step);
-/* And will be when tierd has ended: not of files that have been removed meanwhile. */
+/* The same, if the files are still there. */
 bool durable_survives(const struct job *job, uint64_t *ret_step);
-/* How long the oldest applied step that it is not has waited. */
+/* How long the oldest applied step has waited that is not durable. */
 uint64_t durable_lag_ns(const struct job *job);
 
 #endif

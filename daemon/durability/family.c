@@ -30,14 +30,6 @@ void family_get(const struct job *job, struct store_family *ret_family)
 		store_get_family(store, ret_family);
 }
 
-bool family_has_others(const struct job *job)
-{
-	struct store_family family;
-
-	family_get(job, &family);
-	return family.jobs > 1;
-}
-
 const char *family_name_others(const struct job *job, char *text, size_t size)
 {
 	struct store_job jobs[STORE_MAX_SNAPSHOTS + 1];
@@ -52,7 +44,7 @@ const char *family_name_others(const struct job *job, char *text, size_t size)
 	return text;
 }
 
-/* ---- What each has of the paths ---- */
+/* ---- Bytes on the paths ---- */
 
 void family_measure(const struct job *job, uint64_t *ret_own_bytes, uint64_t *ret_shared_bytes)
 {
@@ -63,7 +55,7 @@ void family_measure(const struct job *job, uint64_t *ret_own_bytes, uint64_t *re
 	*ret_shared_bytes = family.shared_bytes;
 }
 
-/* The first of them that is not lost has what no other one has. */
+/* The first of them that is not lost is charged for what all share. */
 static const char *name_first(const struct store_job *jobs)
 {
 	while (jobs->is_lost)
@@ -71,8 +63,8 @@ static const char *name_first(const struct store_job *jobs)
 	return jobs->name;
 }
 
-/* On each of them. */
-static uint64_t share_of(const struct job *job)
+/* Bytes on each path. */
+static uint64_t charge_of(const struct job *job)
 {
 	struct store_job jobs[STORE_MAX_SNAPSHOTS + 1];
 	struct store_family family;
@@ -96,8 +88,8 @@ unsigned family_asked_snapshots(const struct job *job)
 int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 {
 	if (!is_fork)
-		return budget_take_found(job, share_of(job), message, size);
-	budget_set_state(job, share_of(job));
+		return budget_take_found(job, charge_of(job), message, size);
+	budget_set_state(job, charge_of(job));
 	family_charge_again(job->node, job->location.file);
 	return 0;
 }
@@ -107,12 +99,12 @@ void family_charge_again(struct node *node, const char *file)
 	FAMILY_FOREACH (job, &node->jobs.live, file) {
 		if (!job->durability->durable || !job_nvme_store(job))
 			continue;
-		budget_set_state(job, share_of(job));
+		budget_set_state(job, charge_of(job));
 		job->options.snapshots = store_reserved(job_nvme_store(job));
 	}
 }
 
-/* ---- Who has the files ---- */
+/* ---- The files ---- */
 
 static bool may_host(const struct job *job)
 {
@@ -174,12 +166,9 @@ int family_check_lost(const struct job *job, char *message, size_t size)
 int family_check_end(const struct job *job, char *message, size_t size)
 {
 	struct store_family family;
-	char own[SNAPSHOT_TEXT];
 
 	family_get(job, &family);
-	if (!family.has_lost || family.jobs < 2)
-		return 0;
-	return snapshot_check_lost(job, own, sizeof(own)) < 0 ? refuse(message, size, -EIO, "%s", own) : 0;
+	return family.has_lost && family.jobs > 1 ? snapshot_check_lost(job, message, size) : 0;
 }
 
 /* ---- The end of one ---- */

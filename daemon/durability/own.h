@@ -11,26 +11,35 @@ struct durable;
 struct event;
 struct backup;
 struct listing;
-struct presence;
 
 /* ---- blobs.c ---- */
 
-/* Of each rank, and as many that ranks share; and of a job, whose record has room for so many, whatever its
- * world size becomes. */
+/* Keys of each rank, and keys that all ranks share. The record has room for BLOBS_MOST blobs of a job,
+ * whatever its world size becomes. */
 #define BLOB_KEYS 16
 #define BLOBS_MOST 1024
 
 struct blob {
-	struct queue link; /* those that count by their offsets, then the others */
+	struct queue link; /* those that count, in the order of their offsets; then the others */
 	char key[WIRE_MAX_BLOB_KEY + 1];
-	uint32_t rank; /* or BLOB_SHARED */
-	bool counts;
-	uint64_t size, offset, step; /* if it counts; step: that brought it */
+	uint32_t rank;		     /* or BLOB_SHARED */
+	bool counts;		     /* a step that is applied has set it */
+	uint64_t size, offset, step; /* if it counts; step: the one that has set it */
 	uint64_t room;		     /* the most that it takes, now or in a step to come */
 };
 
-/* Those that count lie side by side in an image, in the order of the list, which commits write as it is;
- * those whose step is to come lie beside it. */
+/* A blob that is set with a step: not before that is applied. */
+struct staged_blob {
+	struct queue link; /* of blobs->begun, or of blobs->staged once it is complete */
+	struct blob *blob;
+	uint32_t rank; /* that has set it */
+	uint64_t step, size;
+	bool is_deletion;
+	char bytes[];
+};
+
+/* Blobs that count lie side by side in an image, in the order of the list. Commits write the image as it is.
+ * Blobs of steps to come have memory of their own. */
 struct blobs {
 	struct queue all;		 /* struct blob */
 	struct queue begun;		 /* struct staged_blob: whose bytes still come */
@@ -50,13 +59,11 @@ void blobs_free(struct job *job);
 uint32_t blobs_most(const struct job *job);
 bool blob_key_is_valid(const char *key);
 
-/* A blob that is set with a step: not before that is applied. size bytes at the returned address, or NULL and
- * a message: -EINVAL, -ENOSPC, -ENOMEM. It is staged by blobs_stage(), or given up. */
+/* Room for one of that size; with a message: -EINVAL, -ENOSPC, -ENOMEM. It is staged by blobs_stage(), or
+ * given up. */
 int blobs_begin(struct job *job, const char *key, uint32_t rank, uint64_t size, bool is_deletion,
 		struct staged_blob **ret_staged, char *message, size_t length);
-char *blobs_staged_bytes(struct staged_blob *staged);
-uint64_t blobs_staged_size(const struct staged_blob *staged);
-/* In place of what the rank has staged under that key with that step. */
+/* Replaces what the rank has staged under that key with that step. */
 void blobs_stage(struct job *job, struct staged_blob *staged, uint32_t rank, uint64_t step);
 void blobs_give_up(struct job *job, struct staged_blob *staged);
 
@@ -67,10 +74,10 @@ bool blobs_take_dirty(struct job *job, uint64_t *ret_offset, uint64_t *ret_lengt
 
 /* ---- presence.c ---- */
 
-/* Looks at all of them every few seconds. -ENOMEM. */
-int presence_new(struct node *node, struct presence **ret_presence);
-struct presence *presence_free(struct presence *presence);
-/* Looks now, and tells it if that has changed: they are there, as they were found first. */
+/* Looks every few seconds at the files of all jobs. -ENOMEM: presence_close() follows all the same. */
+int presence_open(struct node *node);
+void presence_close(struct node *node);
+/* Looks now, and tells it if that has changed. Whether the files are there, as they were found first. */
 bool presence_check(struct job *job);
 
 /* Of a job. */
@@ -82,16 +89,18 @@ struct presence_files {
 
 /* ---- backup.c ---- */
 
-/* Of a job that needs one: has_backup. done(): a backup has ended, with 0; with -ECANCELED because the job is
- * broken or dropped; or with an error, of which the job is broken. Never in backup_begin(). -ENOMEM. */
+/* Of a job with location.has_backup. done(): a backup has ended. -ECANCELED: the job is broken or dropped;
+ * other errors have broken it. Never in backup_begin(). -ENOMEM. */
 int backup_init(struct job *job, void (*done)(struct job *job, int status));
 void backup_free(struct job *job);
-/* The job stands between two steps: what has changed since the last backup is written. None is under way. */
+/* Writes what has changed since the last backup. The job stands between two steps, and no backup is under
+ * way.
+ */
 void backup_begin(struct job *job);
 
 /* ---- durable.c ---- */
 
-/* That commit is still to come, or on its way. */
+/* The commit that writes its new definition is still to come, or on its way. */
 bool durable_is_redefined(const struct job *job);
 
 /* ---- family.c ---- */
@@ -99,8 +108,6 @@ bool durable_is_redefined(const struct job *job);
 /* 0, or -EIO with a message: nothing is written to its store, because the map of another job in it, or of a
  * snapshot of that, cannot be read. */
 int family_check_lost(const struct job *job, char *message, size_t size);
-/* There are others in its store, whether they are here or not. */
-bool family_has_others(const struct job *job);
 
 /* ---- pace.c ---- */
 
@@ -116,14 +123,15 @@ struct pace {
 int pace_init(struct pace *pace, struct job *job);
 void pace_end(struct pace *pace);
 
-/* There is an applied step that no commit has taken; again and again, as one likes. When it has waited for
- * long enough, durable_advance() is called. */
+/* There is an applied step that no commit has taken. When it has waited for long enough, durable_advance() is
+ * called. May be called again for the same step. */
 void pace_note_step(struct pace *pace);
-/* A commit takes all that is applied; it is durable. */
+/* A commit takes all applied steps. */
 void pace_take(struct pace *pace);
+/* It has ended. */
 void pace_end_commit(struct pace *pace);
 
-/* Since the oldest applied step that is not durable. */
+/* How long the oldest applied step has waited that is not durable. */
 uint64_t pace_lag_ns(const struct pace *pace);
 
 /* ---- retention.c ---- */
@@ -131,14 +139,9 @@ uint64_t pace_lag_ns(const struct pace *pace);
 /* A step has become durable. */
 void retention_note_commit(struct job *job);
 
-/* ---- snapshot.c ---- */
-
-/* Of one whole state. */
-uint64_t snapshot_state_bytes(const struct job *job);
-
 /* ---- store_task.c ---- */
 
-/* As many as wait at most for clients, who may be gone: what they have asked for is done all the same. */
+/* The most tasks of clients that wait for a job. They are done even if their clients are gone. */
 #define STORE_TASKS_MAXIMUM 256
 bool store_tasks_have_room(const struct job *job);
 /* Begins the first one if it can go. True: one is under way. */
@@ -159,9 +162,9 @@ struct job_durability {
 	enum job_store_state store;
 	struct store_request leaving;
 	bool is_retention_missed;  /* a step was not kept by itself that was due, and none since */
-	uint64_t first_kept;	   /* no step before this one is kept by itself: retention_begin() */
+	uint64_t first_kept;	   /* earlier steps are not kept by themselves: retention_begin() */
 	uint32_t snapshots_asked;  /* options.snapshots may be more: what forks that are gone have left */
-	bool is_retention_set;	   /* by daemon/durability/retain.h: its ranks need not know */
+	bool is_retention_set;	   /* by retain_snapshots(): its ranks need not know */
 	struct queue pinned_steps; /* for readers: daemon/durability/pinned_step.h */
 	bool has_earlier_updates;  /* units have had more than its steps, there */
 	struct blobs blobs;
@@ -172,8 +175,8 @@ struct job_durability {
 
 /* And of a node. */
 struct node_durability {
-	struct listing *listing;   /* NULL: it keeps no list of jobs */
-	struct presence *presence; /* of their files */
+	struct listing *listing; /* NULL: it keeps no list of jobs */
+	struct event *presence;	 /* the timer of presence.c */
 };
 
 #endif

@@ -1,5 +1,5 @@
-#include "daemon/durability/pace.h"
-
+/* When a commit of a job's applied steps is due. Each step is, where a commit costs no more than the step
+ * itself has written; else those of some seconds together, unless somebody waits for one. */
 #include <errno.h>
 #include <event2/event.h>
 

@@ -15,11 +15,6 @@
 
 #define LOOK_S 2
 
-struct presence {
-	struct node *node;
-	struct event *timer;
-};
-
 /* What cannot be looked at may be there. */
 static bool is_there(struct job *job, unsigned path)
 {
@@ -94,7 +89,7 @@ static bool has_files(const struct job *job)
 
 static void on_timer(evutil_socket_t fd, short events, void *argument)
 {
-	struct node *node = ((struct presence *)argument)->node;
+	struct node *node = argument;
 
 	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
@@ -105,27 +100,17 @@ static void on_timer(evutil_socket_t fd, short events, void *argument)
 	listing_retry(node);
 }
 
-int presence_new(struct node *node, struct presence **ret_presence)
+int presence_open(struct node *node)
 {
 	static const struct timeval period = { .tv_sec = LOOK_S };
-	struct presence *presence = calloc(1, sizeof(*presence));
+	struct event *timer = event_new(node->loop, -1, EV_PERSIST, on_timer, node);
 
-	if (!presence)
-		return -ENOMEM;
-	presence->node = node;
-	presence->timer = event_new(node->loop, -1, EV_PERSIST, on_timer, presence);
-	if (!presence->timer || event_add(presence->timer, &period) < 0) {
-		presence_free(presence);
-		return -ENOMEM;
-	}
-	*ret_presence = presence;
-	return 0;
+	node->durability->presence = timer;
+	return timer && event_add(timer, &period) == 0 ? 0 : -ENOMEM;
 }
 
-struct presence *presence_free(struct presence *presence)
+void presence_close(struct node *node)
 {
-	if (presence && presence->timer)
-		event_free(presence->timer);
-	free(presence);
-	return NULL;
+	if (node->durability->presence)
+		event_free(node->durability->presence);
 }

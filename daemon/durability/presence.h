@@ -10,7 +10,6 @@
 
 struct job;
 struct node;
-struct presence;
 
 /* What is not there, and what to do; "" if all is. */
 const char *presence_describe(const struct job *job, char *text, size_t size);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/plural.h"
@@ -20,18 +19,11 @@
 
 struct reserve {
 	struct store_task task;
-	struct requester requester;
 	unsigned snapshots, former;
 	struct store_room more; /* that has been taken from the budgets */
 	bool has_more;
 	char message[SNAPSHOT_TEXT];
 };
-
-static void reserve_free(struct reserve *reserve)
-{
-	requester_end(&reserve->requester);
-	free(reserve);
-}
 
 /* ---- Budgets ---- */
 
@@ -122,9 +114,7 @@ static void fail(struct reserve *reserve, int status)
 	if (reserve->has_more)
 		budget_shrink(reserve->task.job, &reserve->more);
 	explain(reserve, status);
-	if (reserve->requester.pending)
-		pending_error(reserve->requester.pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
-			      reserve->message);
+	store_task_error(&reserve->task, status == -ESHUTDOWN ? -ECANCELED : status, "%s", reserve->message);
 }
 
 static void tell(struct reserve *reserve)
@@ -140,13 +130,12 @@ static void tell(struct reserve *reserve)
 		job_settle(job);
 	family_charge_again(job->node, job->location.file);
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
-		      (unsigned)reserve->requester.uid, reserve->snapshots, PLURAL(reserve->snapshots),
+		      (unsigned)reserve->task.requester.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);
 	body.nvme_bytes = budget_nvme_bytes(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RESERVE;
 	reply.job_reserve = &body;
-	if (reserve->requester.pending)
-		pending_reply(reserve->requester.pending, &reply);
+	store_task_reply(&reserve->task, &reply);
 }
 
 static void on_done(struct store_task *task, int status)
@@ -157,7 +146,7 @@ static void on_done(struct store_task *task, int status)
 		fail(reserve, status);
 	else
 		tell(reserve);
-	reserve_free(reserve);
+	store_task_free(task);
 }
 
 /* ---- The request ---- */
@@ -195,18 +184,12 @@ void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *r
 	if (job && r == 0)
 		r = reserve_check_limit(job, pending_port(pending), request->snapshots, message,
 					sizeof(message));
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	if (!job || r < 0)
+	if (!job || !store_task_check(pending, r, message))
 		return;
-	reserve = calloc(1, sizeof(*reserve));
-	if (!reserve) {
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	reserve = store_task_new(sizeof(*reserve), pending, job, requesters);
+	if (!reserve)
 		return;
-	}
-	requester_begin(&reserve->requester, pending, requesters);
 	reserve->snapshots = request->snapshots;
-	reserve->task.job = job;
 	reserve->task.begin = begin;
 	reserve->task.done = on_done;
 	store_task_send(&reserve->task);

@@ -21,7 +21,6 @@
 /* A client's, until the store has done it. */
 struct snapshot_request {
 	struct store_task task;
-	struct requester requester;
 	char name[WIRE_MAX_SNAPSHOT_NAME + 1], to[WIRE_MAX_SNAPSHOT_NAME + 1];
 	uint64_t step, changed_bytes;
 	/* It has been done. */
@@ -100,13 +99,15 @@ int snapshot_check_lost(const struct job *job, char *message, size_t size)
 		job->name, snapshot.name, job->name, snapshot.name);
 }
 
-bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
-		   char *message, size_t size)
+int snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot, char *message,
+		  size_t size)
 {
-	if (snapshot_look_for(job, name, ret_snapshot))
-		return true;
+	int r = snapshot_check_job(job, message, size);
+
+	if (r < 0 || snapshot_look_for(job, name, ret_snapshot))
+		return r;
 	snapshot_explain(job, name, -ENOENT, message, size);
-	return false;
+	return -ENOENT;
 }
 
 /* ---- Refusals ---- */
@@ -195,8 +196,10 @@ static void explain_name(const struct job *job, const char *name, int status, ch
 static void explain_table(const struct job *job, char *message, size_t size)
 {
 	char others[FAMILY_TEXT];
+	struct store_family family;
 
-	if (!family_has_others(job))
+	family_get(job, &family);
+	if (family.jobs < 2)
 		snprintf(message, size,
 			 "job %s has %d snapshots, which is the most that a store has room for; delete one, "
 			 "which destroys it",
@@ -233,21 +236,15 @@ static int code_of(int status)
 	return status == -EMFILE ? -ENOSPC : status == -ESHUTDOWN ? -ECANCELED : status;
 }
 
-void snapshot_fail(struct pending *pending, const struct job *job, const char *name, int status)
+void snapshot_fail(struct store_task *task, const char *name, int status)
 {
 	char message[SNAPSHOT_TEXT];
 
-	snapshot_explain(job, name, status, message, sizeof(message));
-	pending_error(pending, code_of(status), "%s", message);
+	snapshot_explain(task->job, name, status, message, sizeof(message));
+	store_task_error(task, code_of(status), "%s", message);
 }
 
 /* ---- Requests ---- */
-
-static void request_free(struct snapshot_request *request)
-{
-	requester_end(&request->requester);
-	free(request);
-}
 
 static void on_done(struct store_task *task, int status)
 {
@@ -255,9 +252,9 @@ static void on_done(struct store_task *task, int status)
 
 	if (status == 0)
 		request->tell(request);
-	else if (request->requester.pending)
-		snapshot_fail(request->requester.pending, task->job, request->name, status);
-	request_free(request);
+	else
+		snapshot_fail(task, request->name, status);
+	store_task_free(task);
 }
 
 static bool check_name(struct pending *pending, const char *name)
@@ -269,27 +266,21 @@ static bool check_name(struct pending *pending, const char *name)
 	return false;
 }
 
-static bool check_job(struct pending *pending, const struct job *job)
+int snapshot_check_change(const struct job *job, char *message, size_t size)
 {
-	char message[SNAPSHOT_TEXT];
-	int r = snapshot_check_job(job, message, sizeof(message));
+	int r = snapshot_check_job(job, message, size);
 
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	return r == 0;
+	return r < 0 ? r : snapshot_check_lost(job, message, size);
 }
 
 int snapshot_check_take(const struct job *job, const struct port *port, char *message, size_t size)
 {
-	int r;
-
 	if (!access_may_train(job, port) && !access_may_drop(job, port))
 		return refuse(message, size, -EPERM,
 			      "snapshots of job %s are for those to take who may train it: its owner, user "
 			      "%u, and whom he shares it with for that",
 			      job->name, (unsigned)job->uid);
-	r = snapshot_check_job(job, message, size);
-	return r < 0 ? r : snapshot_check_lost(job, message, size);
+	return snapshot_check_change(job, message, size);
 }
 
 static bool check_take(struct pending *pending, const struct job *job)
@@ -299,35 +290,19 @@ static bool check_take(struct pending *pending, const struct job *job)
 
 	if (r == 0)
 		r = presence_refuse(job, message, sizeof(message));
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	return r == 0;
-}
-
-static bool check_lost(struct pending *pending, const struct job *job)
-{
-	char message[SNAPSHOT_TEXT];
-	int r = snapshot_check_lost(job, message, sizeof(message));
-
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	return r == 0;
+	return store_task_check(pending, r, message);
 }
 
 /* NULL, and it is answered: there is no memory for it. */
 static struct snapshot_request *request_new(struct pending *pending, struct job *job, const char *name,
 					    struct queue *requesters)
 {
-	struct snapshot_request *request = calloc(1, sizeof(*request));
+	struct snapshot_request *request = store_task_new(sizeof(*request), pending, job, requesters);
 
-	if (!request) {
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	if (!request)
 		return NULL;
-	}
 	snprintf(request->name, sizeof(request->name), "%s", name);
-	request->task.job = job;
 	request->task.done = on_done;
-	requester_begin(&request->requester, pending, requesters);
 	return request;
 }
 
@@ -348,12 +323,10 @@ static void tell_taken(struct snapshot_request *request)
 
 	events_of_job(request->task.job, EVENT_SNAPSHOT_TAKEN, &(struct log_fields){ .step = &request->step },
 		      "step %llu is kept as snapshot %s", (unsigned long long)request->step, request->name);
-	if (!request->requester.pending)
-		return;
 	body.step = request->step;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE;
 	reply.snapshot_take = &body;
-	pending_reply(request->requester.pending, &reply);
+	store_task_reply(&request->task, &reply);
 }
 
 void snapshot_take(struct pending *pending, const struct member *member,
@@ -386,9 +359,8 @@ static int begin_delete(struct store_task *task, struct store *store)
 static void tell_deleted(struct snapshot_request *request)
 {
 	events_of_job(request->task.job, EVENT_SNAPSHOT_DELETED, NULL, "user %u has deleted snapshot %s",
-		      (unsigned)request->requester.uid, request->name);
-	if (request->requester.pending)
-		pending_reply(request->requester.pending, NULL);
+		      (unsigned)request->task.requester.uid, request->name);
+	store_task_reply(&request->task, NULL);
 }
 
 void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete,
@@ -396,6 +368,7 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 {
 	struct job *job = access_find(pending, delete->name, delete->has_owner, delete->owner);
 	struct snapshot_request *request;
+	char message[SNAPSHOT_TEXT];
 
 	if (!job || !check_name(pending, delete->snapshot))
 		return;
@@ -404,7 +377,7 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 			      job->name, (unsigned)job->uid);
 		return;
 	}
-	if (!check_job(pending, job) || !check_lost(pending, job))
+	if (!store_task_check(pending, snapshot_check_change(job, message, sizeof(message)), message))
 		return;
 	request = request_new(pending, job, delete->snapshot, requesters);
 	if (!request)
@@ -416,17 +389,12 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 
 /* ---- Diff ---- */
 
-uint64_t snapshot_state_bytes(const struct job *job)
-{
-	return store_placed_bytes(job_nvme_store(job));
-}
-
 static int begin_diff(struct store_task *task, struct store *store)
 {
 	struct snapshot_request *request = container_of(task, struct snapshot_request, task);
 
 	/* Nothing comes of it but an answer. */
-	if (!request->requester.pending)
+	if (!task->requester.pending)
 		return -ECANCELED;
 	return store_diff(store, request->name, request->to[0] ? request->to : NULL, &task->request,
 			  &request->changed_bytes);
@@ -437,13 +405,11 @@ static void tell_diff(struct snapshot_request *request)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotDiffReply body = TIERD__WIRE__SNAPSHOT_DIFF_REPLY__INIT;
 
-	if (!request->requester.pending)
-		return;
 	body.changed_bytes = request->changed_bytes;
 	body.state_bytes = store_state_bytes(job_nvme_store(request->task.job));
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
 	reply.snapshot_diff = &body;
-	pending_reply(request->requester.pending, &reply);
+	store_task_reply(&request->task, &reply);
 }
 
 void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *requesters)
@@ -453,15 +419,13 @@ void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *dif
 	struct snapshot_request *request;
 	struct store_snapshot snapshot;
 	char message[SNAPSHOT_TEXT];
+	int r = 0;
 
-	if (!job || !check_job(pending, job))
+	for (size_t i = 0; i < ARRAY_LENGTH(names) && job && r == 0; i++)
+		if (i == 0 || names[i][0])
+			r = snapshot_find(job, names[i], &snapshot, message, sizeof(message));
+	if (!job || !store_task_check(pending, r, message))
 		return;
-	for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-		if ((i == 0 || names[i][0]) &&
-		    !snapshot_find(job, names[i], &snapshot, message, sizeof(message))) {
-			pending_error(pending, -ENOENT, "%s", message);
-			return;
-		}
 	request = request_new(pending, job, diff->from, requesters);
 	if (!request)
 		return;

@@ -2,7 +2,7 @@
 #ifndef TIERD_DAEMON_SNAPSHOT_H
 #define TIERD_DAEMON_SNAPSHOT_H
 
-#include "daemon/model/model.h"
+#include "daemon/durability/store_task.h"
 
 /* member: who asks as a rank, or NULL. requesters: of the client, until they are answered. */
 void snapshot_take(struct pending *pending, const struct member *member,
@@ -11,6 +11,10 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 		     struct queue *requesters);
 void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *requesters);
 
+/* Snapshots that it has, and what each of them keeps: snapshot_list.c. Answers at once, or, if what they keep
+ * is to be measured, when the store has done that. */
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *requesters);
+
 /* That it has. */
 unsigned snapshot_count(const struct job *job);
 /* Of these that are lost; what writes to the job is refused then. */
@@ -18,16 +22,18 @@ unsigned snapshot_count_lost(const struct job *job);
 int snapshot_check_lost(const struct job *job, char *message, size_t size);
 /* 0, or why snapshots of the job cannot be asked for now. */
 int snapshot_check_job(const struct job *job, char *message, size_t size);
+/* 0, or why what the store has of the job cannot be changed now. */
+int snapshot_check_change(const struct job *job, char *message, size_t size);
 /* 0, or why whoever is at the port cannot have a step of it kept now. */
 int snapshot_check_take(const struct job *job, const struct port *port, char *message, size_t size);
 bool snapshot_look_for(const struct job *job, const char *name, struct store_snapshot *ret_snapshot);
-/* False, and message says so, and which there are: it has none of that name. */
-bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
-		   char *message, size_t size);
+/* As snapshot_check_job(); -ENOENT: it has none of that name, and the message names those that it has. */
+int snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot, char *message,
+		  size_t size);
 /* What a store that has refused or failed means to a person. */
 void snapshot_explain(const struct job *job, const char *name, int status, char *message, size_t size);
 #define SNAPSHOT_TEXT 900
-/* Answers with that. */
-void snapshot_fail(struct pending *pending, const struct job *job, const char *name, int status);
+/* Answers the client of the task with that. */
+void snapshot_fail(struct store_task *task, const char *name, int status);
 
 #endif

@@ -1,7 +1,4 @@
-#include "daemon/durability/snapshot_list.h"
-
 #include <errno.h>
-#include <stdlib.h>
 
 #include "daemon/durability/own.h"
 #include "daemon/model/model.h"
@@ -12,18 +9,11 @@
 
 struct snapshot_list {
 	struct store_task task;
-	struct requester requester;
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
 	bool is_measured[STORE_MAX_SNAPSHOTS];
 	unsigned count, measured;
 };
-
-static void snapshot_list_free(struct snapshot_list *list)
-{
-	requester_end(&list->requester);
-	free(list);
-}
 
 /* What the job keeps without a name. */
 struct kept_list {
@@ -65,11 +55,11 @@ static void reply(struct snapshot_list *list, const struct job *job)
 	body.n_snapshots = list->count;
 	body.snapshots = pointers;
 	body.maximum = job->options.snapshots;
-	body.state_bytes = snapshot_state_bytes(job);
+	body.state_bytes = store_placed_bytes(job_nvme_store(job));
 	add_readers(job, &kept, &body);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
 	reply.snapshots = &body;
-	pending_reply(list->requester.pending, &reply);
+	store_task_reply(&list->task, &reply);
 }
 
 /* ---- Measuring: one after the other, so that commits come in between ---- */
@@ -78,7 +68,7 @@ static int begin(struct store_task *task, struct store *store)
 {
 	struct snapshot_list *list = container_of(task, struct snapshot_list, task);
 
-	if (!list->requester.pending)
+	if (!task->requester.pending)
 		return -ECANCELED;
 	return store_measure_snapshot(store, list->snapshots[list->measured].name, &task->request,
 				      &list->own_bytes[list->measured]);
@@ -93,7 +83,7 @@ static void measure_next(struct snapshot_list *list)
 		return;
 	}
 	reply(list, task->job);
-	snapshot_list_free(list);
+	store_task_free(task);
 }
 
 /* Nobody can tell of one that is being read, or cannot be, or was deleted meanwhile. */
@@ -101,16 +91,14 @@ static void on_measured(struct store_task *task, int status)
 {
 	struct snapshot_list *list = container_of(task, struct snapshot_list, task);
 
-	if (!list->requester.pending) {
-		snapshot_list_free(list);
-	} else if (status == -ESHUTDOWN) {
-		snapshot_fail(list->requester.pending, task->job, list->snapshots[list->measured].name,
-			      status);
-		snapshot_list_free(list);
-	} else {
-		list->is_measured[list->measured] = status == 0;
-		measure_next(list);
+	if (status == -ESHUTDOWN)
+		snapshot_fail(task, list->snapshots[list->measured].name, status);
+	if (!task->requester.pending || status == -ESHUTDOWN) {
+		store_task_free(task);
+		return;
 	}
+	list->is_measured[list->measured] = status == 0;
+	measure_next(list);
 }
 
 void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *requesters)
@@ -123,22 +111,18 @@ void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *re
 	if (!job)
 		return;
 	r = snapshot_check_job(job, message, sizeof(message));
-	if (r < 0) {
-		pending_error(pending, r, "%s", message);
+	if (!store_task_check(pending, r, message))
 		return;
-	}
-	list = calloc(1, sizeof(*list));
-	if (!list) {
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	list = store_task_new(sizeof(*list), pending, job, requesters);
+	if (!list)
 		return;
-	}
-	requester_begin(&list->requester, pending, requesters);
 	list->count = store_snapshots(job_nvme_store(job), list->snapshots);
-	list->task = (struct store_task){ .job = job, .begin = begin, .done = on_measured };
+	list->task.begin = begin;
+	list->task.done = on_measured;
 	if (read->measures && list->count > 0) {
 		store_task_send(&list->task);
 	} else {
 		reply(list, job);
-		snapshot_list_free(list);
+		store_task_free(&list->task);
 	}
 }

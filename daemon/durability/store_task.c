@@ -1,10 +1,61 @@
 #include "daemon/durability/store_task.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/durability/own.h"
 #include "daemon/update/update.h"
+
+/* ---- What a client asks for ---- */
+
+bool store_task_check(struct pending *pending, int r, const char *message)
+{
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
+}
+
+void *store_task_new(size_t size, struct pending *pending, struct job *job, struct queue *requesters)
+{
+	struct store_task *task = calloc(1, size);
+
+	if (!task) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return NULL;
+	}
+	task->job = job;
+	requester_begin(&task->requester, pending, requesters);
+	return task;
+}
+
+void store_task_free(struct store_task *task)
+{
+	requester_end(&task->requester);
+	free(task);
+}
+
+void store_task_reply(struct store_task *task, Tierd__Wire__Reply *reply)
+{
+	if (task->requester.pending)
+		pending_reply(task->requester.pending, reply);
+}
+
+void store_task_error(struct store_task *task, int r, const char *format, ...)
+{
+	char message[1024];
+	va_list arguments;
+
+	if (!task->requester.pending)
+		return;
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	pending_error(task->requester.pending, r, "%s", message);
+}
+
+/* ---- Their turns ---- */
 
 static struct store_task *first_of(const struct job *job)
 {

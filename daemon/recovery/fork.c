@@ -4,14 +4,13 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
 #include "daemon/model/model.h"
-#include "daemon/recovery/fork.h"
-#include "daemon/recovery/restore.h"
+#include "daemon/recovery/own.h"
+#include "daemon/recovery/recovery.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
@@ -19,7 +18,6 @@
 struct fork {
 	struct store_task task; /* of its origin */
 	struct restore_notice notice;
-	struct requester requester;
 	struct job_file file;
 	char origin[WIRE_MAX_JOB_NAME + 1], snapshot[WIRE_MAX_SNAPSHOT_NAME + 1];
 	unsigned snapshots; /* that there is to be room for; 0: as many as were asked for before */
@@ -28,12 +26,6 @@ struct fork {
 	uint64_t more; /* bytes of each path, which the origin has taken for it */
 	char message[SNAPSHOT_TEXT];
 };
-
-static void fork_free(struct fork *fork)
-{
-	requester_end(&fork->requester);
-	free(fork);
-}
 
 /* ---- Whether it may be ---- */
 
@@ -67,16 +59,14 @@ static int check_origin(const struct job *job, const Tierd__Wire__JobFork *reque
 			size_t size)
 {
 	struct store_snapshot snapshot;
-	int r = snapshot_check_job(job, message, size);
+	int r = snapshot_check_change(job, message, size);
 
 	if (r == 0)
-		r = snapshot_check_lost(job, message, size);
-	if (r == 0)
 		r = presence_refuse(job, message, size);
+	if (r == 0 && request->snapshot[0])
+		r = snapshot_find(job, request->snapshot, &snapshot, message, size);
 	if (r < 0)
 		return r;
-	if (request->snapshot[0] && !snapshot_find(job, request->snapshot, &snapshot, message, size))
-		return -ENOENT;
 	if (request->snapshots > WIRE_MAX_SNAPSHOTS)
 		return refuse(message, size, -EINVAL, "room for %u snapshots; at most %d are possible",
 			      request->snapshots, WIRE_MAX_SNAPSHOTS);
@@ -177,12 +167,12 @@ static void fail(struct fork *fork, int status)
 			fork->origin, fork->file.name);
 	budget_take_back(job, fork->more);
 	if (fork->restore)
-		restore_cancel_fork(fork->restore);
-	if (fork->requester.pending && fork->message[0])
-		pending_error(fork->requester.pending, status, "%s", fork->message);
-	else if (fork->requester.pending)
-		snapshot_fail(fork->requester.pending, job, fork->snapshot, status);
-	fork_free(fork);
+		restore_free(fork->restore);
+	if (fork->message[0])
+		store_task_error(&fork->task, status, "%s", fork->message);
+	else
+		snapshot_fail(&fork->task, fork->snapshot, status);
+	store_task_free(&fork->task);
 }
 
 static void on_forked(struct store_task *task, int status)
@@ -200,7 +190,7 @@ static void on_forked(struct store_task *task, int status)
 
 /* ---- It is there ---- */
 
-static void reply(struct pending *pending, const struct job *job)
+static void reply(struct fork *fork, const struct job *job)
 {
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobForkReply body = TIERD__WIRE__JOB_FORK_REPLY__INIT;
@@ -209,25 +199,24 @@ static void reply(struct pending *pending, const struct job *job)
 	body.nvme_bytes = budget_nvme_bytes(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_FORK;
 	reply.job_fork = &body;
-	pending_reply(pending, &reply);
+	store_task_reply(&fork->task, &reply);
 }
 
 static void on_there(struct restore_notice *notice, const struct job *job, const char *why)
 {
 	struct fork *fork = container_of(notice, struct fork, notice);
-	struct pending *pending = fork->requester.pending;
 
 	if (job)
 		events_of_job(job, EVENT_FORKED, &(struct log_fields){ .step = &job->step },
 			      "user %u has forked it from job %s%s%s, at step %llu",
-			      (unsigned)fork->requester.uid, fork->origin, fork->snapshot[0] ? "@" : "",
+			      (unsigned)fork->task.requester.uid, fork->origin, fork->snapshot[0] ? "@" : "",
 			      fork->snapshot, (unsigned long long)job->step);
-	if (pending && job)
-		reply(pending, job);
-	else if (pending)
-		pending_error(pending, -EIO, "job %s was made, and cannot be opened: %s", fork->file.name,
-			      why);
-	fork_free(fork);
+	if (job)
+		reply(fork, job);
+	else
+		store_task_error(&fork->task, -EIO, "job %s was made, and cannot be opened: %s",
+				 fork->file.name, why);
+	store_task_free(&fork->task);
 }
 
 /* ---- The request ---- */
@@ -239,23 +228,17 @@ void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, stru
 	struct fork *fork;
 	int r = job ? check(job, pending_port(pending), request, message, sizeof(message)) : 0;
 
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	if (!job || r < 0)
+	if (!job || !store_task_check(pending, r, message))
 		return;
-	fork = calloc(1, sizeof(*fork));
-	if (!fork) {
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	fork = store_task_new(sizeof(*fork), pending, job, requesters);
+	if (!fork)
 		return;
-	}
-	requester_begin(&fork->requester, pending, requesters);
 	fork->file.uid = job->uid;
 	snprintf(fork->file.name, sizeof(fork->file.name), "%s", request->fork);
 	snprintf(fork->origin, sizeof(fork->origin), "%s", job->name);
 	snprintf(fork->snapshot, sizeof(fork->snapshot), "%s", request->snapshot);
 	fork->snapshots = request->snapshots;
 	fork->notice.done = on_there;
-	fork->task.job = job;
 	/* What it asks for is what it sees. */
 	fork->task.step = request->snapshot[0] ? 0 : job->step;
 	fork->task.begin = begin;

@@ -6,21 +6,38 @@
 #include "daemon/life/life.h"
 #include "daemon/recovery/restore.h"
 
-/* What it has from the job that it was in this daemon, of which its store knows nothing. */
+/* What a job that comes back has from its life in this daemon, and its store does not know. */
 struct origin {
-	bool is_asked; /* by who opens it */
+	bool is_asked; /* somebody opens it */
 	struct restore_notice *notice;
 	struct job_scrub *scrub; /* owned; NULL: there is none */
 	struct sharing sharing;
 };
 
 enum restore_state {
-	RESTORE_WAITING, /* somebody else has the files of its store, and may give it the store, or close them
+	RESTORE_WAITING, /* another restore or job has the files: it gives this one its store, or closes them
 			  */
-	RESTORE_SEEKING, /* the files are being opened, or a job that has them open is asked for it */
-	RESTORE_READING, /* its record */
-	RESTORE_READ,	 /* or it has failed: status */
-	RESTORE_MADE,	 /* it is a job, or ends */
+	RESTORE_SEEKING, /* the files are being opened, or a job that has them open is asked for the store */
+	RESTORE_READING, /* the record is being read */
+	RESTORE_READ,	 /* it has been read, or status says why not */
+	RESTORE_MADE,	 /* the job is there, or the restore ends */
+};
+
+/* What becomes of the job. */
+enum restore_purpose {
+	RESTORE_RETURN,	 /* it comes back */
+	RESTORE_FIRST,	 /* the same, of the first job in the files, whatever it is called */
+	RESTORE_FORK,	 /* it is a new one, for which there is room on the paths already */
+	RESTORE_REMOVAL, /* it is removed from its store */
+};
+
+/* What its files are. */
+enum restore_files {
+	FILES_OPEN,	 /* or not tried yet */
+	FILES_UNREAD,	 /* they cannot be opened */
+	FILES_EXPLAINED, /* the same, and the message says what to do about it */
+	FILES_EMPTY,	 /* nothing of it was ever committed */
+	FILES_STRANGE,	 /* the record of another user's job: nothing is made of it, nor lost */
 };
 
 struct restore {
@@ -29,24 +46,19 @@ struct restore {
 	struct job_file file;
 	struct path_list paths;
 	enum restore_state state;
-	uint64_t round;	   /* of the node, in which it was looked at last */
-	bool is_first;	   /* whatever the first job in the files is called */
-	bool is_unwanted;  /* it is to end, not to come back */
-	bool is_fork;	   /* a new one, for which there is room on the paths already */
-	bool is_unread;	   /* its files cannot be opened */
-	bool is_explained; /* and the message says what to do about it */
-	bool is_forgotten; /* nothing of it was ever committed */
-	bool is_strange;   /* the record of another user's job: nothing is made of it, nor lost */
+	enum restore_purpose purpose;
+	enum restore_files files;
+	uint64_t round; /* of the node, in which it was looked at last */
 	struct origin origin;
 	struct store *store;
 	struct job *job;	      /* once it is there, and its blobs are on their way */
 	struct store_request request; /* of its end */
 	struct store_transfer transfer;
-	struct store_task task; /* of a job that has the files open */
+	struct store_task task; /* for a job that has the files open */
 	struct listing_wait listed;
 	struct record_header header;
-	struct loss_record record;   /* if it is read, and becomes no job */
-	char *definition, *progress; /* with what is before them, page-aligned */
+	struct loss_record record;   /* of what was read, and becomes no job */
+	char *definition, *progress; /* with their headers, page-aligned */
 	int status;
 	char message[640];
 };
@@ -54,8 +66,8 @@ struct restore {
 struct node_recovery {
 	struct queue restores; /* struct restore */
 	struct queue notices;  /* struct restore_notice: of jobs that end, and come back then */
-	bool is_starting;      /* all that there is is read, before any of it becomes a job */
-	uint64_t rounds;       /* in which those that wait for files were looked at */
+	bool is_starting;      /* the daemon starts: all records are read before any becomes a job */
+	uint64_t rounds;       /* of restore_go_on() */
 };
 
 /* ---- restore.c ---- */
@@ -63,23 +75,29 @@ struct node_recovery {
 /* In the node's queue; NULL: no memory. */
 struct restore *restore_new(struct node *node, const struct job_file *file);
 void restore_free(struct restore *restore);
+/* A fork is on its way: its name is taken from now on. file: its name and number, and its origin's files. It
+ * goes on with restore_end_fork(), or ends with restore_free(). NULL: no memory. */
+struct restore *restore_begin_fork(const struct job *origin, const struct job_file *file,
+				   struct restore_notice *notice);
+/* store: its own, which it takes over. */
+void restore_end_fork(struct restore *restore, struct store *store);
 /* It has its store: on with its record, or with its end. */
 void restore_read(struct restore *restore);
-/* It has failed, with a message; or it has been read. It may be gone then. */
+/* It has been read, or has failed, with a message. It may be freed. */
 void restore_finish(struct restore *restore, int r);
-/* Those that have been read become jobs: each after those that began before it, so that where there is not
- * room for all, it is the same ones each time that get it. */
+/* Restores that have been read become jobs, in the order in which they began: so it is always the same jobs
+ * that get room where there is not enough for all. */
 void restore_make_in_order(struct node *node);
-/* Another daemon will find it. It is gone then. */
+/* The next daemon will find the job. Frees the restore. */
 void restore_give_up(struct restore *restore, const char *why);
-/* Nothing of it was ever committed, and it is removed. 0. */
+/* Nothing of the job was ever committed: it is off the list. 0. */
 int restore_forget(struct restore *restore);
 
 /* ---- restore_store.c ---- */
 
-/* Looks for its store: in the files, or with a job that has them open. */
+/* Opens its files, or asks a job that has them open for the store. */
 void restore_seek(struct restore *restore);
-/* Removes its job from the store that it has, and the files with the last one. It is gone then. */
+/* Removes its job from the store that it has; with the last job, the files. Frees the restore. */
 void restore_end_head(struct restore *restore);
 
 #endif

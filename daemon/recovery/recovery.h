@@ -20,9 +20,24 @@
 #ifndef TIERD_DAEMON_RECOVERY_FRONT_H
 #define TIERD_DAEMON_RECOVERY_FRONT_H
 
-#include "daemon/recovery/fork.h"
 #include "daemon/recovery/restore.h"
-#include "daemon/recovery/roll_back.h"
+
+/* ---- Requests ---- */
+
+/* A new job begins as a snapshot of another one, or as its last step. It lies in the same store, in which
+ * what neither has changed lies once. requesters, here and below: of the client, until it is answered. */
+void fork_job(struct pending *pending, const Tierd__Wire__JobFork *request, struct queue *requesters);
+
+/* A job's state becomes that of one of its snapshots. Answers once the job is there again. */
+void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request,
+		   struct queue *requesters);
+
+/* A snapshot whose map cannot be read is given up, and the job comes back where it was: what is free is
+ * counted anew. */
+void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
+			   struct queue *requesters);
+
+/* ---- Life ---- */
 
 struct life_recovery;
 extern const struct life_recovery recovery_of_life;

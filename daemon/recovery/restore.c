@@ -101,6 +101,7 @@ static int make_job(struct restore *restore)
 		.progress = { restore->progress + sizeof(struct progress_header),
 			      get64((const uint8_t *)restore->progress) },
 	};
+	bool is_fork = restore->purpose == RESTORE_FORK;
 	struct job *job;
 	int r;
 
@@ -108,14 +109,15 @@ static int make_job(struct restore *restore)
 		return refuse(restore->message, sizeof(restore->message), -EBADMSG,
 			      "its progress says what cannot be");
 	r = record_decode(restore->node, &source, &job, restore->message, sizeof(restore->message));
-	restore->is_strange = r == -EPERM;
+	if (r == -EPERM)
+		restore->files = FILES_STRANGE;
 	if (r < 0)
 		return r;
 	job->number = restore->file.number;
 	memcpy(job->location.file, restore->file.file, sizeof(job->location.file));
 	if (restore->origin.scrub)
 		scrub_take_over(job, TAKE_PTR(restore->origin.scrub));
-	r = setup_adopt(job, restore->store, restore->is_fork, restore->message, sizeof(restore->message));
+	r = setup_adopt(job, restore->store, is_fork, restore->message, sizeof(restore->message));
 	if (r < 0) {
 		note_record(restore, job);
 		job_free(job);
@@ -124,11 +126,11 @@ static int make_job(struct restore *restore)
 	restore->store = NULL;
 	restore->job = job;
 	listing_note(job);
-	retention_begin(job, restore->is_fork ? job->step + 1 : job->step);
+	retention_begin(job, is_fork ? job->step + 1 : job->step);
 	/* A snapshot's may say what was taken back since. */
 	share_restore(job, &restore->origin.sharing);
 	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
-	if (restore->is_fork && durable_redefine_now(job) == 0)
+	if (is_fork && durable_redefine_now(job) == 0)
 		job_settle(job);
 	return 0;
 }
@@ -162,13 +164,14 @@ static void lose_listed(const struct restore *restore, const struct loss *loss)
 /* Whatever it was that there was no room for, it may find some later; files that were cut off do not. */
 static void lose(struct restore *restore, int r)
 {
-	bool is_cut_off = r == -ENOSPC && restore->is_unread;
-	int error = is_cut_off ? -EBADMSG : r;
+	bool is_explained = restore->files == FILES_EXPLAINED;
+	bool is_unread = is_explained || restore->files == FILES_UNREAD;
+	int error = r == -ENOSPC && is_unread ? -EBADMSG : r;
 	const struct loss loss = { .error = error,
 				   .lacking = error == -ENOMEM || error == -ENOSPC ? error : 0,
 				   .is_asked = restore->origin.is_asked,
-				   .is_unread = restore->is_unread,
-				   .is_explained = restore->is_explained,
+				   .is_unread = is_unread,
+				   .is_explained = is_explained,
 				   .record = restore->record };
 
 	if (loss.is_unread)
@@ -194,12 +197,12 @@ static void on_listed(struct listing_wait *wait)
 /* Who has made a fork hears of it once it is on the list of jobs. */
 static void end(struct restore *restore, int r)
 {
-	if (r == 0 && restore->is_fork) {
+	if (r == 0 && restore->purpose == RESTORE_FORK) {
 		restore->listed.done = on_listed;
 		listing_await(restore->node, &restore->listed);
 		return;
 	}
-	if (restore->is_strange)
+	if (restore->files == FILES_STRANGE)
 		log_error("%s: %s", restore->file.file, restore->message);
 	else if (r < 0)
 		lose(restore, r);
@@ -284,7 +287,7 @@ static void make(struct restore *restore)
 	if (r == 0 && lets_go(restore))
 		return;
 	restore->state = RESTORE_MADE;
-	if (restore->is_forgotten) {
+	if (restore->files == FILES_EMPTY) {
 		tell(restore, NULL);
 		restore_free(restore);
 		return;
@@ -328,7 +331,7 @@ static void complain(const struct restore *restore)
 
 void restore_finish(struct restore *restore, int r)
 {
-	if (restore->is_unwanted) {
+	if (restore->purpose == RESTORE_REMOVAL) {
 		if (r < 0 && r != -ENOENT)
 			complain(restore);
 		restore_free(restore);
@@ -344,7 +347,7 @@ int restore_forget(struct restore *restore)
 	log_info("%s: nothing was ever committed; it is removed", restore->file.file);
 	listing_forget(restore->node, restore->file.file, restore->file.name);
 	refuse(restore->message, sizeof(restore->message), 0, "nothing of it was ever committed");
-	restore->is_forgotten = true;
+	restore->files = FILES_EMPTY;
 	return 0;
 }
 
@@ -447,7 +450,7 @@ static void on_header(struct store_transfer *transfer, int status)
 void restore_read(struct restore *restore)
 {
 	restore->state = RESTORE_READING;
-	if (restore->is_unwanted)
+	if (restore->purpose == RESTORE_REMOVAL)
 		restore_end_head(restore);
 	else
 		read_record(restore, &restore->definition, 0, STORE_EXTENT_BYTES, on_header);
@@ -491,7 +494,7 @@ void restore_and_end(struct node *node, const struct job_file *file)
 			  file->name, (unsigned)file->uid, file->file);
 		return;
 	}
-	restore->is_unwanted = true;
+	restore->purpose = RESTORE_REMOVAL;
 	restore_seek(restore);
 }
 
@@ -541,7 +544,7 @@ struct restore *restore_begin_fork(const struct job *origin, const struct job_fi
 	restore->paths = origin->location.paths;
 	restore->origin.notice = notice;
 	restore->origin.sharing = share_of(origin);
-	restore->is_fork = true;
+	restore->purpose = RESTORE_FORK;
 	restore->state = RESTORE_SEEKING;
 	return restore;
 }
@@ -550,11 +553,6 @@ void restore_end_fork(struct restore *restore, struct store *store)
 {
 	restore->store = store;
 	restore_read(restore);
-}
-
-void restore_cancel_fork(struct restore *restore)
-{
-	restore_free(restore);
 }
 
 /* ---- What is under way ---- */
@@ -593,7 +591,7 @@ bool restore_comes_back(const struct node *node, uid_t uid, const char *name, ui
 	const struct job *job = find_dying(node, uid, name);
 	const struct restore *restore = job ? NULL : find_restore(node, uid, name);
 
-	if (!job && (!restore || restore->is_unwanted))
+	if (!job && (!restore || restore->purpose == RESTORE_REMOVAL))
 		return false;
 	*ret_sharing = job ? job->options.sharing : restore->origin.sharing.sharing;
 	*ret_share_group = job ? job->options.share_group : restore->origin.sharing.group;

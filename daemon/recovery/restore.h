@@ -1,15 +1,13 @@
-/* Restore: jobs whose stores an earlier daemon has left come back, released and at their last durable step;
- * and so do jobs that have to begin again from there in this one. A store has one job or several: a job and
- * its forks. */
+/* Restore: a job comes back from its store, released and at its last durable step. An earlier daemon has left
+ * it, or it has to begin again in this one. A store has one job or several: a job and its forks. */
 #ifndef TIERD_DAEMON_RESTORE_H
 #define TIERD_DAEMON_RESTORE_H
 
 #include "daemon/model/model.h"
 #include "daemon/durability/durability.h"
 
-/* All that lie on the node's paths; runs the loop until they are there, or lost: see daemon/life/lost.h.
- * -ENOMEM.
- */
+/* Brings back all jobs that lie on the node's paths. Runs the loop until they are there, or lost
+ * (daemon/life/lost.h). -ENOMEM. */
 int restore_all(struct node *node);
 
 /* Who wants to know when a job is there again. */
@@ -26,22 +24,13 @@ void restore_await(const struct job *job, struct restore_notice *notice);
 /* A job that nobody has open: it is removed from its store instead of coming back. */
 void restore_and_end(struct node *node, const struct job_file *file);
 
-/* A fork is on its way: its name is taken from now on. file: its name and number, and its origin's files. It
- * ends with one of the next two; with the first one, when it is there. NULL: no memory. */
-struct restore;
-struct restore *restore_begin_fork(const struct job *origin, const struct job_file *file,
-				   struct restore_notice *notice);
-/* store: its own, which it takes over. */
-void restore_end_fork(struct restore *restore, struct store *store);
-void restore_cancel_fork(struct restore *restore);
-
-/* A job, or what was to become one, has let go of its files: others may have waited for that. */
+/* Files of jobs have been closed: restores may have waited for that. */
 void restore_go_on(struct node *node);
 
 /* Whether a job of this name is on its way, or will be when another one has ended. */
 bool restore_is_under_way(const struct node *node, uid_t uid, const char *name);
-/* The same, but not of one that is on its way out. With whom it is shared, as far as this daemon has known
- * it. */
+/* The same, without jobs that are being removed. ret_sharing, ret_share_group: with whom the job is shared,
+ * as far as this daemon knows. */
 bool restore_comes_back(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
 			uint32_t *ret_share_group);
 

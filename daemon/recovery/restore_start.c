@@ -32,7 +32,7 @@ static int on_stored(struct node *node, const struct job_file *file, void *argum
 	restore = restore_new(node, file);
 	if (!restore)
 		return -ENOMEM;
-	restore->is_first = true;
+	restore->purpose = RESTORE_FIRST;
 	restore_seek(restore);
 	return 0;
 }
@@ -56,7 +56,7 @@ static void await_all(struct node *node)
 static bool is_later(const struct restore *restore, const struct restore *other)
 {
 	return restore->file.uid == other->file.uid && strcmp(restore->file.name, other->file.name) == 0 &&
-	       restore->file.number > other->file.number && !restore->is_forgotten;
+	       restore->file.number > other->file.number && restore->files != FILES_EMPTY;
 }
 
 static bool is_outdated(const struct restore *restore)
@@ -89,7 +89,7 @@ static void end_outdated(struct restore *restore, const struct job *later)
 		log_info("job %s of user %u: it is removed from %s: a later job has replaced it", file->name,
 			 (unsigned)file->uid, file->file);
 		restore->state = RESTORE_MADE;
-		restore->is_unwanted = true;
+		restore->purpose = RESTORE_REMOVAL;
 		restore_end_head(restore);
 	}
 }
@@ -139,7 +139,7 @@ static void skip_unread(struct node *node)
 	QUEUE_FOREACH (link, &node->recovery->restores) {
 		const struct restore *restore = queue_entry(link, struct restore, link);
 
-		if (restore->is_first && !restore->is_forgotten) {
+		if (restore->purpose == RESTORE_FIRST && restore->files != FILES_EMPTY) {
 			node->jobs.created += UNREAD_NUMBERS;
 			return;
 		}

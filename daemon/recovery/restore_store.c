@@ -25,7 +25,7 @@ _Static_assert(STORE_SNAPSHOT_NAME_BYTES == WIRE_MAX_JOB_NAME + 1, "a store has 
 
 /* Of the files of a store, for all jobs in them. */
 struct opening {
-	struct restore *asker; /* for whom they are opened */
+	struct restore *opener; /* that opens them */
 	struct work work;
 	struct store_request request;
 	struct store *first; /* of the first job in them that is not lost; through it others' are reached */
@@ -99,7 +99,7 @@ static void on_attached(struct store_task *task, int status)
 
 	if (status == -ESHUTDOWN || status == -EROFS)
 		restore_seek(restore);
-	else if (status == -EBADMSG && restore->is_unwanted)
+	else if (status == -EBADMSG && restore->purpose == RESTORE_REMOVAL)
 		send_drop_lost(restore);
 	else if (status < 0)
 		restore_finish(restore, refuse_store(restore, status, job_nvme_store(task->job)));
@@ -119,69 +119,69 @@ static void attach(struct restore *restore, struct job *host)
 
 /* ---- The jobs in the files ---- */
 
-static uint64_t number_of(const struct restore *asker, const struct store_job *job)
+static uint64_t number_of(const struct restore *opener, const struct store_job *job)
 {
-	uint64_t number = job->serial ? job->serial : asker->file.number;
+	uint64_t number = job->serial ? job->serial : opener->file.number;
 
-	if (number > asker->node->jobs.created)
-		asker->node->jobs.created = number;
+	if (number > opener->node->jobs.created)
+		opener->node->jobs.created = number;
 	return number;
 }
 
 /* What was found under one name is another job's. */
-static int identify(struct restore *asker, const struct store_job *first)
+static int identify(struct restore *opener, const struct store_job *first)
 {
-	uint64_t number = number_of(asker, first);
+	uint64_t number = number_of(opener, first);
 
-	asker->is_first = false;
+	opener->purpose = RESTORE_RETURN;
 	/* A copy may be as old as it likes, and is not taken for the job. */
-	if ((first->origin && first->origin != asker->file.number) ||
-	    (number == asker->file.number && strcmp(first->name, asker->file.name) != 0))
-		return refuse(asker->message, sizeof(asker->message), -EBADMSG,
+	if ((first->origin && first->origin != opener->file.number) ||
+	    (number == opener->file.number && strcmp(first->name, opener->file.name) != 0))
+		return refuse(opener->message, sizeof(opener->message), -EBADMSG,
 			      "it is a file of job %s, by another name", first->name);
-	asker->file.number = number;
-	memcpy(asker->file.name, first->name, sizeof(first->name));
+	opener->file.number = number;
+	memcpy(opener->file.name, first->name, sizeof(first->name));
 	return 0;
 }
 
 /* It is there, and is lost: it is tried again when somebody wants that. */
-static bool is_among(const struct queue *jobs, const struct restore *asker, const char *name)
+static bool is_among(const struct queue *jobs, const struct restore *opener, const char *name)
 {
-	FAMILY_FOREACH (job, jobs, asker->file.file)
+	FAMILY_FOREACH (job, jobs, opener->file.file)
 		if (strcmp(job->name, name) == 0)
 			return true;
 	return false;
 }
 
-static bool is_lost(const struct restore *asker, const char *name)
+static bool is_lost(const struct restore *opener, const char *name)
 {
-	return is_among(&asker->node->jobs.live, asker, name) ||
-	       is_among(&asker->node->jobs.dying, asker, name);
+	return is_among(&opener->node->jobs.live, opener, name) ||
+	       is_among(&opener->node->jobs.dying, opener, name);
 }
 
-static struct restore *find(const struct restore *asker, const char *name)
+static struct restore *find(const struct restore *opener, const char *name)
 {
-	QUEUE_FOREACH (link, &asker->node->recovery->restores) {
+	QUEUE_FOREACH (link, &opener->node->recovery->restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
-		if (is_of(restore, asker->file.file) && strcmp(restore->file.name, name) == 0 &&
-		    (restore == asker || restore->state == RESTORE_WAITING))
+		if (is_of(restore, opener->file.file) && strcmp(restore->file.name, name) == 0 &&
+		    (restore == opener || restore->state == RESTORE_WAITING))
 			return restore;
 	}
 	return NULL;
 }
 
 /* Who waits for that job, or has to, since it comes back, too. NULL: nobody, or there is no memory. */
-static struct restore *find_or_make(const struct restore *asker, const struct store_job *job)
+static struct restore *find_or_make(const struct restore *opener, const struct store_job *job)
 {
-	struct restore *restore = find(asker, job->name);
-	struct job_file file = asker->file;
+	struct restore *restore = find(opener, job->name);
+	struct job_file file = opener->file;
 
-	if (restore || is_lost(asker, job->name))
+	if (restore || is_lost(opener, job->name))
 		return restore;
-	file.number = number_of(asker, job);
+	file.number = number_of(opener, job);
 	memcpy(file.name, job->name, sizeof(job->name));
-	restore = restore_new(asker->node, &file);
+	restore = restore_new(opener->node, &file);
 	if (!restore)
 		log_error("job %s of user %u: it does not come back: out of memory; start tierd again",
 			  file.name, (unsigned)file.uid);
@@ -190,25 +190,26 @@ static struct restore *find_or_make(const struct restore *asker, const struct st
 
 static void end_opening(struct opening *opening, int r)
 {
-	struct restore *asker = opening->asker;
+	struct restore *opener = opening->opener;
 
 	store_free(opening->first);
 	free(opening);
-	asker->is_unread = r < 0;
-	restore_finish(asker, r);
+	if (r < 0 && opener->files == FILES_OPEN)
+		opener->files = FILES_UNREAD;
+	restore_finish(opener, r);
 }
 
 /* Whoever fails, or ends, may be gone at once. */
 static void hand_out(struct opening *opening)
 {
-	struct restore *asker = opening->asker;
+	struct restore *opener = opening->opener;
 
 	if (opening->restores[opening->opened])
 		opening->restores[opening->opened]->store = TAKE_PTR(opening->first);
 	for (unsigned i = 0; i < opening->count; i++) {
 		struct restore *restore = opening->restores[i];
 
-		asker = restore == asker ? NULL : asker;
+		opener = restore == opener ? NULL : opener;
 		if (restore && restore->store)
 			restore_read(restore);
 		else if (restore)
@@ -216,9 +217,9 @@ static void hand_out(struct opening *opening)
 	}
 	store_free(opening->first);
 	free(opening);
-	if (asker)
-		restore_finish(asker, refuse(asker->message, sizeof(asker->message), -ENOENT,
-					     "it is not in its files any more"));
+	if (opener)
+		restore_finish(opener, refuse(opener->message, sizeof(opener->message), -ENOENT,
+					      "it is not in its files any more"));
 }
 
 static void attach_next(struct opening *opening);
@@ -252,19 +253,19 @@ static void attach_next(struct opening *opening)
 
 static void share(struct opening *opening)
 {
-	struct restore *asker = opening->asker;
+	struct restore *opener = opening->opener;
 
-	listing_match(asker->node, asker->file.file, opening->jobs, opening->count);
+	listing_match(opener->node, opener->file.file, opening->jobs, opening->count);
 	for (unsigned i = 0; i < opening->count; i++) {
-		struct restore *restore = find_or_make(asker, &opening->jobs[i]);
+		struct restore *restore = find_or_make(opener, &opening->jobs[i]);
 
 		opening->restores[i] = restore;
 		if (!restore)
 			continue;
 		restore->state = RESTORE_SEEKING;
-		restore->paths = asker->paths;
-		restore->is_unwanted |=
-			listing_is_given_up(asker->node, asker->file.file, restore->file.name);
+		restore->paths = opener->paths;
+		if (listing_is_given_up(opener->node, opener->file.file, restore->file.name))
+			restore->purpose = RESTORE_REMOVAL;
 	}
 	while (opening->jobs[opening->opened].is_lost)
 		opening->opened++;
@@ -274,23 +275,23 @@ static void share(struct opening *opening)
 static void on_opened(struct store_request *request, int status)
 {
 	struct opening *opening = container_of(request, struct opening, request);
-	struct restore *asker = opening->asker;
+	struct restore *opener = opening->opener;
 
 	if (status == -ENOENT) {
 		/* A daemon was killed before its first commit: there never was a state. */
 		store_keep(opening->first, false);
-		end_opening(opening, restore_forget(asker));
+		end_opening(opening, restore_forget(opener));
 		return;
 	}
 	if (status < 0)
-		status = refuse_store(asker, status, opening->first);
+		status = refuse_store(opener, status, opening->first);
 	opening->count = status < 0 ? 0 : store_jobs(opening->first, opening->jobs);
 	for (unsigned i = 0; i < opening->count && status == 0; i++)
 		if (opening->jobs[i].serial > INT64_MAX || opening->jobs[i].origin > INT64_MAX)
-			status = refuse(asker->message, sizeof(asker->message), -EBADMSG,
+			status = refuse(opener->message, sizeof(opener->message), -EBADMSG,
 					"it gives a job a number that none can have");
-	if (status == 0 && asker->is_first)
-		status = identify(asker, &opening->jobs[0]);
+	if (status == 0 && opener->purpose == RESTORE_FIRST)
+		status = identify(opener, &opening->jobs[0]);
 	if (status < 0)
 		end_opening(opening, status);
 	else
@@ -341,20 +342,22 @@ static int open_tier(struct restore *restore, unsigned index, struct tier **ret_
 static void run_open(struct work *work)
 {
 	struct opening *opening = container_of(work, struct opening, work);
-	struct restore *asker = opening->asker;
-	struct store_config config = { .workers = asker->node->workers };
+	struct restore *opener = opening->opener;
+	struct store_config config = { .workers = opener->node->workers };
 	struct tier *tiers[NODE_MAX_PATHS];
 	unsigned count = 0;
 
-	asker->status = devices_find(asker->node, &asker->file, opening->is_listed ? &opening->listed : NULL,
-				     &asker->paths, asker->message, sizeof(asker->message));
-	asker->is_explained = opening->is_listed && asker->status < 0;
-	while (asker->status == 0 && count < asker->paths.count) {
-		asker->status = open_tier(asker, count, &tiers[count]);
-		count += asker->status == 0;
+	opener->status =
+		devices_find(opener->node, &opener->file, opening->is_listed ? &opening->listed : NULL,
+			     &opener->paths, opener->message, sizeof(opener->message));
+	if (opening->is_listed && opener->status < 0)
+		opener->files = FILES_EXPLAINED;
+	while (opener->status == 0 && count < opener->paths.count) {
+		opener->status = open_tier(opener, count, &tiers[count]);
+		count += opener->status == 0;
 	}
-	if (asker->status == 0) {
-		asker->status = store_new_found(&config, tiers, count, &opening->first);
+	if (opener->status == 0) {
+		opener->status = store_new_found(&config, tiers, count, &opening->first);
 		return;
 	}
 	while (count > 0)
@@ -364,16 +367,16 @@ static void run_open(struct work *work)
 static void on_found(struct work *work)
 {
 	struct opening *opening = container_of(work, struct opening, work);
-	struct restore *asker = opening->asker;
-	int r = asker->status;
+	struct restore *opener = opening->opener;
+	int r = opener->status;
 
 	opening->request.done = on_opened;
 	if (r == 0)
 		r = store_open(opening->first, &opening->request);
 	if (r == 0)
 		return;
-	if (asker->message[0] == '\0')
-		refuse(asker->message, sizeof(asker->message), r, "%s", strerror(-r));
+	if (opener->message[0] == '\0')
+		refuse(opener->message, sizeof(opener->message), r, "%s", strerror(-r));
 	end_opening(opening, r);
 }
 
@@ -382,13 +385,13 @@ static void open_files(struct restore *restore)
 	struct opening *opening = calloc(1, sizeof(*opening));
 
 	restore->state = RESTORE_SEEKING;
-	restore->is_unread = !opening;
+	restore->files = opening ? FILES_OPEN : FILES_UNREAD;
 	if (!opening) {
 		restore_finish(restore,
 			       refuse(restore->message, sizeof(restore->message), -ENOMEM, "out of memory"));
 		return;
 	}
-	opening->asker = restore;
+	opening->opener = restore;
 	opening->is_listed = listing_copy(restore->node, restore->file.file, &opening->listed);
 	opening->work = (struct work){ .run = run_open, .done = on_found, .urgency = WORK_NORMAL };
 	workers_submit(restore->node->slow_workers, &opening->work);
@@ -421,7 +424,7 @@ void restore_seek(struct restore *restore)
 	struct job *host = family_find_host(node, restore->file.file);
 
 	restore->state = RESTORE_WAITING;
-	if (node->is_stopping && !restore->is_unwanted) {
+	if (node->is_stopping && restore->purpose != RESTORE_REMOVAL) {
 		restore_give_up(restore, "tierd is stopping");
 		return;
 	}

@@ -5,14 +5,12 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
 #include "daemon/model/model.h"
-#include "daemon/recovery/restore.h"
-#include "daemon/recovery/roll_back.h"
+#include "daemon/recovery/recovery.h"
 #include "daemon/request/request.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/values/values.h"
@@ -20,32 +18,24 @@
 struct roll_back {
 	struct store_task task;
 	struct restore_notice notice;
-	struct requester requester;
 	struct store_snapshot snapshot;
 	char doubt[SNAPSHOT_TEXT]; /* "", or why nobody knows whether it was done */
 	bool is_deletion;	   /* of that snapshot, which is lost */
 };
 
-static void roll_back_free(struct roll_back *roll_back)
-{
-	requester_end(&roll_back->requester);
-	free(roll_back);
-}
-
 /* ---- It is back ---- */
 
 static void answer_doubt(struct roll_back *roll_back, const struct job *job, const char *why)
 {
-	struct pending *pending = roll_back->requester.pending;
-
 	if (job)
-		pending_error(pending, -EIO, "%s; it was opened again, and stands at step %llu",
-			      roll_back->doubt, (unsigned long long)job->step);
+		store_task_error(&roll_back->task, -EIO, "%s; it was opened again, and stands at step %llu",
+				 roll_back->doubt, (unsigned long long)job->step);
 	else
-		pending_error(pending, -EIO, "%s; it cannot be opened again: %s", roll_back->doubt, why);
+		store_task_error(&roll_back->task, -EIO, "%s; it cannot be opened again: %s",
+				 roll_back->doubt, why);
 }
 
-static void reply_rolled_back(struct pending *pending, uint64_t step)
+static void reply_rolled_back(struct roll_back *roll_back, uint64_t step)
 {
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobRollBackReply body = TIERD__WIRE__JOB_ROLL_BACK_REPLY__INIT;
@@ -53,28 +43,28 @@ static void reply_rolled_back(struct pending *pending, uint64_t step)
 	body.step = step;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK;
 	reply.job_roll_back = &body;
-	pending_reply(pending, &reply);
+	store_task_reply(&roll_back->task, &reply);
 }
 
 static void on_back(struct restore_notice *notice, const struct job *job, const char *why)
 {
 	struct roll_back *roll_back = container_of(notice, struct roll_back, notice);
 
-	if (roll_back->requester.pending && roll_back->doubt[0])
+	if (roll_back->doubt[0])
 		answer_doubt(roll_back, job, why);
-	else if (roll_back->requester.pending && job && roll_back->is_deletion)
-		pending_reply(roll_back->requester.pending, NULL);
-	else if (roll_back->requester.pending && job)
-		reply_rolled_back(roll_back->requester.pending, job->step);
-	else if (roll_back->requester.pending && roll_back->is_deletion)
-		pending_error(roll_back->requester.pending, -EIO,
-			      "snapshot %s was deleted, and the job cannot be opened: %s",
-			      roll_back->snapshot.name, why);
-	else if (roll_back->requester.pending)
-		pending_error(roll_back->requester.pending, -EIO,
-			      "the job was rolled back to step %llu, and cannot be opened there: %s",
-			      (unsigned long long)roll_back->snapshot.step, why);
-	roll_back_free(roll_back);
+	else if (job && roll_back->is_deletion)
+		store_task_reply(&roll_back->task, NULL);
+	else if (job)
+		reply_rolled_back(roll_back, job->step);
+	else if (roll_back->is_deletion)
+		store_task_error(&roll_back->task, -EIO,
+				 "snapshot %s was deleted, and the job cannot be opened: %s",
+				 roll_back->snapshot.name, why);
+	else
+		store_task_error(&roll_back->task, -EIO,
+				 "the job was rolled back to step %llu, and cannot be opened there: %s",
+				 (unsigned long long)roll_back->snapshot.step, why);
+	store_task_free(&roll_back->task);
 }
 
 /* ---- In the store ---- */
@@ -119,26 +109,17 @@ static void doubt(struct roll_back *roll_back, int status)
 	open_again(roll_back);
 }
 
-static void fail(struct roll_back *roll_back, int status)
-{
-	struct job *job = roll_back->task.job;
-
-	if (roll_back->requester.pending)
-		snapshot_fail(roll_back->requester.pending, job, roll_back->snapshot.name, status);
-	roll_back_free(roll_back);
-}
-
 static void tell_done(const struct roll_back *roll_back, const struct job *job)
 {
 	if (roll_back->is_deletion)
 		events_of_job(job, EVENT_SNAPSHOT_DELETED, NULL,
 			      "user %u has given up snapshot %s, which was lost",
-			      (unsigned)roll_back->requester.uid, roll_back->snapshot.name);
+			      (unsigned)roll_back->task.requester.uid, roll_back->snapshot.name);
 	else
 		events_of_job(job, EVENT_ROLLED_BACK,
 			      &(struct log_fields){ .step = &roll_back->snapshot.step },
 			      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
-			      (unsigned)roll_back->requester.uid, (unsigned long long)job->step,
+			      (unsigned)roll_back->task.requester.uid, (unsigned long long)job->step,
 			      roll_back->snapshot.name, (unsigned long long)roll_back->snapshot.step);
 }
 
@@ -150,15 +131,15 @@ static void on_rolled_back(struct store_task *task, int status)
 	/* Somebody has dropped it meanwhile. */
 	if (status == 0 && job->state == JOB_DROPPED)
 		status = -ESHUTDOWN;
-	if (status < 0) {
-		if (is_in_doubt(job, status))
-			doubt(roll_back, status);
-		else
-			fail(roll_back, status);
-		return;
+	if (status < 0 && is_in_doubt(job, status)) {
+		doubt(roll_back, status);
+	} else if (status < 0) {
+		snapshot_fail(task, roll_back->snapshot.name, status);
+		store_task_free(task);
+	} else {
+		tell_done(roll_back, job);
+		open_again(roll_back);
 	}
-	tell_done(roll_back, job);
-	open_again(roll_back);
 }
 
 /* ---- The request ---- */
@@ -166,24 +147,20 @@ static void on_rolled_back(struct store_task *task, int status)
 static void start(struct pending *pending, struct job *job, const struct store_snapshot *snapshot,
 		  bool is_deletion, struct queue *requesters)
 {
-	struct roll_back *roll_back = calloc(1, sizeof(*roll_back));
+	struct roll_back *roll_back = store_task_new(sizeof(*roll_back), pending, job, requesters);
 	char reason[160];
 
-	if (!roll_back) {
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	if (!roll_back)
 		return;
-	}
-	requester_begin(&roll_back->requester, pending, requesters);
 	roll_back->snapshot = *snapshot;
 	roll_back->is_deletion = is_deletion;
 	roll_back->notice.done = on_back;
-	roll_back->task.job = job;
 	roll_back->task.is_last = true;
 	roll_back->task.begin = begin;
 	roll_back->task.done = on_rolled_back;
 	/* Nobody is there while a snapshot is lost. */
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
-		 (unsigned long long)snapshot->step, (unsigned)roll_back->requester.uid);
+		 (unsigned long long)snapshot->step, (unsigned)roll_back->task.requester.uid);
 	store_task_send(&roll_back->task);
 	drop_ranks(job, reason);
 }
@@ -203,15 +180,11 @@ void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *requ
 			      (unsigned)job->uid);
 		return;
 	}
-	r = snapshot_check_job(job, message, sizeof(message));
+	r = snapshot_check_change(job, message, sizeof(message));
 	if (r == 0)
-		r = snapshot_check_lost(job, message, sizeof(message));
-	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
-		r = -ENOENT;
-	if (r < 0) {
-		pending_error(pending, r, "%s", message);
+		r = snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message));
+	if (!store_task_check(pending, r, message))
 		return;
-	}
 	members_describe(job, ranks, sizeof(ranks));
 	if (ranks[0] && !request->force)
 		pending_error(
@@ -238,15 +211,11 @@ void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotD
 			      job->name, (unsigned)job->uid);
 		return;
 	}
-	r = snapshot_check_job(job, message, sizeof(message));
-	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
-		r = -ENOENT;
+	r = snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message));
 	if (r == 0 && !snapshot.is_lost)
 		r = refuse(message, sizeof(message), -EINVAL,
 			   "snapshot %s of job %s can be read: --lost is for those that cannot be",
 			   snapshot.name, job->name);
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	else
+	if (store_task_check(pending, r, message))
 		start(pending, job, &snapshot, true, requesters);
 }

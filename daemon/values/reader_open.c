@@ -190,17 +190,10 @@ static bool check_room(struct pending *pending, const struct queue *client_reade
 	return false;
 }
 
-static int check_snapshot_name(const struct job *job, const char *name, char *message, size_t size)
-{
-	struct store_snapshot snapshot;
-	int r = snapshot_check_job(job, message, size);
-
-	return r == 0 && !snapshot_find(job, name, &snapshot, message, size) ? -ENOENT : r;
-}
-
 static bool check_snapshot(struct pending *pending, const struct job *job,
 			   const Tierd__Wire__ReaderOpen *open)
 {
+	struct store_snapshot snapshot;
 	char message[SNAPSHOT_TEXT];
 	int r = 0;
 
@@ -210,7 +203,7 @@ static bool check_snapshot(struct pending *pending, const struct job *job,
 	else if (open->as_snapshot)
 		r = snapshot_check_take(job, pending_port(pending), message, sizeof(message));
 	else if (open->snapshot[0])
-		r = check_snapshot_name(job, open->snapshot, message, sizeof(message));
+		r = snapshot_find(job, open->snapshot, &snapshot, message, sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "%s", message);
 	return r == 0;

@@ -54,12 +54,9 @@ int source_refuse_missing(const struct source *source, char *message, size_t siz
 static int look_for_snapshot(const struct source *source, const struct job *job, char *message, size_t size)
 {
 	struct store_snapshot snapshot;
-	int r;
 
-	if (!source->snapshot_name[0])
-		return 0;
-	r = snapshot_check_job(job, message, size);
-	return r < 0 || snapshot_find(job, source->snapshot_name, &snapshot, message, size) ? r : -ENOENT;
+	return source->snapshot_name[0] ? snapshot_find(job, source->snapshot_name, &snapshot, message, size)
+					: 0;
 }
 
 static int find_source(const struct source *source, struct node *node, const struct port *port, char *message,
