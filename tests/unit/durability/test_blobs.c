@@ -10,9 +10,8 @@
 #include "common/size.h"
 #include "daemon/durability/own.h"
 #include "daemon/model/job.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor rank;
 static struct job *job;
 
@@ -20,19 +19,11 @@ static int setup(void **state)
 {
 	const struct actor_job options = { .world_size = 1, .stage = 3 };
 
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(scene_setup(state), 0);
 	assert_int_equal(actor_enter(&scene, &rank), 0);
 	assert_int_equal(actor_open(&rank, &options), 0);
 	job = job_find(scene.node, geteuid(), "play");
 	job->options.blob_bytes = MIB;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	actor_die(&rank);
-	scene_settle(&scene);
-	scene_close(&scene);
 	return 0;
 }
 
@@ -43,7 +34,7 @@ static struct staged_blob *begin(const char *key, uint64_t size)
 
 	assert_int_equal(blobs_begin(job, key, BLOB_SHARED, size, false, &staged, message, sizeof(message)),
 			 0);
-	memset(blobs_staged_bytes(staged), 'x', size);
+	memset(staged->bytes, 'x', size);
 	return staged;
 }
 
@@ -95,14 +86,14 @@ static void what_is_deleted_meanwhile_is_there_again_with_what_was_begun(void **
 	assert_int_equal(blobs_find(job, "key", BLOB_SHARED)->size, 20);
 }
 
+#define TEST(name) SCENE_TEST(name, setup)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_given_up_leaves_what_another_rank_has_begun, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_was_begun_keeps_its_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_deleted_meanwhile_is_there_again_with_what_was_begun,
-						setup, teardown),
+		TEST(what_is_given_up_leaves_what_another_rank_has_begun),
+		TEST(what_was_begun_keeps_its_room),
+		TEST(what_is_deleted_meanwhile_is_there_again_with_what_was_begun),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,6 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/durability/own.h"
 #include "daemon/durability/family.h"
 #include "daemon/durability/listing_inside.h"
@@ -20,23 +19,15 @@
 #include "daemon/resources/own.h"
 #include "offload/store/extent_store.h"
 #include "offload/store/lineage_backend.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
-static struct actor rank, asker;
+static struct actor rank, client;
 static const char *const names[] = { "play", "a", "b", "c" };
 #define AT_FIRST 3 /* of them are made */
 
 static struct job *find(const char *name)
 {
 	return job_find(scene.node, geteuid(), name);
-}
-
-static int ask(Tierd__Wire__Request *request)
-{
-	const Tierd__Wire__Reply *reply;
-
-	return actor_ask(&asker, request, &reply);
 }
 
 static uint32_t send_fork(const char *name)
@@ -48,15 +39,15 @@ static uint32_t send_fork(const char *name)
 	body.fork = (char *)name;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_FORK;
 	request.job_fork = &body;
-	return actor_send(&asker, &request);
+	return actor_send(&client, &request);
 }
 
 static int fork_to(const char *name)
 {
-	return actor_await(&asker, send_fork(name), 0)->status;
+	return actor_await(&client, send_fork(name), 0)->status;
 }
 
-static int drop(const char *name)
+static uint32_t send_drop(const char *name)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
@@ -64,7 +55,15 @@ static int drop(const char *name)
 	body.name = (char *)name;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
 	request.job_drop = &body;
-	return ask(&request);
+	return actor_send(&client, &request);
+}
+
+static int drop(const char *name)
+{
+	int r = actor_await(&client, send_drop(name), 0)->status;
+
+	scene_settle(&scene);
+	return r;
 }
 
 static int open_as_rank(const char *name)
@@ -92,27 +91,38 @@ static int step(const char *name)
 	return r < 0 ? r : actor_await(&rank, actor_send_step(&rank, 0.1f), 0)->status;
 }
 
-static void open_family(void)
+static void open_one(void)
 {
 	actor_play(&scene, &rank);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
+	assert_int_equal(actor_enter(&scene, &client), 0);
 	leave();
+}
+
+static void open_family(void)
+{
+	open_one();
 	for (unsigned i = 1; i < AT_FIRST; i++)
 		assert_int_equal(fork_to(names[i]), 0);
 	scene_settle(&scene);
+}
+
+/* Another daemon finds what this one leaves. */
+static void restart(void)
+{
+	actor_die(&client);
+	actor_die(&rank);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &client), 0);
+	assert_int_equal(actor_enter(&scene, &rank), 0);
 }
 
 /* All of them let go of the files, which fail as this says from then on. */
 static void open_files_again(const char *fault)
 {
 	scene.node->fault = fault;
-	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++) {
-		struct job *job = find(names[i]);
-
-		if (!job)
-			continue;
-		life_step(job, LIFE_REOPEN);
-	}
+	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++)
+		if (find(names[i]))
+			life_step(find(names[i]), LIFE_REOPEN);
 	scene_settle(&scene);
 	scene.node->fault = NULL;
 }
@@ -187,19 +197,14 @@ static void they_leave_one_after_the_other(void **state)
 	for (unsigned left = 3; left > 1; left--) {
 		expect_all(left);
 		assert_int_equal(drop(names[3 - left]), 0);
-		scene_settle(&scene);
 	}
 	expect_all(1);
 	open_files_again(NULL);
 	expect_all(1);
 	assert_int_equal(drop("b"), 0);
-	scene_settle(&scene);
 	assert_int_equal(scene.node->paths[0].used, 0);
-	while (scene.node->resources->works > 0)
-		event_base_loop(scene.loop, EVLOOP_ONCE);
-	actor_die(&asker);
-	actor_die(&rank);
-	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	scene_await_disposals(&scene);
+	restart();
 	assert_true(queue_is_empty(&scene.node->jobs.live));
 }
 
@@ -207,21 +212,11 @@ static void they_leave_one_after_the_other(void **state)
 static void the_files_go_with_two_that_leave_at_once(void **state)
 {
 	open_family();
-	for (unsigned round = 0; round < 3; round++) {
-		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-		Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
-
-		body.name = (char *)names[round];
-		request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
-		request.job_drop = &body;
-		actor_send(&asker, &request);
-	}
+	for (unsigned i = 0; i < AT_FIRST; i++)
+		send_drop(names[i]);
 	scene_settle(&scene);
-	while (scene.node->resources->works > 0)
-		event_base_loop(scene.loop, EVLOOP_ONCE);
-	actor_die(&asker);
-	actor_die(&rank);
-	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	scene_await_disposals(&scene);
+	restart();
 	assert_true(queue_is_empty(&scene.node->jobs.live));
 }
 
@@ -230,18 +225,14 @@ static void a_fork_that_is_not_back_keeps_the_files(void **state)
 {
 	uint64_t budget = scene.node->settings.host_budget;
 
-	actor_play(&scene, &rank);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
-	leave();
+	open_one();
 	/* Less than there is when the idle one has given its memory up, too. */
 	scene.node->settings.host_budget = 100;
 	assert_int_equal(fork_to("a"), -EIO);
-	assert_non_null(strstr(actor_message(&asker), "job a was made, and cannot be opened: "));
+	assert_non_null(strstr(actor_message(&client), "job a was made, and cannot be opened: "));
 	assert_true(job_is_lost(find("a")));
 	assert_int_equal(drop("play"), 0);
-	scene_settle(&scene);
-	while (scene.node->resources->works > 0)
-		event_base_loop(scene.loop, EVLOOP_ONCE);
+	scene_await_disposals(&scene);
 	scene.node->settings.host_budget = budget;
 	job_settle_all(scene.node);
 	scene_settle(&scene);
@@ -259,11 +250,8 @@ static void what_is_read_waits_for_nobody_who_has_gone(void **state)
 	life_step(find("b"), LIFE_CLOSE);
 	scene_settle(&scene);
 	/* It is to end, and in front of what begins again from the same files. */
-	for (unsigned i = 0; i < 2; i++) {
-		struct job *job = find(names[i]);
-
-		life_step(job, LIFE_REOPEN);
-	}
+	for (unsigned i = 0; i < 2; i++)
+		life_step(find(names[i]), LIFE_REOPEN);
 	restore_and_end(scene.node, &file);
 	scene_settle(&scene);
 	assert_null(find("b"));
@@ -305,7 +293,7 @@ static void a_fork_for_which_a_path_has_no_room_is_refused(void **state)
 	used = path->used;
 	path->capacity = used + room_for_fork() - 1;
 	assert_int_equal(fork_to("c"), -ENOSPC);
-	assert_non_null(strstr(actor_message(&asker), "what a fork may change, twice"));
+	assert_non_null(strstr(actor_message(&client), "what a fork may change, twice"));
 	assert_int_equal(path->used, used);
 	expect_all(3);
 	path->capacity++;
@@ -329,7 +317,7 @@ static void a_fork_whose_files_cannot_grow_gives_its_room_back(void **state)
 	limit = (struct rlimit){ .rlim_cur = family.device_bytes, .rlim_max = former.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	assert_int_equal(fork_to("c"), -EIO);
-	assert_non_null(strstr(actor_message(&asker), strerror(EFBIG)));
+	assert_non_null(strstr(actor_message(&client), strerror(EFBIG)));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &former), 0);
 	scene_settle(&scene);
 	expect_all(3);
@@ -359,7 +347,7 @@ static void a_fork_that_makes_files_grow_keeps_its_room(void **state)
 	reopen("b");
 	assert_int_equal(path->used, used + more);
 	blockade_end(&blockade);
-	assert_int_equal(actor_await(&asker, number, 0)->status, 0);
+	assert_int_equal(actor_await(&client, number, 0)->status, 0);
 	scene_settle(&scene);
 	assert_int_equal(find("play")->resources->lent_path_bytes, 0);
 	expect_all(4);
@@ -401,9 +389,7 @@ static void a_fork_is_there_or_not(void **state)
 {
 	unsigned made = 0, failed = 0;
 
-	actor_play(&scene, &rank);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
-	leave();
+	open_one();
 	for (unsigned nth = 3; made < 2; nth++) {
 		char fault[64];
 		int r;
@@ -423,7 +409,6 @@ static void a_fork_is_there_or_not(void **state)
 		assert_true(r < 0 || find("a"));
 		if (find("a"))
 			assert_int_equal(drop("a"), 0);
-		scene_settle(&scene);
 		expect_all(1);
 	}
 	assert_true(failed > 2);
@@ -470,10 +455,9 @@ static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
 	assert_int_equal(open_as_rank("play"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop a"));
 	assert_int_equal(drop("b"), -EIO);
-	assert_non_null(strstr(actor_message(&asker), "tierctl drop a"));
+	assert_non_null(strstr(actor_message(&client), "tierctl drop a"));
 	assert_int_equal(fork_to("c"), -EIO);
 	assert_int_equal(drop("a"), 0);
-	scene_settle(&scene);
 	assert_null(find("a"));
 	expect_all(2);
 	assert_int_equal(step("b"), 0);
@@ -501,15 +485,10 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 	assert_int_equal(open_as_rank("b"), -EIO);
 	assert_non_null(strstr(actor_message(&rank), "tierctl drop play"));
 	/* So it is after a start, too. */
-	actor_die(&asker);
-	actor_die(&rank);
-	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
-	assert_int_equal(actor_enter(&scene, &rank), 0);
+	restart();
 	assert_true(job_is_lost(find("play")));
 	assert_int_equal(find("b")->step, 1);
 	assert_int_equal(drop("play"), 0);
-	scene_settle(&scene);
 	assert_null(find("play"));
 	expect_all(2);
 	assert_int_equal(step("b"), 0);
@@ -522,19 +501,14 @@ static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **s
 /* Nothing is left then that could be opened; which jobs there were says the list. */
 static void files_of_which_no_map_can_be_read_are_lost_jobs(void **state)
 {
-	actor_play(&scene, &rank);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
-	leave();
+	open_one();
 	assert_int_equal(fork_to("a"), 0);
 	scene_settle(&scene);
 	assert_int_equal(step("a"), 0);
 	leave();
 	flip_map("play");
 	flip_map("a");
-	actor_die(&asker);
-	actor_die(&rank);
-	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
+	restart();
 	assert_true(job_is_lost(find("play")));
 	assert_non_null(strstr(find("play")->epoch.reason, "the map of fork a cannot be read"));
 	assert_true(job_is_lost(find("a")));
@@ -548,17 +522,17 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 
 	open_family();
 	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->location.file);
-	actor_die(&asker);
+	actor_die(&client);
 	actor_die(&rank);
 	assert_int_equal(truncate(path, MIB), 0);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &asker), 0);
+	assert_int_equal(actor_enter(&scene, &client), 0);
 	assert_true(job_is_lost(find("play")));
 	assert_true(job_is_lost(find("a")) && job_is_lost(find("b")));
 	/* Numbers that its table has are nobody else's. */
 	assert_true(scene.node->jobs.created > UINT32_MAX);
 	assert_int_equal(drop("play"), -EBUSY);
-	assert_non_null(strstr(actor_message(&asker), "may have forks"));
+	assert_non_null(strstr(actor_message(&client), "may have forks"));
 	scene_settle(&scene);
 	assert_int_equal(access(path, F_OK), 0);
 }
@@ -627,9 +601,7 @@ static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **stat
 		job_list_add_job(job_list_find(&scene.node->durability->listing->list, file), "ended", 99),
 		0);
 	scene.node->durability->listing->is_behind = true;
-	actor_die(&asker);
-	actor_die(&rank);
-	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	restart();
 	assert_true(listing_copy(scene.node, file, &listed));
 	assert_int_equal(listed.job_count, 3);
 	assert_null(job_list_find_job(&listed, "ended"));
@@ -638,19 +610,10 @@ static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **stat
 
 static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ .capacity = GIB }, &scene);
+	return scene_setup_with(&(struct scene_options){ .capacity = GIB });
 }
 
-static int teardown(void **state)
-{
-	actor_die(&asker);
-	actor_die(&rank);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {

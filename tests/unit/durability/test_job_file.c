@@ -117,12 +117,14 @@ static int refuse_second(struct node *where, const struct job_file *job, void *a
 	return job->number == 2 ? -EIO : tell(where, job, argument);
 }
 
-static void expect_found(const char *jobs)
+/* count: of lines that are logged. */
+static void expect_found(unsigned count, const char *jobs)
 {
 	log_divert(take_line);
 	assert_int_equal(job_files_find(&node, tell, &node), 0);
 	log_divert(NULL);
 	assert_string_equal(told, jobs);
+	assert_int_equal(line_count, count);
 }
 
 static void expect_line(const char *text)
@@ -140,17 +142,15 @@ static void jobs_of_all_users_are_found_the_oldest_first(void **state)
 	make_file(0, "4294967294", "x.y_z-7.store");
 	make_file(0, "1000", "0-100.store");
 	make_folder(0, "77");
-	expect_found("0 a-b 2 0/a-b-2.store\n4294967294 x.y_z 7 4294967294/x.y_z-7.store\n"
-		     "1000 gpt 30 1000/gpt-30.store\n1000 0 100 1000/0-100.store\n");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "0 a-b 2 0/a-b-2.store\n4294967294 x.y_z 7 4294967294/x.y_z-7.store\n"
+			"1000 gpt 30 1000/gpt-30.store\n1000 0 100 1000/0-100.store\n");
 	assert_int_equal(node.jobs.created, 100);
 }
 
 static void nothing_is_found_where_nothing_is(void **state)
 {
 	node.jobs.created = 5;
-	expect_found("");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "");
 	assert_int_equal(node.jobs.created, 5);
 }
 
@@ -161,8 +161,7 @@ static void a_job_is_one_on_all_paths(void **state)
 		make_file(PATHS - 1 - i, "1000", "gpt-1.store");
 		make_file(i, "1001", "gpt-1.store");
 	}
-	expect_found("1000 gpt 1 1000/gpt-1.store\n1001 gpt 1 1001/gpt-1.store\n");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "1000 gpt 1 1000/gpt-1.store\n1001 gpt 1 1001/gpt-1.store\n");
 }
 
 static void a_missing_path_is_told(void **state)
@@ -173,9 +172,8 @@ static void a_missing_path_is_told(void **state)
 	make_file(0, "1000", "part-9.store");
 	make_file(2, "1000", "part-9.store");
 	make_file(1, "1001", "part-8.store");
-	expect_found("1000 whole 1 1000/whole-1.store\n1001 part 8 1001/part-8.store without 5\n"
-		     "1000 part 9 1000/part-9.store without 2\n");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "1000 whole 1 1000/whole-1.store\n1001 part 8 1001/part-8.store without 5\n"
+			"1000 part 9 1000/part-9.store without 2\n");
 	assert_true(is_there(0, "1000/part-9.store") && is_there(1, "1001/part-8.store"));
 	assert_int_equal(node.jobs.created, 9);
 }
@@ -188,10 +186,9 @@ static void what_is_outdated_by_what_lacks_files_is_told(void **state)
 		make_file(i, "1000", "gpt-3.store");
 	make_file(2, "1000", "gpt-4.store");
 	make_file(0, "1000", "gpt-5.store");
-	expect_found("1000 gpt 5 1000/gpt-5.store without 6\n"
-		     "1000 gpt 3 1000/gpt-3.store outdated\n"
-		     "1000 gpt 4 1000/gpt-4.store outdated without 3\n");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "1000 gpt 5 1000/gpt-5.store without 6\n"
+			"1000 gpt 3 1000/gpt-3.store outdated\n"
+			"1000 gpt 4 1000/gpt-4.store outdated without 3\n");
 }
 
 /* The removal of an earlier one was cut off. */
@@ -201,8 +198,7 @@ static void what_lacks_files_is_outdated_by_what_does_not(void **state)
 	for (unsigned i = 0; i < PATHS; i++)
 		make_file(i, "1000", "gpt-3.store");
 	make_file(2, "1000", "gpt-2.store");
-	expect_found("1000 gpt 3 1000/gpt-3.store\n1000 gpt 2 1000/gpt-2.store outdated without 3\n");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "1000 gpt 3 1000/gpt-3.store\n1000 gpt 2 1000/gpt-2.store outdated without 3\n");
 }
 
 /* A daemon may have died between the new file and the end of the old one. */
@@ -213,9 +209,9 @@ static void earlier_files_of_a_job_come_last(void **state)
 	make_file(0, "1000", "gpt-5.store");
 	make_file(0, "1000", "gpt-x-4.store");
 	make_file(0, "1001", "gpt-20.store");
-	expect_found("1000 gpt-x 4 1000/gpt-x-4.store\n1000 gpt 12 1000/gpt-12.store\n"
-		     "1001 gpt 20 1001/gpt-20.store\n1000 gpt 3 1000/gpt-3.store outdated\n"
-		     "1000 gpt 5 1000/gpt-5.store outdated\n");
+	expect_found(0, "1000 gpt-x 4 1000/gpt-x-4.store\n1000 gpt 12 1000/gpt-12.store\n"
+			"1001 gpt 20 1001/gpt-20.store\n1000 gpt 3 1000/gpt-3.store outdated\n"
+			"1000 gpt 5 1000/gpt-5.store outdated\n");
 }
 
 static void make_unfinished(unsigned path, const char *name)
@@ -240,9 +236,8 @@ static void files_that_were_never_finished_are_told_from_those_that_lack_one(voi
 	make_unfinished(0, "new-2.store");
 	make_unfinished(1, "new-2.store");
 	assert_int_equal(job_file_finish(&node, &all, &job), 0);
-	expect_found("1000 new 2 1000/new-2.store\n1000 half 3 1000/half-3.store unfinished\n"
-		     "1000 part 9 1000/part-9.store unfinished\n");
-	assert_int_equal(line_count, 0);
+	expect_found(0, "1000 new 2 1000/new-2.store\n1000 half 3 1000/half-3.store unfinished\n"
+			"1000 part 9 1000/part-9.store unfinished\n");
 	job_file_remove(&node, &job);
 	assert_false(is_there(0, "1000/new-2.store") || is_there(1, "1000/new-2.store"));
 	assert_int_equal(job_file_finish(&node, &all, &job), -ENOENT);
@@ -280,8 +275,7 @@ static void foreign_files_are_left_and_named_once_each(void **state)
 	memset(name, 'a', 255);
 	name[255] = '\0';
 	make_file(0, "1000", name);
-	expect_found("");
-	assert_int_equal(line_count, ARRAY_LENGTH(files) + ARRAY_LENGTH(folders) + 2);
+	expect_found(ARRAY_LENGTH(files) + ARRAY_LENGTH(folders) + 2, "");
 	expect_line("/p0/1000/_gpt-1.store is no file of a job");
 	expect_line("/p0/alice is no file of a job");
 	expect_line("g\\x0apt-1.store");
@@ -299,8 +293,7 @@ static void what_is_no_file_is_not_opened(void **state)
 			 0);
 	assert_int_equal(symlinkat("1001", node.paths[0].directory_fd, "1002"), 0);
 	assert_int_equal(mkfifoat(node.paths[0].directory_fd, "1000/pipe-30.store", 0600), 0);
-	expect_found("1001 gpt 1 1001/gpt-1.store\n");
-	assert_int_equal(line_count, 4);
+	expect_found(4, "1001 gpt 1 1001/gpt-1.store\n");
 	expect_line("1000/link-50.store is no file of a job");
 	expect_line("/p0/1002 is no file of a job");
 	assert_int_equal(node.jobs.created, 50);

@@ -76,6 +76,18 @@ static uint8_t *encode(const struct job_list *list, size_t *ret_length)
 	return bytes;
 }
 
+/* Of the list that fill() makes. */
+static uint8_t *encode_filled(size_t *ret_length)
+{
+	struct job_list list;
+	uint8_t *bytes;
+
+	fill(&list);
+	bytes = encode(&list, ret_length);
+	job_list_clear(&list);
+	return bytes;
+}
+
 static void seal(uint8_t *bytes, size_t length)
 {
 	put64(bytes + length - 8, XXH3_64bits(bytes, length - 8));
@@ -85,25 +97,20 @@ static void seal(uint8_t *bytes, size_t length)
 
 static void what_is_on_it_is_on_it_again(void **state)
 {
-	struct job_list list, copy = { 0 };
+	struct job_list copy = { 0 };
 	size_t length;
-
-	fill(&list);
-	_cleanup_free_ uint8_t *bytes = encode(&list, &length);
+	_cleanup_free_ uint8_t *bytes = encode_filled(&length);
 
 	assert_int_equal(job_list_decode(&copy, bytes, length), 0);
 	expect_filled(&copy);
 	job_list_clear(&copy);
-	job_list_clear(&list);
 }
 
 static void each_wrong_byte_and_each_wrong_length_is_found(void **state)
 {
-	struct job_list list, copy = { 0 };
+	struct job_list copy = { 0 };
 	size_t length;
-
-	fill(&list);
-	_cleanup_free_ uint8_t *bytes = encode(&list, &length);
+	_cleanup_free_ uint8_t *bytes = encode_filled(&length);
 
 	for (size_t i = 0; i < length; i++) {
 		bytes[i] ^= 1;
@@ -112,17 +119,14 @@ static void each_wrong_byte_and_each_wrong_length_is_found(void **state)
 		assert_int_equal(job_list_decode(&copy, bytes, i), -EBADMSG);
 	}
 	assert_int_equal(copy.store_count, 0);
-	job_list_clear(&list);
 }
 
 /* Whoever makes a list anew gives it a checksum, too. */
 static void what_cannot_be_is_refused_whatever_its_checksum(void **state)
 {
-	struct job_list list, copy = { 0 };
+	struct job_list copy = { 0 };
 	size_t length, refused = 0;
-
-	fill(&list);
-	_cleanup_free_ uint8_t *bytes = encode(&list, &length);
+	_cleanup_free_ uint8_t *bytes = encode_filled(&length);
 	_cleanup_free_ uint8_t *wrong = malloc(length);
 
 	assert_non_null(wrong);
@@ -142,22 +146,18 @@ static void what_cannot_be_is_refused_whatever_its_checksum(void **state)
 		seal(wrong, cut);
 		assert_int_equal(job_list_decode(&copy, wrong, cut), -EBADMSG);
 	}
-	job_list_clear(&list);
 }
 
 static void a_later_format_is_told_from_damage(void **state)
 {
-	struct job_list list, copy = { 0 };
+	struct job_list copy = { 0 };
 	size_t length;
-
-	fill(&list);
-	_cleanup_free_ uint8_t *bytes = encode(&list, &length);
+	_cleanup_free_ uint8_t *bytes = encode_filled(&length);
 
 	bytes[8] = 2;
 	assert_int_equal(job_list_decode(&copy, bytes, length), -EBADMSG);
 	seal(bytes, length);
 	assert_int_equal(job_list_decode(&copy, bytes, length), -EPROTONOSUPPORT);
-	job_list_clear(&list);
 }
 
 static void no_name_leads_out_of_a_path(void **state)
