@@ -8,6 +8,7 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
+#include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 
 /* As many values are moved in a microsecond or two; many pieces of them are not handed over one by one. */
@@ -178,7 +179,7 @@ static void answer(struct tensor_operation *operation)
 		reduced_advance(job);
 }
 
-static void finish(struct tensor_operation *operation)
+void operation_end(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
@@ -187,11 +188,6 @@ static void finish(struct tensor_operation *operation)
 	if (operation)
 		answer(operation);
 	job_settle(job);
-}
-
-void operation_end(struct tensor_operation *operation)
-{
-	finish(operation);
 }
 
 /* The values go where gradients will be summed, or come from there. */
@@ -220,7 +216,7 @@ static void on_worked(struct work *work)
 	if (writes_state(operation) && operation->buffer)
 		move_state(operation, TIER_WRITE);
 	else
-		finish(operation);
+		operation_end(operation);
 }
 
 static void run_operation(struct work *work)
@@ -253,12 +249,15 @@ static void on_state_moved(struct store_transfer *transfer, int status)
 	struct tensor_operation *operation = container_of(transfer, struct tensor_operation, transfer);
 
 	operation->status = status;
+	if (transfer->direction == TIER_WRITE)
+		trace_transferred(operation->job, operation_pack(operation),
+				  operation->job->location.optimizer_store, transfer);
 	if (status < 0 && operation->kind == OPERATION_READ)
 		damage_tell_read(operation->job, transfer, status, "who wanted it is told");
 	if (status == 0 && transfer->direction == TIER_READ)
 		operation_start_work(operation);
 	else
-		finish(operation);
+		operation_end(operation);
 }
 
 static void move_state(struct tensor_operation *operation, enum tier_direction direction)
@@ -268,7 +267,9 @@ static void move_state(struct tensor_operation *operation, enum tier_direction d
 	operation->transfer.done = on_state_moved;
 	operation->status = store_submit(operation->job->location.optimizer_store, &operation->transfer);
 	if (operation->status < 0)
-		finish(operation);
+		operation_end(operation);
+	else if (direction == TIER_WRITE)
+		account_transfer(operation->job, STATISTICS_WRITE_BACK, &operation->transfer);
 }
 
 /* Of what is written, all of the extents that it touches, up to the section's end: what lies beside it stays.
@@ -325,7 +326,7 @@ static void await_flush(struct tensor_operation *operation)
 
 	if (job_is_broken(job) || job_is_ending(job)) {
 		operation->status = -EIO;
-		finish(operation);
+		operation_end(operation);
 		return;
 	}
 	operation->stage = WAITING_FOR_WRITES;
@@ -421,7 +422,7 @@ static void on_pack(struct waiter *waiter, int status)
 
 	operation->status = status;
 	if (status < 0) {
-		finish(operation);
+		operation_end(operation);
 		return;
 	}
 	operation->has_pin = true;

@@ -135,8 +135,9 @@ uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRea
 /* False, and the request is answered, if it may not be; else the number of the state. The job has not been
  * ready, or a writing is open; the range is checked. */
 bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *write, int *ret_state);
-/* Of a job that has its memory and its stores. */
+/* Of a job that has its memory and its stores: in its turn, when it comes to it; or now, as none waits. */
 void state_write_start(struct tensor_operation *operation);
+void state_write_begin(struct tensor_operation *operation);
 
 /* ---- batch.c: reads of a member's that one request asks for. They go side by side, each to its own place
  * in the window, and are answered together when all of them have ended. ---- */

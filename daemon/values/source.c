@@ -5,10 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/plural.h"
-#include "common/size.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
@@ -274,9 +271,9 @@ static int match(struct source *source, char *message, size_t size)
 	if (r < 0)
 		return r;
 	source->version = source->snapshot ? store_step(source->snapshot) : source->from->step;
+	source->state = STATE_PARAMETER;
 	source->unit = source->tensor = 0;
-	source->first = source->tensors = 0;
-	source->slots = (struct slot_cursor){ 0 };
+	source->first = source->filled = source->tensors = 0;
 	source->has_begun = true;
 	return 0;
 }
@@ -314,21 +311,33 @@ static void go_to_next_tensor(struct source *source)
 	if (++source->tensor < source->job->catalog.units[source->unit].tensor_count)
 		return;
 	source->tensor = 0;
-	source->unit++;
+	if (++source->unit < source->job->catalog.unit_count)
+		return;
+	source->unit = 0;
+	source->state = source->state == STATE_PARAMETER ? STATE_SLOTS : source->state + 1;
+}
+
+/* Of a unit's slots all are taken, or none. */
+static bool takes_piece(const struct source *source)
+{
+	const struct tensor *tensor = tensor_at(source);
+	bool takes = source->state == STATE_PARAMETER
+			     ? tensor->has_source
+			     : source->job->catalog.units[source->unit].has_source && !tensor->is_frozen;
+
+	return takes && source->first < tensor->layout.elements;
 }
 
 /* False: there is no element left. */
-static bool find_tensor(struct source *source)
+static bool find_piece(struct source *source)
 {
-	while (source->unit < source->job->catalog.unit_count) {
-		const struct tensor *tensor = tensor_at(source);
+	int last = source->has_state ? (int)state_count(&source->job->options) - 1 : STATE_PARAMETER;
 
-		if (tensor->has_source && source->first < tensor->layout.elements)
-			return true;
-		source->tensors += tensor->has_source;
+	while (source->state <= last && !takes_piece(source)) {
+		source->tensors += source->state == STATE_PARAMETER && tensor_at(source)->has_source;
 		go_to_next_tensor(source);
 	}
-	return false;
+	return source->state <= last;
 }
 
 static bool has_same_format(const struct tensor *here, enum unit_section there)
@@ -347,8 +356,9 @@ static int state_for(const struct source *source, const struct tensor *here, enu
 										: STATE_MASTER;
 }
 
-struct copy_range source_range(const struct source *source, const struct tensor *tensor, uint64_t first,
-			       uint64_t most)
+/* Elements of a tensor of this job as a range of the other; without its state. */
+static struct copy_range find_range(const struct source *source, const struct tensor *tensor, uint64_t first,
+				    uint64_t most)
 {
 	uint64_t left = tensor->layout.elements - first, at;
 	const struct source_entry *entry = source_map_find(&source->map, tensor, first, &at);
@@ -364,48 +374,80 @@ struct copy_range source_range(const struct source *source, const struct tensor 
 				    .count = count < most ? count : most };
 }
 
+/* ---- To this job ---- */
+
+static void fail_piece(struct source *source, int status, const char *verb)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "its %s cannot be %s",
+		 source->state == STATE_PARAMETER ? "values" : "optimizer's state", verb);
+	source_fail(source, status, what);
+}
+
 static void on_written(struct job *job, int status)
 {
 	struct source *source = job->values->source;
 
 	source->is_busy = false;
 	if (status < 0)
-		source_fail(source, status, "its values cannot be written");
-	else
-		source->first += source->copy.range.count;
+		fail_piece(source, status, "written");
+	source->first += source->filled;
+	source->filled = 0;
+	job_settle(job);
 }
 
-static void write_piece(struct source *source)
+static void start_write(struct source *source, struct tensor_operation *operation)
 {
 	const struct copy_range *range = &source->copy.range;
-	struct tensor *tensor = tensor_at(source);
-	struct tensor_operation *operation = operation_new(source->job, NULL, OPERATION_WRITE, source->unit,
-							   source->tensor, source->first, range->count);
 
-	if (!operation) {
-		on_written(source->job, -ENOMEM);
+	operation->values = source->values;
+	operation->done = on_written;
+	if (source->state != STATE_PARAMETER) {
+		operation->state = source->state;
+		state_write_begin(operation);
 		return;
 	}
-	operation->values = source->values;
-	operation->is_same_format = tensor->is_frozen && has_same_format(tensor, range->section);
+	operation->is_same_format =
+		operation->tensor->is_frozen && has_same_format(operation->tensor, range->section);
 	if (!operation->is_same_format)
 		operation->format =
 			range->state == STATE_MASTER ? MASTER_ITSELF : state_master_kind(range->section);
-	operation->done = on_written;
 	operation_start_write(operation);
+}
+
+static int write_piece(struct source *source)
+{
+	struct tensor_operation *operation = operation_new(source->job, NULL, OPERATION_WRITE, source->unit,
+							   source->tensor, source->first, source->filled);
+
+	source->is_busy = true;
+	if (operation)
+		start_write(source, operation);
+	else
+		on_written(source->job, -ENOMEM);
+	return 1;
+}
+
+/* ---- From the other ---- */
+
+/* Parts of the other's tensors may differ in format; slots are put together, since they are kept in blocks,
+ * none of which a part may leave half written. */
+static bool is_whole(const struct source *source)
+{
+	return source->filled > 0 && (source->state == STATE_PARAMETER || source->filled == PIECE_ELEMENTS ||
+				      source->first + source->filled == tensor_at(source)->layout.elements);
 }
 
 static void on_copied(struct copy *copy, int status)
 {
 	struct source *source = container_of(copy, struct source, copy);
 
-	if (status == 0 && !job_is_ending(source->job)) {
-		write_piece(source);
-	} else {
-		source->is_busy = false;
-		if (status < 0)
-			source_fail(source, status, "its values cannot be read");
-	}
+	source->is_busy = false;
+	if (status < 0)
+		fail_piece(source, status, "read");
+	else
+		source->filled += copy->range.count;
 	job_settle(source->job);
 }
 
@@ -418,8 +460,8 @@ static int refuse_gone(const struct source *source, char *message, size_t size)
 		      (unsigned long long)source->version);
 }
 
-int source_copy(struct source *source, const struct copy_range *range, void *target,
-		void (*done)(struct copy *copy, int status), char *message, size_t size)
+/* 1 also where it has to wait. */
+static int start_copy(struct source *source, const struct copy_range *range, char *message, size_t size)
 {
 	enum copy_outlook outlook =
 		source->snapshot ? COPY_POSSIBLE : copy_look(source->from, range, source->version);
@@ -432,9 +474,9 @@ int source_copy(struct source *source, const struct copy_range *range, void *tar
 	source->copy = (struct copy){ .job = source->from,
 				      .snapshot = source->snapshot,
 				      .range = *range,
-				      .target = target,
+				      .target = source->values + source->filled,
 				      .buffer = source->buffer,
-				      .done = done };
+				      .done = on_copied };
 	source->is_busy = true;
 	r = copy_start(&source->copy);
 	if (r == 0)
@@ -447,10 +489,12 @@ int source_copy(struct source *source, const struct copy_range *range, void *tar
 static int take_piece(struct source *source, char *message, size_t size)
 {
 	const struct tensor *tensor = tensor_at(source);
-	struct copy_range range = source_range(source, tensor, source->first, PIECE_ELEMENTS);
+	struct copy_range range =
+		find_range(source, tensor, source->first + source->filled, PIECE_ELEMENTS - source->filled);
 
-	range.state = state_for(source, tensor, range.section);
-	return source_copy(source, &range, source->values, on_copied, message, size);
+	range.state =
+		source->state == STATE_PARAMETER ? state_for(source, tensor, range.section) : source->state;
+	return start_copy(source, &range, message, size);
 }
 
 /* It may have been dropped, or be on its way to or from host memory. */
@@ -474,9 +518,9 @@ static int go_on(struct source *source, char *message, size_t size)
 		r = begin(source, message, size);
 	if (r == 0)
 		r = look_again(source, message, size);
-	if (r == 0 && find_tensor(source))
-		return take_piece(source, message, size);
-	return r == 0 && source->has_state ? source_slots_go_on(source, message, size) : r;
+	if (r != 0 || !find_piece(source))
+		return r;
+	return is_whole(source) ? write_piece(source) : take_piece(source, message, size);
 }
 
 int source_go_on(struct job *job, char *message, size_t size)

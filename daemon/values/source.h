@@ -10,14 +10,6 @@
 
 #define PIECE_ELEMENTS (COPY_BYTES / sizeof(float))
 
-/* Where in this job's slots the next elements belong. */
-struct slot_cursor {
-	uint32_t pack, unit, tensor; /* the unit and the tensor at element `at`, or the next ones */
-	unsigned section, slot;
-	uint64_t first, at;	    /* elements of the pack's section: those of the buffer, and the next */
-	bool has_chunk, has_values; /* has_values: the buffer has what is to be written of the chunk */
-};
-
 struct source {
 	char name[WIRE_MAX_JOB_NAME + 1 + WIRE_MAX_SNAPSHOT_NAME + 1]; /* for people */
 	char job_name[WIRE_MAX_JOB_NAME + 1];
@@ -34,14 +26,15 @@ struct source {
 	uint64_t version, charged;
 	struct source_map map;
 	char *buffer;  /* of copies */
-	void *values;  /* what is copied */
-	uint32_t unit; /* the next element */
-	uint32_t tensor;
-	uint64_t first, tensors; /* tensors: that have been taken */
-	struct slot_cursor slots;
+	float *values; /* what is copied: of the next piece, so many elements */
+	uint64_t filled;
+	int state; /* the next element: STATE_PARAMETER, then one slot after the other */
+	uint32_t unit, tensor;
+	uint64_t first;
+	uint64_t tensors;		/* that have their values */
 	char *record;			/* a snapshot's, where its updates are wanted */
 	uint64_t *updates;		/* by tensor of the other job; NULL: those that it has now */
-	struct store_transfer transfer; /* of the record, or of slots, to this job's store */
+	struct store_transfer transfer; /* of the record */
 	bool is_busy;
 	struct copy copy;
 	int status;
@@ -50,15 +43,6 @@ struct source {
 
 /* What went wrong with a piece: the first such thing is the end of it. */
 void source_fail(struct source *source, int r, const char *what);
-
-/* A piece of a tensor of this job as a range of the other; without its state. Of one that has a source. */
-struct copy_range source_range(const struct source *source, const struct tensor *tensor, uint64_t first,
-			       uint64_t most);
-
-/* Starts a copy of the range to the target: 1; or, with a message, why it cannot be. 1 also where it has to
- * wait. */
-int source_copy(struct source *source, const struct copy_range *range, void *target,
-		void (*done)(struct copy *copy, int status), char *message, size_t size);
 
 /* ---- source_name.c: whose values they are ---- */
 
@@ -80,7 +64,5 @@ void source_clear_updates(struct source *source);
 
 /* Which units take it. -EINVAL, -EPERM with a message: one cannot, or none. */
 int source_match_slots(struct source *source, char *message, size_t size);
-/* As source_go_on(), when the values are there. */
-int source_slots_go_on(struct source *source, char *message, size_t size);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "common/little_endian.h"
-#include "common/size.h"
 #include "daemon/durability/durability.h"
 #include "daemon/request/request.h"
 #include "daemon/residency/residency.h"

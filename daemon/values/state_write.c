@@ -99,7 +99,7 @@ bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *
 /* ---- One after the other ---- */
 
 /* The pin keeps the job from going on, or away, meanwhile. */
-static void begin(struct tensor_operation *operation)
+void state_write_begin(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
@@ -121,7 +121,8 @@ void state_write_start(struct tensor_operation *operation)
 bool state_write_go_on(struct job *job)
 {
 	if (!job->values->is_writing_state && !queue_is_empty(&job->values->state_writes))
-		begin(queue_entry(queue_pop(&job->values->state_writes), struct tensor_operation, link));
+		state_write_begin(
+			queue_entry(queue_pop(&job->values->state_writes), struct tensor_operation, link));
 	return job->values->is_writing_state;
 }
 
