@@ -50,11 +50,24 @@ struct job_residency {
 	uint64_t loading_bytes;
 };
 
+/* ---- residency.c, eviction.c ---- */
+
 /* Takes a slot for the pack if one is free, or one can be had from a pack with a later use than it. */
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 /* It could not leave host memory now. */
 bool residency_is_held(struct job *job, uint32_t pack);
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit);
+/* To clients, of all its units. */
+void residency_show(struct job *job, uint32_t pack, enum directory_state state);
+
+/* ---- load.c ---- */
+
+/* Those whose version it has; after an error, all. */
+void residency_wake(struct residence *residence, int status);
+/* Of an absent pack: it is loaded, or queued for a slot. */
+void residency_request_load(struct job *job, uint32_t pack, enum tier_priority priority);
+/* What the last load has failed at; NULL: nothing that has a place. */
+const struct store_transfer *residency_fault(const struct job *job, uint32_t pack);
 
 static inline struct residence *residence_of(const struct job *job, uint32_t pack)
 {
@@ -83,8 +96,6 @@ void give_slot(struct job *job, uint32_t pack);
 void evict(struct job *job, uint32_t pack);
 void show_updating(struct job *job, uint32_t pack);
 void forget(struct job *job, uint32_t pack);
-/* What the last load has failed at; NULL: nothing that has a place. */
-const struct store_transfer *residency_fault(const struct job *job, uint32_t pack);
 
 /* Fills next_use, if it is out of date. */
 void prefetch_find_next_uses(struct job *job);

@@ -40,7 +40,7 @@
 /* job_break(), because a transfer of the pack to its NVMe store has failed. */
 void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status);
 
-/* ---- residency.c, eviction.c, deadlock.c: packs in host memory ---- */
+/* ---- residency.c, load.c, eviction.c, deadlock.c: packs in host memory ---- */
 
 /* Who is told what becomes of packs; the table is of a module above. */
 struct residency_listener {
