@@ -150,7 +150,7 @@ static void set_needs(const struct setup *setup, Tierd__Wire__PlanNeeds *needs)
 	needs->host_bytes = budget_host_bytes(job) - budget_cache_bytes(job);
 	needs->parameter_bytes = setup->arena_bytes;
 	needs->sum_bytes = setup->needs.sums;
-	needs->buffer_bytes = setup->needs.gradients + setup->needs.held;
+	needs->buffer_bytes = setup->needs.gradients + setup->needs.spares;
 	needs->state_bytes = setup->needs.state;
 	needs->nvme_bytes = budget_nvme_bytes(job);
 	needs->path_bytes = setup->device_bytes + setup->sums_device_bytes;
@@ -204,9 +204,9 @@ static int ask_least(struct job *job, Tierd__Wire__PlanNeeds *needs, char messag
 
 	job->node->settings.host_budget = budget_host_used(job->node);
 	r = try(job, needs, message);
-	if (r != -ENOMEM || budget_lacking(job) == 0)
+	if (r != -ENOMEM || budget_shortage(job)->bytes == 0)
 		return r;
-	job->node->settings.host_budget = budget_host_used(job->node) + budget_lacking(job);
+	job->node->settings.host_budget = budget_host_used(job->node) + budget_shortage(job)->bytes;
 	return try(job, needs, message);
 }
 

@@ -39,15 +39,16 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 {
 	struct pending *pending = argument;
 	struct job *job = pending->member->job;
+	bool lacks_memory = budget_shortage(job)->since_ns > 0;
 	char missing[400];
 
 	name_missing(job, missing, sizeof(missing));
 	pending->member->ready = NULL;
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
-		      missing[0]	       ? missing
-		      : budget_is_awaited(job) ? "other jobs to give up memory, their caches or idle ones"
-		      : draft_exists(job)      ? "its values to be written where they belong"
-					       : "its memory to be prepared");
+		      missing[0]	  ? missing
+		      : lacks_memory	  ? "other jobs to give up memory, their caches or idle ones"
+		      : draft_exists(job) ? "its values to be written where they belong"
+					  : "its memory to be prepared");
 }
 
 static bool start_timeout(struct pending *pending, int timeout_ms)

@@ -301,7 +301,7 @@ static void end_setup(struct setup *setup, int r)
 static void finish(struct setup *setup, int r)
 {
 	end_setup(setup, r);
-	budget_end_wait(setup->job);
+	shortage_end(budget_shortage(setup->job));
 	job_planned(setup->job, r, setup->message);
 	free(setup);
 }
@@ -424,12 +424,12 @@ void setup_start(struct job *job)
 	job->life->setup = setup;
 	life_step(job, LIFE_PLAN);
 	r = setup_plan(setup);
-	if (r == -ENOMEM && budget_await(job)) {
+	if (r == -ENOMEM && shortage_await(budget_shortage(job))) {
 		put_off(setup, r);
 	} else if (r < 0) {
 		finish(setup, r);
 	} else {
-		budget_end_wait(job);
+		shortage_end(budget_shortage(job));
 		workers_submit(job->node->slow_workers, &setup->work);
 	}
 }

@@ -244,7 +244,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 	struct budget_needs needs = {
 		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
 		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),
-		.held = gradients_spare_bytes(job),
+		.spares = gradients_spare_bytes(job),
 		.windows = budget_window_bytes(job),
 		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
 			 ranks * size_align(lease_bytes(job->catalog.unit_count, buffers.count), 4096),
@@ -420,7 +420,9 @@ static void log_choice(const struct setup *setup, const struct placement_job *de
 /* It does not fit, and will not when caches have shrunk. */
 static bool is_hopeless(const struct job *job, int r)
 {
-	return r == -ENOSPC || (r == -ENOMEM && !budget_may_come(job));
+	const struct shortage *shortage = budget_shortage(job);
+
+	return r == -ENOSPC || (r == -ENOMEM && !shortage_can_be_covered(shortage, shortage->bytes));
 }
 
 /* The best of all choices that fits; the last one's refusal is the job's, because it would take the least of

@@ -113,7 +113,7 @@ static void end(struct job *job)
 	queue_push(&job->node->jobs.dying, &job->link);
 	/* Whoever asks again finds no job. */
 	store_tasks_end(job);
-	budget_end_wait(job);
+	shortage_end(budget_shortage(job));
 	sweep_cancel(job);
 	draft_cancel(job);
 	job_settle(job);

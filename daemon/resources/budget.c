@@ -172,11 +172,21 @@ static void give_host(struct job *job, uint64_t bytes)
 	job->node->resources->host_used -= bytes;
 }
 
+/* what: what takes them, such as "it takes"; hint: what to do, or "". */
+static int refuse_bytes(const struct claim *claim, struct room room, const char *what, uint64_t bytes,
+			const char *hint, char *message, size_t size)
+{
+	char needed[16], there[16], whose[ROOM_TEXT];
+
+	return refuse(message, size, -ENOMEM, "%s %s of host memory, and there are %s (%s)%s", what,
+		      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
+		      room_describe(claim, room, whose, sizeof(whose)), hint);
+}
+
 /* The job's own budget is asked by the plan, which knows what else it needs and can say how much would do;
  * and what comes after the plan is little beside it. */
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	char needed[16], there[16], whose[ROOM_TEXT];
 	struct claim claim = room_claim(job), of_all = claim;
 	struct room room = room_for(&claim);
 
@@ -190,10 +200,8 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 	if (bytes > room.bytes) {
 		bool will_be_there = holders_make_room(&of_all, bytes);
 
-		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)%s",
-			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
-			      room_describe(&claim, room, whose, sizeof(whose)),
-			      will_be_there ? "; caches shrink for it: try again" : "");
+		return refuse_bytes(&claim, room, "it takes", bytes,
+				    will_be_there ? "; caches shrink for it: try again" : "", message, size);
 	}
 	job->resources->charged_bytes += bytes;
 	take_host(job, bytes);
@@ -249,14 +257,10 @@ int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message,
 {
 	const struct claim *claim = &shortage->claim;
 	struct room room = room_for(claim);
-	char needed[16], there[16], whose[ROOM_TEXT];
 
 	shortage->bytes = size_rest(bytes, room.bytes);
 	if (shortage->bytes > 0)
-		return refuse(message, size, -ENOMEM,
-			      "its reader takes %s of host memory, and there are %s (%s)",
-			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
-			      room_describe(claim, room, whose, sizeof(whose)));
+		return refuse_bytes(claim, room, "its reader takes", bytes, "", message, size);
 	claim->node->resources->host_used += bytes;
 	holders_make_room(claim, 0);
 	return 0;
@@ -277,7 +281,7 @@ void budget_give_reader(struct node *node, uint64_t bytes)
 /* More than any budget, if it is more than can be counted. */
 static uint64_t sum_of(const struct budget_needs *needs)
 {
-	const uint64_t parts[] = { needs->sums,	 needs->gradients, needs->held,	   needs->windows,
+	const uint64_t parts[] = { needs->sums,	 needs->gradients, needs->spares,  needs->windows,
 				   needs->pages, needs->state,	   needs->metadata };
 	uint64_t sum = 0;
 
@@ -353,7 +357,7 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	budget_print_needed(size_sum(wanted, job->resources->charged_bytes), least);
 	budget_print(arena, parameters);
 	budget_print(needs->sums, sums);
-	budget_print(size_sum(needs->gradients, needs->held), buffers);
+	budget_print(size_sum(needs->gradients, needs->spares), buffers);
 	budget_print(needs->state, state);
 	budget_print(size_sum(size_sum(needs->windows, size_sum(needs->pages, needs->metadata)),
 			      job->resources->charged_bytes),
@@ -429,16 +433,12 @@ bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
 
 int budget_check_least(const struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	char needed[16], there[16], whose[ROOM_TEXT];
 	struct claim claim = room_claim(job);
-	struct room room = host_room(job);
 
 	if (fits_host(job, bytes))
 		return 0;
-	return refuse(message, size, -ENOMEM,
-		      "the units that it has need more than %s of host memory, and there are %s (%s)",
-		      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
-		      room_describe(&claim, room, whose, sizeof(whose)));
+	return refuse_bytes(&claim, host_room(job), "the units that it has need more than", bytes, "",
+			    message, size);
 }
 
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena)
@@ -509,15 +509,10 @@ static void take_paths(struct job *job, uint64_t bytes)
 	}
 }
 
+/* Unsigned numbers wrap. */
 static void give_paths(struct job *job, uint64_t bytes)
 {
-	for (unsigned i = 0; i < job->location.paths.count; i++) {
-		unsigned path = job->location.paths.paths[i];
-
-		job->node->paths[path].used -= bytes;
-		job->resources->path_bytes[path] -= bytes;
-		job->resources->nvme_bytes -= bytes;
-	}
+	take_paths(job, -bytes);
 }
 
 void budget_release_host(struct job *job)
@@ -549,31 +544,9 @@ bool budget_is_planned(const struct job *job)
 	return job->resources->has_plan;
 }
 
-/* ---- What a job waits for ---- */
-
-bool budget_await(struct job *job)
+struct shortage *budget_shortage(const struct job *job)
 {
-	return shortage_await(&job->resources->shortage);
-}
-
-void budget_end_wait(struct job *job)
-{
-	shortage_end(&job->resources->shortage);
-}
-
-bool budget_is_awaited(const struct job *job)
-{
-	return job->resources->shortage.since_ns > 0;
-}
-
-bool budget_may_come(const struct job *job)
-{
-	return shortage_can_be_covered(&job->resources->shortage, job->resources->shortage.bytes);
-}
-
-uint64_t budget_lacking(const struct job *job)
-{
-	return job->resources->shortage.bytes;
+	return &job->resources->shortage;
 }
 
 /* ---- NVMe ---- */
@@ -654,13 +627,18 @@ static int try_paths(struct job *job, uint64_t bytes, const char *what, char *me
 	return 0;
 }
 
+/* Also within its own budget. */
+static int try_own_paths(struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
+{
+	int r = check_own_nvme(job, bytes * job->location.paths.count, what, message, size);
+
+	return r < 0 ? r : try_paths(job, bytes, what, message, size);
+}
+
 int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size)
 {
-	uint64_t bytes = state + sums;
-	int r = check_own_nvme(job, bytes * job->location.paths.count, describe_nvme(job), message, size);
+	int r = try_own_paths(job, state + sums, describe_nvme(job), message, size);
 
-	if (r == 0)
-		r = try_paths(job, bytes, describe_nvme(job), message, size);
 	if (r == 0)
 		job->resources->sums_path_bytes = sums;
 	return r;
@@ -680,14 +658,12 @@ void budget_set_state(struct job *job, uint64_t bytes)
 
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
 {
-	static const char what[] = "what may change of its state, once more for each snapshot";
 	int r = budget_charge(job, more->host_bytes, message, size);
 
 	if (r < 0)
 		return r;
-	r = check_own_nvme(job, more->device_bytes * job->location.paths.count, what, message, size);
-	if (r == 0)
-		r = try_paths(job, more->device_bytes, what, message, size);
+	r = try_own_paths(job, more->device_bytes,
+			  "what may change of its state, once more for each snapshot", message, size);
 	if (r < 0) {
 		budget_uncharge(job, more->host_bytes);
 		return r;
@@ -720,11 +696,8 @@ void budget_take_back(struct job *job, uint64_t bytes)
 
 int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	static const char what[] = "the values that it was given, until it is ready";
-	int r = check_own_nvme(job, bytes * job->location.paths.count, what, message, size);
+	int r = try_own_paths(job, bytes, "the values that it was given, until it is ready", message, size);
 
-	if (r == 0)
-		r = try_paths(job, bytes, what, message, size);
 	if (r == 0)
 		job->resources->draft_path_bytes += bytes;
 	return r;

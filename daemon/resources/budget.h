@@ -44,7 +44,7 @@ void budget_pretend(struct node *node, uint64_t host_used);
 
 /* Host memory that a job takes beside its arena. */
 struct budget_needs {
-	uint64_t sums, gradients, held, windows, pages, state, metadata;
+	uint64_t sums, gradients, spares, windows, pages, state, metadata;
 };
 
 /* Takes what a job uses before it is planned, or beside its plan: it is the job's until it ends, or gives it
@@ -70,7 +70,7 @@ void budget_give_reader(struct node *node, uint64_t bytes);
 
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as
  * much cache as there is room for: its segments are coming then. A negative errno with a message for the
- * client; budget_lacking() says what would do if others gave it back. */
+ * client; budget_shortage() says what would do if others gave it back. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, struct slots *slots, char *message,
 		     size_t size);
 
@@ -124,14 +124,8 @@ void budget_release_host(struct job *job);
 uint64_t budget_releasable_bytes(const struct job *job, bool with_kept);
 bool budget_is_planned(const struct job *job);
 
-/* The plan lacks host memory: budget_lacking() bytes that others could give back, 0: none. They may come,
- * when caches have shrunk. budget_await(): as shortage_await(), whose false says that nobody will give them.
- */
-uint64_t budget_lacking(const struct job *job);
-bool budget_may_come(const struct job *job);
-bool budget_await(struct job *job);
-bool budget_is_awaited(const struct job *job);
-void budget_end_wait(struct job *job);
+/* Host memory that the plan lacks. */
+struct shortage *budget_shortage(const struct job *job);
 
 /* What was taken, but not what was charged, nor its draft. */
 void budget_give_back(struct job *job);
