@@ -166,36 +166,29 @@ static void on_disposed(struct work *work)
 		job_settle_all(node);
 }
 
-uint64_t disposal_withheld(const struct node *node, uid_t uid)
+struct withheld disposal_withheld(const struct node *node, uid_t uid)
 {
-	uint64_t bytes = 0;
+	struct withheld withheld = { .is_known = true };
 
 	QUEUE_FOREACH (link, &node->resources->withheld) {
 		const struct disposal *disposal = queue_entry(link, struct disposal, link);
 
-		bytes += disposal->made.uid == uid ? disposal->withheld : 0;
+		if (disposal->made.uid != uid) {
+			withheld.others_bytes += disposal->withheld;
+			continue;
+		}
+		withheld.bytes += disposal->withheld;
+		withheld.count += disposal->withheld > 0;
+		withheld.is_known &= disposal->delay_ms > 0;
 	}
-	return bytes;
+	return withheld;
 }
 
 uint64_t disposal_withheld_by_all(const struct node *node)
 {
-	uint64_t bytes = 0;
+	struct withheld withheld = disposal_withheld(node, 0);
 
-	QUEUE_FOREACH (link, &node->resources->withheld)
-		bytes += queue_entry(link, struct disposal, link)->withheld;
-	return bytes;
-}
-
-bool disposal_has_settled(const struct node *node, uid_t uid)
-{
-	QUEUE_FOREACH (link, &node->resources->withheld) {
-		const struct disposal *disposal = queue_entry(link, struct disposal, link);
-
-		if (disposal->made.uid == uid && disposal->delay_ms == 0)
-			return false;
-	}
-	return true;
+	return withheld.bytes + withheld.others_bytes;
 }
 
 void disposal_forget_all(struct node *node)
@@ -210,18 +203,6 @@ void disposal_forget_all(struct node *node)
 static bool is_shared(const struct made *made)
 {
 	return made->arena.fd >= 0 || made->cache.fd >= 0 || made->sums.fd >= 0 || made->directory.fd >= 0;
-}
-
-static unsigned count_withheld(const struct node *node, uid_t uid)
-{
-	unsigned count = 0;
-
-	QUEUE_FOREACH (link, &node->resources->withheld) {
-		const struct disposal *disposal = queue_entry(link, struct disposal, link);
-
-		count += disposal->made.uid == uid && disposal->withheld > 0;
-	}
-	return count;
 }
 
 /* False: out of memory. */
@@ -239,7 +220,7 @@ static bool start(struct node *node, const struct made *made, bool is_trim)
 	};
 	queue_init(&disposal->link);
 	if (is_shared(made)) {
-		disposal->made.is_read &= count_withheld(node, made->uid) < DISPOSAL_WITHHELD_MOST;
+		disposal->made.is_read &= disposal_withheld(node, made->uid).count < DISPOSAL_WITHHELD_MOST;
 		queue_push(&node->resources->withheld, &disposal->link);
 	}
 	submit(disposal);

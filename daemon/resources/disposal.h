@@ -33,11 +33,15 @@ void disposal_start_memory(struct node *node, struct memory *memory);
 #define DISPOSAL_WITHHELD_MOST 256
 void disposal_start_shared(struct node *node, uid_t uid, bool is_read, struct memory *memory);
 
-/* What clients still have of shared memory that was disposed of; it counts in host_used. */
-uint64_t disposal_withheld(const struct node *node, uid_t uid);
+/* What clients still have of shared memory that was disposed of, of a user's jobs and of others; it counts in
+ * host_used. */
+struct withheld {
+	uint64_t bytes, others_bytes;
+	unsigned count; /* of the user's memories */
+	bool is_known;	/* false: not yet, of a job that ended just now; all jobs are settled when it is */
+};
+struct withheld disposal_withheld(const struct node *node, uid_t uid);
 uint64_t disposal_withheld_by_all(const struct node *node);
-/* False: it is not known yet, of what ended just now; all jobs are settled when it is. */
-bool disposal_has_settled(const struct node *node, uid_t uid);
 /* When the node ends, and the loop does not run any more. */
 void disposal_forget_all(struct node *node);
 

@@ -84,23 +84,15 @@ bool holders_make_room(const struct claim *claim, uint64_t bytes)
 
 /* ---- What they have ---- */
 
-static uint64_t user_bytes(const struct node *node, uid_t uid)
+static struct holder_bytes host_bytes(const struct node *node, uid_t uid)
 {
-	uint64_t bytes = 0;
+	struct holder_bytes bytes = { 0 };
 
 	HOLDERS_FOREACH (holder, node)
-		if ((*holder)->user_bytes)
-			bytes += (*holder)->user_bytes(node, uid);
-	return bytes;
-}
-
-static uint64_t all_bytes(const struct node *node)
-{
-	uint64_t bytes = 0;
-
-	HOLDERS_FOREACH (holder, node)
-		if ((*holder)->all_bytes)
-			bytes += (*holder)->all_bytes(node);
+		if ((*holder)->host_bytes) {
+			bytes.own += (*holder)->host_bytes(node, uid).own;
+			bytes.others += (*holder)->host_bytes(node, uid).others;
+		}
 	return bytes;
 }
 
@@ -157,7 +149,10 @@ static void add_own(struct account *account, const struct job *job, enum holders
 
 uint64_t holders_user_bytes(const struct node *node, enum holders_of what, uid_t uid)
 {
-	uint64_t bytes = what == HOLDERS_OF_HOST ? user_bytes(node, uid) + disposal_withheld(node, uid) : 0;
+	uint64_t bytes = 0;
+
+	if (what == HOLDERS_OF_HOST)
+		bytes = host_bytes(node, uid).own + disposal_withheld(node, uid).bytes;
 
 	QUEUE_FOREACH (link, &node->jobs.live) {
 		const struct job *job = queue_entry(link, struct job, link);
@@ -183,10 +178,12 @@ static struct account add_up(const struct claim *claim, enum holders_of what)
 			account.others += bytes_of(job, what);
 	}
 	if (what == HOLDERS_OF_HOST) {
-		account.readers = user_bytes(claim->node, claim->uid);
-		account.withheld = disposal_withheld(claim->node, claim->uid);
-		account.others += all_bytes(claim->node) - account.readers +
-				  disposal_withheld_by_all(claim->node) - account.withheld;
+		const struct holder_bytes readers = host_bytes(claim->node, claim->uid);
+		const struct withheld withheld = disposal_withheld(claim->node, claim->uid);
+
+		account.readers = readers.own;
+		account.withheld = withheld.bytes;
+		account.others += readers.others + withheld.others_bytes;
 	}
 	return account;
 }

@@ -11,12 +11,16 @@ struct claim;
 struct job;
 struct node;
 
+/* Of a user, and of all others. */
+struct holder_bytes {
+	uint64_t own, others;
+};
+
 /* What a module above this one holds of it, of all jobs and users. NULL: it holds none of that, or does not
  * give it up so. */
 struct holder {
-	/* Of host memory, what no job is charged with: of a user; of all of them. */
-	uint64_t (*user_bytes)(const struct node *node, uid_t uid);
-	uint64_t (*all_bytes)(const struct node *node);
+	/* Of host memory, what no job is charged with. */
+	struct holder_bytes (*host_bytes)(const struct node *node, uid_t uid);
 	/* Of NVMe, what belongs to the job, and is not charged to it. */
 	uint64_t (*nvme_bytes)(const struct job *job);
 

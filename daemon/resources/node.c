@@ -470,7 +470,7 @@ struct path_list node_all_paths(const struct node *node)
 
 bool node_has_settled(const struct node *node, uid_t uid)
 {
-	return queue_is_empty(&node->jobs.dying) && disposal_has_settled(node, uid);
+	return queue_is_empty(&node->jobs.dying) && disposal_withheld(node, uid).is_known;
 }
 
 static bool is_idle(const struct node *node)

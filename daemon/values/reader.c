@@ -307,29 +307,16 @@ uint64_t readers_bytes(const struct job *job)
 	return bytes;
 }
 
-static uint64_t user_bytes(const struct node *node, uid_t uid)
+static struct holder_bytes host_bytes(const struct node *node, uid_t uid)
 {
-	uint64_t bytes = 0;
+	struct holder_bytes bytes = { 0 };
 
 	QUEUE_FOREACH (link, &node->values->readers) {
 		const struct reader *reader = queue_entry(link, struct reader, link);
 
-		if (reader->uid == uid)
-			bytes += reader->bytes;
+		*(reader->uid == uid ? &bytes.own : &bytes.others) += reader->bytes;
 	}
 	return bytes;
 }
 
-static uint64_t all_bytes(const struct node *node)
-{
-	uint64_t bytes = 0;
-
-	QUEUE_FOREACH (link, &node->values->readers)
-		bytes += queue_entry(link, struct reader, link)->bytes;
-	return bytes;
-}
-
-const struct holder readers_holder = {
-	.user_bytes = user_bytes,
-	.all_bytes = all_bytes,
-};
+const struct holder readers_holder = { .host_bytes = host_bytes };

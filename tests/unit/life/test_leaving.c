@@ -242,8 +242,8 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	scene_await_disposals(&scene);
 	assert_true(values[0] == before);
 	assert_int_equal(actor_leases(&stays, 0), 1);
-	assert_true(disposal_withheld(scene.node, geteuid()) >= 4096);
-	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1), 0);
+	assert_true(disposal_withheld(scene.node, geteuid()).bytes >= 4096);
+	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1).bytes, 0);
 	actor_die(&stays);
 	await_all_that_is_withheld();
 	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));

@@ -107,7 +107,7 @@ static void nobody_withholds_any_number_of_pieces(void **state)
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
 		fds[i] = dispose_of_a_page();
-	assert_int_equal(disposal_withheld(scene.node, 1000), DISPOSAL_WITHHELD_MOST * 4096);
+	assert_int_equal(disposal_withheld(scene.node, 1000).bytes, DISPOSAL_WITHHELD_MOST * 4096);
 	assert_int_equal(first_byte(fds[0]), 1);
 	assert_int_equal(first_byte(fds[DISPOSAL_WITHHELD_MOST]), 0);
 	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
