@@ -25,8 +25,10 @@
 #include "daemon/resources/own.h"
 #include "daemon/telemetry/telemetry.h"
 
+#define NODE_EVENTS 3
+
 struct node_events {
-	struct event *engine, *workers, *slow_workers;
+	struct event *events[NODE_EVENTS];
 };
 
 /* ---- Paths ---- */
@@ -245,42 +247,32 @@ static void on_slow_workers(evutil_socket_t fd, short events, void *argument)
 	workers_reap(((struct node *)argument)->slow_workers);
 }
 
-static int watch(struct node *node, int fd, event_callback_fn callback, struct event **ret_event)
-{
-	struct event *event = event_new(node->loop, fd, EV_READ | EV_PERSIST, callback, node);
-
-	if (!event)
-		return -ENOMEM;
-	*ret_event = event;
-	return event_add(event, NULL) == 0 ? 0 : -ENOMEM;
-}
-
 static int watch_all(struct node *node)
 {
-	int r;
+	const struct {
+		int fd;
+		event_callback_fn callback;
+	} watched[NODE_EVENTS] = { { engine_fd(node->engine), on_engine },
+				   { workers_fd(node->workers), on_workers },
+				   { workers_fd(node->slow_workers), on_slow_workers } };
 
 	node->resources->events = calloc(1, sizeof(*node->resources->events));
-	if (!node->resources->events)
-		return -ENOMEM;
-	r = watch(node, engine_fd(node->engine), on_engine, &node->resources->events->engine);
-	if (r == 0)
-		r = watch(node, workers_fd(node->workers), on_workers, &node->resources->events->workers);
-	if (r == 0)
-		r = watch(node, workers_fd(node->slow_workers), on_slow_workers,
-			  &node->resources->events->slow_workers);
-	return r;
+	for (unsigned i = 0; node->resources->events && i < NODE_EVENTS; i++) {
+		struct event *event =
+			event_new(node->loop, watched[i].fd, EV_READ | EV_PERSIST, watched[i].callback, node);
+
+		node->resources->events->events[i] = event;
+		if (!event || event_add(event, NULL) < 0)
+			return -ENOMEM;
+	}
+	return node->resources->events ? 0 : -ENOMEM;
 }
 
 static void unwatch_all(struct node *node)
 {
-	if (!node->resources->events)
-		return;
-	if (node->resources->events->engine)
-		event_free(node->resources->events->engine);
-	if (node->resources->events->workers)
-		event_free(node->resources->events->workers);
-	if (node->resources->events->slow_workers)
-		event_free(node->resources->events->slow_workers);
+	for (unsigned i = 0; node->resources->events && i < NODE_EVENTS; i++)
+		if (node->resources->events->events[i])
+			event_free(node->resources->events->events[i]);
 	free(node->resources->events);
 }
 
