@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/durability/durability.h"
 #include "daemon/model/model.h"
@@ -65,7 +64,7 @@ static void stop(struct reader *reader)
 	reader->pending = NULL;
 	shortage_end(&reader->shortage);
 	view_cancel(&reader->view);
-	reader_give_up_lanes(reader);
+	reader->has_given_up = reader_is_copying(reader);
 }
 
 static void answer(struct reader *reader, int r, const char *message)

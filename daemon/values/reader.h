@@ -12,7 +12,6 @@
 struct reader_lane {
 	struct reader *reader;
 	bool is_copying;
-	bool is_given_up; /* the request that it works for was answered already */
 	struct copy copy; /* to the window, or to the client's memory */
 	unsigned streams; /* that the copy reads to the buffer, while it is_copying */
 };
@@ -63,6 +62,7 @@ struct reader {
 	} * pieces;				/* owned */
 	size_t piece_count, piece, pieces_here; /* the next that is begun, and those that are copied */
 	struct reader_lane lanes[READER_LANES];
+	bool has_given_up; /* the request that lanes still copy for was answered already */
 };
 
 /* The longest refusal. */
@@ -85,18 +85,15 @@ bool reader_check(struct reader *reader, struct pending *pending);
 /* Something of a read is in flight, which may have been given up. */
 bool reader_is_copying(const struct reader *reader);
 
-/* What is in flight is for nobody any more. */
-void reader_give_up_lanes(struct reader *reader);
-
 /* Fails because of a copy; which: values, for the message. */
 void reader_fail_values(struct reader *reader, const char *which, const struct copy *copy, int status);
 
 /* 0, or why the job cannot be read. */
 int reader_check_job(const struct job *job, char *message, size_t size);
 
-/* Of a new reader, and of one that nothing is in flight of. */
+/* Of a new reader; and once it has its buffer, before anything is copied. */
 void reader_view_init(struct reader *reader);
-void reader_lanes_init(struct reader *reader);
+void reader_buffer_init(struct reader *reader);
 void reader_view_clear(struct reader *reader);
 void reader_free_pieces(struct reader *reader);
 /* Gives the client's memory back. */

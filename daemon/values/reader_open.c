@@ -51,7 +51,6 @@ static struct reader *reader_new(struct job *job, struct port *port)
 	queue_push(&job->values->readers, &reader->job_link);
 	shortage_init(&reader->shortage, claim, job);
 	reader_view_init(reader);
-	reader_lanes_init(reader);
 	return reader;
 }
 
@@ -162,8 +161,7 @@ void reader_go_on_opening(struct reader *reader)
 		reader_fail(reader, r, message);
 		return;
 	}
-	reader_view_init(reader);
-	reader_lanes_init(reader);
+	reader_buffer_init(reader);
 	if (is_of_snapshot(reader))
 		open_snapshot(reader);
 	else

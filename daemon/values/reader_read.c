@@ -32,20 +32,6 @@ bool reader_is_copying(const struct reader *reader)
 	return false;
 }
 
-void reader_give_up_lanes(struct reader *reader)
-{
-	for (unsigned i = 0; i < READER_LANES; i++)
-		reader->lanes[i].is_given_up = reader->lanes[i].is_copying;
-}
-
-static bool has_given_up(const struct reader *reader)
-{
-	for (unsigned i = 0; i < READER_LANES; i++)
-		if (reader->lanes[i].is_given_up)
-			return true;
-	return false;
-}
-
 static void end_piece(struct reader *reader)
 {
 	if (++reader->pieces_here < reader->piece_count)
@@ -54,16 +40,11 @@ static void end_piece(struct reader *reader)
 		pending_reply(TAKE_PTR(reader->pending), NULL);
 }
 
-/* The lane is free, and what it did was well done, or is for nobody. */
-static void end_lane(struct reader_lane *lane)
+/* A lane has ended what is for nobody. */
+static void end_given_up(struct reader *reader)
 {
-	struct reader *reader = lane->reader;
-	bool is_given_up = lane->is_given_up;
-
-	lane->is_given_up = false;
-	if (!is_given_up)
-		end_piece(reader);
-	else if (reader->pending)
+	reader->has_given_up = reader_is_copying(reader);
+	if (reader->pending)
 		job_settle(reader->job);
 	else
 		reader_release(reader);
@@ -72,12 +53,15 @@ static void end_lane(struct reader_lane *lane)
 static void on_copied(struct copy *copy, int status)
 {
 	struct reader_lane *lane = container_of(copy, struct reader_lane, copy);
+	struct reader *reader = lane->reader;
 
 	lane->is_copying = false;
-	if (status < 0 && !lane->is_given_up)
-		reader_fail_values(lane->reader, "the values", copy, status);
+	if (reader->has_given_up)
+		end_given_up(reader);
+	else if (status < 0)
+		reader_fail_values(reader, "the values", copy, status);
 	else
-		end_lane(lane);
+		end_piece(reader);
 }
 
 /* A sweep is at it, or was. */
@@ -144,7 +128,7 @@ static void begin_piece(struct reader_lane *lane)
 void reader_go_on_reading(struct reader *reader)
 {
 	/* What was given up goes to the same places, and a view's copy has the buffer. */
-	if (has_given_up(reader) || reader->view.is_copying)
+	if (reader->has_given_up || reader->view.is_copying)
 		return;
 	/* Those without a buffer first: others may need it. */
 	for (unsigned i = READER_LANES; i-- > 0 && reader->pending && reader->piece < reader->piece_count;)
@@ -253,8 +237,9 @@ void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wi
 						.pieces = (Tierd__Wire__TensorPiece *[]){ &piece } });
 }
 
-void reader_lanes_init(struct reader *reader)
+void reader_buffer_init(struct reader *reader)
 {
+	reader->view.buffer = reader->buffer.base;
 	for (unsigned i = 0; i < READER_LANES; i++) {
 		struct reader_lane *lane = &reader->lanes[i];
 

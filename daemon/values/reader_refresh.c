@@ -187,7 +187,6 @@ void reader_refresh(struct reader *reader, struct pending *pending, const Tierd_
 void reader_view_init(struct reader *reader)
 {
 	view_init(&reader->view, reader->job);
-	reader->view.buffer = reader->buffer.base;
 	reader->view.done = on_view;
 	reader->view.rest = on_rest;
 }
