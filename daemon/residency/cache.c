@@ -5,7 +5,6 @@
  * pages and gives them to the kernel, and only then they are somebody else's. A segment that does not become
  * empty delays, but does not prevent that: another one is emptied beside it. */
 
-#include "common/size.h"
 #include "daemon/residency/cache.h"
 #include "daemon/residency/segment.h"
 #include "daemon/residency/own.h"

@@ -19,12 +19,26 @@ static void note_use(struct job *job, uint32_t unit, uint32_t distance)
 		*next_use = distance;
 }
 
-/* As far as the arena can hold what comes: beyond that one pack is as far as another, and the oldest goes. */
-static uint32_t horizon(const struct job *job, const struct order *order)
+/* NULL: the rank is not there, or has none yet. */
+static const struct order *order_of(const struct job *job, uint32_t rank)
 {
-	uint32_t far = 4 * job->residency->slots.here + 64;
+	return job->members.ranks[rank] ? job->members.ranks[rank]->order : NULL;
+}
 
-	return order->learned_count < far ? order->learned_count : far;
+static uint32_t expected(const struct job *job, uint32_t rank, uint32_t ahead)
+{
+	const struct order *order = order_of(job, rank);
+
+	return order ? order_expected(order, ahead) : ORDER_NONE;
+}
+
+/* As far as the arena can hold what comes: beyond that one pack is as far as another, and the oldest goes. */
+static uint32_t horizon(const struct job *job, uint32_t rank)
+{
+	const struct order *order = order_of(job, rank);
+	uint32_t far = 4 * job->residency->slots.here + 64, learned = order ? order->learned_count : 0;
+
+	return learned < far ? learned : far;
 }
 
 void prefetch_expect_anew(struct job *job)
@@ -39,14 +53,9 @@ void prefetch_find_next_uses(struct job *job)
 		return;
 	job->residency->has_next_uses = true;
 	memset(job->residency->next_use, 0xff, job->catalog.pack_count * sizeof(*job->residency->next_use));
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->members.ranks[rank];
-
-		if (!member || !member->order)
-			continue;
-		for (uint32_t ahead = 0; ahead < horizon(job, member->order); ahead++)
-			note_use(job, order_expected(member->order, ahead), ahead + 1);
-	}
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		for (uint32_t ahead = 0; ahead < horizon(job, rank); ahead++)
+			note_use(job, expected(job, rank, ahead), ahead + 1);
 }
 
 static bool is_wanted(const struct job *job, uint32_t pack)
@@ -108,12 +117,9 @@ static uint32_t longest_order(const struct job *job)
 {
 	uint32_t longest = 0;
 
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->members.ranks[rank];
-
-		if (member && member->order && horizon(job, member->order) > longest)
-			longest = horizon(job, member->order);
-	}
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (horizon(job, rank) > longest)
+			longest = horizon(job, rank);
 	return longest;
 }
 
@@ -126,9 +132,7 @@ static void load_next(struct job *job)
 	open_classes(job);
 	for (uint32_t ahead = 0; ahead < longest; ahead++)
 		for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-			const struct member *member = job->members.ranks[rank];
-			uint32_t unit =
-				member && member->order ? order_expected(member->order, ahead) : ORDER_NONE;
+			uint32_t unit = expected(job, rank, ahead);
 
 			if (unit != ORDER_NONE && !load(job, unit))
 				return;
@@ -139,14 +143,10 @@ static void load_next(struct job *job)
  * many. */
 static bool has_absent(const struct job *job)
 {
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->members.ranks[rank];
-		uint32_t far = member && member->order ? horizon(job, member->order) : 0;
-
-		for (uint32_t ahead = 0; ahead < far; ahead++)
-			if (is_wanted(job, job->catalog.units[order_expected(member->order, ahead)].pack))
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		for (uint32_t ahead = 0; ahead < horizon(job, rank); ahead++)
+			if (is_wanted(job, job->catalog.units[expected(job, rank, ahead)].pack))
 				return true;
-	}
 	return false;
 }
 
@@ -229,12 +229,10 @@ void prefetch_pass_order(struct job *job, bool is_whole, uint32_t *order)
 
 	prefetch_find_next_uses(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct member *member = job->members.ranks[rank];
+		const struct order *of_rank = order_of(job, rank);
 
-		for (uint32_t ahead = 0; member && member->order && ahead < member->order->learned_count;
-		     ahead++) {
-			uint32_t unit = is_whole ? member->order->learned[ahead]
-						 : order_expected(member->order, ahead);
+		for (uint32_t ahead = 0; of_rank && ahead < of_rank->learned_count; ahead++) {
+			uint32_t unit = is_whole ? of_rank->learned[ahead] : order_expected(of_rank, ahead);
 			uint32_t pack = job->catalog.units[unit].pack;
 
 			/* Marked as taken by a distance that no pack has. */

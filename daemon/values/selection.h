@@ -39,6 +39,9 @@ static inline bool selection_has(const struct selection *selection, const struct
 {
 	return piece && piece < selection->pieces + selection->count && piece->range.pack == pack;
 }
+#define SELECTION_FOREACH(piece, selection, of_pack)                                                         \
+	for (struct piece *piece = selection_first(selection, of_pack);                                      \
+	     selection_has(selection, piece, of_pack); piece++)
 
 uint64_t selection_bytes(const struct selection *selection); /* of itself */
 void selection_clear(struct selection *selection);

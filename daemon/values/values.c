@@ -1,6 +1,5 @@
 /* The values of a job as a whole: how they begin, and what its life asks of them. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "daemon/request/request.h"

@@ -1,10 +1,7 @@
 #include "daemon/values/view.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/size.h"
 #include "daemon/resources/resources.h"
 #include "daemon/model/model.h"
 #include "daemon/update/update.h"
@@ -98,8 +95,7 @@ const char *view_find(const struct view *view, const struct copy_range *range)
 
 	if (view->is_begun || view->missing > 0)
 		return NULL;
-	for (struct piece *piece = selection_first(&view->selection, range->pack);
-	     selection_has(&view->selection, piece, range->pack); piece++) {
+	SELECTION_FOREACH (piece, &view->selection, range->pack) {
 		const struct copy_range *kept = &piece->range;
 
 		if (kept->section == range->section && kept->state == range->state &&
@@ -188,8 +184,7 @@ static void begin_save(struct sweep_watch *watch, uint32_t pack)
 	/* Nobody wants what was given up. */
 	if (!view->is_begun)
 		return;
-	for (struct piece *piece = selection_first(&view->selection, pack);
-	     selection_has(&view->selection, piece, pack); piece++)
+	SELECTION_FOREACH (piece, &view->selection, pack)
 		if (piece->status == PIECE_MISSING && section_is_trainable(piece->range.section))
 			piece->status = PIECE_SAVING;
 }
@@ -198,8 +193,7 @@ static bool saves(const struct sweep_watch *watch, uint32_t pack)
 {
 	const struct view *view = view_of(watch);
 
-	for (struct piece *piece = selection_first(&view->selection, pack);
-	     selection_has(&view->selection, piece, pack); piece++)
+	SELECTION_FOREACH (piece, &view->selection, pack)
 		if (piece->status == PIECE_SAVING)
 			return true;
 	return false;
@@ -238,8 +232,7 @@ static void save(const struct sweep_watch *watch, const struct sweep_range *chun
 {
 	const struct view *view = view_of(watch);
 
-	for (struct piece *piece = selection_first(&view->selection, chunk->pack);
-	     selection_has(&view->selection, piece, chunk->pack); piece++)
+	SELECTION_FOREACH (piece, &view->selection, chunk->pack)
 		if (piece->status == PIECE_SAVING && piece->range.section == chunk->section)
 			save_piece(view, piece, chunk, arrays);
 }
@@ -248,8 +241,7 @@ static void end_save(struct sweep_watch *watch, uint32_t pack)
 {
 	struct view *view = view_of(watch);
 
-	for (struct piece *piece = selection_first(&view->selection, pack);
-	     selection_has(&view->selection, piece, pack); piece++)
+	SELECTION_FOREACH (piece, &view->selection, pack)
 		if (piece->status == PIECE_SAVING)
 			end_piece(view, piece);
 	if (view->is_begun && view->missing == 0)
