@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,44 +12,28 @@
 #include "common/log.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/values/values_test.h"
 
 #define UNITS 5
 #define LARGE 100001
 #define SMALL 37
 
-static struct scene scene;
 static struct actor actor, other;
-
-static struct job *play(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
 
 /* ---- A job ---- */
 
-static void define(struct actor *rank)
-{
-	for (unsigned unit = 0; unit < UNITS; unit++) {
-		char name[16], names[3][16];
-		struct actor_tensor tensors[] = {
-			{ names[0], FORMAT_BF16, INITIALIZE_NORMAL, LARGE, false },
-			{ names[1], FORMAT_FP32, INITIALIZE_NORMAL, SMALL, false },
-			{ names[2], FORMAT_BF16, INITIALIZE_NORMAL, SMALL, true },
-		};
-
-		snprintf(name, sizeof(name), "u%u", unit);
-		for (unsigned i = 0; i < 3; i++)
-			snprintf(names[i], sizeof(names[i]), "u%u.%u", unit, i);
-		assert_int_equal(actor_define(rank, name, tensors, 3), 0);
-	}
-}
-
 static void enter(struct actor *rank, const struct actor_job *job)
 {
+	static const struct actor_tensor tensors[] = {
+		{ NULL, FORMAT_BF16, INITIALIZE_NORMAL, LARGE, false },
+		{ NULL, FORMAT_FP32, INITIALIZE_NORMAL, SMALL, false },
+		{ NULL, FORMAT_BF16, INITIALIZE_NORMAL, SMALL, true },
+	};
+
 	assert_int_equal(actor_enter(&scene, rank), 0);
 	assert_int_equal(actor_open(rank, job), 0);
-	define(rank);
+	for (unsigned unit = 0; unit < UNITS; unit++)
+		assert_int_equal(define_unit(rank, unit, tensors, 3), 0);
 }
 
 static uint32_t send_step(struct actor *rank)
@@ -68,22 +51,6 @@ static void begin(struct actor_job job)
 	enter(&actor, &job);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(actor_await(&actor, send_step(&actor), 0)->status, 0);
-}
-
-static void end(void)
-{
-	actor_die(&actor);
-	actor_die(&other);
-	scene_settle(&scene);
-	scene_close(&scene);
-}
-
-static void expect_error(const struct actor *rank, int status, int expected, const char *text)
-{
-	if (status != expected || !strstr(actor_message(rank), text))
-		print_message("%d, \"%s\" is not in: %s\n", status, text, actor_message(rank));
-	assert_int_equal(status, expected);
-	assert_non_null(strstr(actor_message(rank), text));
 }
 
 /* ---- Pieces ---- */
@@ -167,7 +134,7 @@ static void pieces_are_as_if_they_were_read_one_by_one(void **state)
 		expect_same(pieces, count, actor.window.base, 1);
 		assert_int_equal(actor_await(&actor, actor_send_read_many(&actor, pieces, 0, 1), 0)->status,
 				 0);
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -211,7 +178,7 @@ static void a_reader_reads_many_pieces_kept_or_not(void **state)
 	pieces[2] = piece_of(2, 1, "v", 0, 10, 64);
 	number = actor_send_reader_read_many(&other, reader, pieces, 3, 1);
 	expect_error(&other, actor_await(&other, number, 0)->status, -ESTALE, "it has moved on to step 2");
-	end();
+	scene_close(&scene);
 }
 
 /* ---- What is refused ---- */
@@ -247,7 +214,7 @@ static void one_piece_that_cannot_be_read_refuses_all(void **state)
 	assert_int_equal((unsigned char)actor.window.base[0], 0xAB);
 	number = actor_send_read_many(&actor, many, ARRAY_LENGTH(many) - 1, 1);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
-	end();
+	scene_close(&scene);
 }
 
 static void gradients_are_read_alone(void **state)
@@ -263,7 +230,7 @@ static void gradients_are_read_alone(void **state)
 	expect_error(&actor, actor_await(&actor, actor_send_read_many(&actor, &piece, 1, 0), 0)->status,
 		     -EINVAL, "gradients are not read together");
 	assert_int_equal(actor_finish(&actor), 0);
-	end();
+	scene_close(&scene);
 }
 
 /* ---- Whoever goes, or waits ---- */
@@ -292,7 +259,7 @@ static void the_window_is_in_use_until_all_have_ended(void **state)
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
 	assert_int_equal(actor_read(&actor, 0, 0, "m", 0, 1, 1), 0);
-	end();
+	scene_close(&scene);
 }
 
 static void who_dies_in_the_middle_leaves_nothing(void **state)
@@ -313,22 +280,19 @@ static void who_dies_in_the_middle_leaves_nothing(void **state)
 		for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 			assert_int_equal(residency_is_planned(job) && residency_is_pinned(job, pack), 0);
 		assert_true(queue_is_empty(&job->members.lingering));
-		end();
+		scene_close(&scene);
 	}
 }
 
 static void begin_two(void)
 {
 	struct actor_job job = { .stage = 3, .world_size = 2 };
-	uint32_t number;
 
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	enter(&actor, &job);
 	job.rank = 1;
 	enter(&other, &job);
-	number = actor_send_ready(&actor, -1);
-	assert_int_equal(actor_ready(&other), 0);
-	assert_int_equal(actor_finish_ready(&actor, number), 0);
+	assert_int_equal(make_two_ready(&actor, &other), 0);
 }
 
 static void what_waits_for_a_step_is_told_when_it_does_not_come(void **state)
@@ -346,7 +310,7 @@ static void what_waits_for_a_step_is_told_when_it_does_not_come(void **state)
 	assert_int_equal(actor_await(&actor, number, 0)->status, -ESTALE);
 	assert_null(play()->members.ranks[0]->batch);
 	assert_int_equal(actor_read(&actor, 0, 0, "m", 0, 1, 0), 0);
-	end();
+	scene_close(&scene);
 
 	begin_two();
 	step = actor_send_step(&actor, 0.1f);
@@ -356,7 +320,7 @@ static void what_waits_for_a_step_is_told_when_it_does_not_come(void **state)
 	assert_int_equal(actor_await(&other, actor_send_step(&other, 0.1f), 0)->status, 0);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
-	end();
+	scene_close(&scene);
 }
 
 /* The second step of rank 1 differs from that of rank 0. */
@@ -377,7 +341,7 @@ static void what_waits_for_a_step_that_is_refused_is_told_so(void **state)
 	assert_int_equal(actor_await(&other, number, 0)->status, -ECANCELED);
 	assert_null(play()->members.ranks[1]->batch);
 	assert_int_equal(actor_await(&other, actor_send_read_many(&other, pieces, 2, 1), 0)->status, 0);
-	end();
+	scene_close(&scene);
 }
 
 int main(void)

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,81 +16,38 @@
 #include "daemon/model/job.h"
 #include "daemon/durability/record.h"
 #include "daemon/telemetry/telemetry.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/values/values_test.h"
 
 #define ELEMENTS 300001 /* of odd bytes, and more than a window holds of fp32 */
-#define PIECE (UINT64_C(1) << 18)
 #define UNITS 7
 #define STEP 5
 
-static struct scene scene;
 static struct actor actor, other;
-
-/* The next of a sequence of values of all bits. */
-static uint64_t seed;
 
 /* Of the node, before there is a job. */
 static uint64_t host_before;
-
-static float next_value(void)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (float)(int32_t)(seed >> 32) * 0x1p-31f;
-}
-
-static struct job *play(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
 
 /* ---- A job ---- */
 
 static int define(struct actor *rank, unsigned unit)
 {
-	char name[16], names[4][16];
-	struct actor_tensor tensors[4] = {
-		{ names[0], FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, false },
-		{ names[1], FORMAT_FP32, INITIALIZE_NONE, 7 + unit, false },
-		{ names[2], FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
-		{ names[3], FORMAT_BF16, INITIALIZE_NORMAL, 100, false },
+	const struct actor_tensor tensors[] = {
+		{ NULL, FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, false },
+		{ NULL, FORMAT_FP32, INITIALIZE_NONE, 7 + unit, false },
+		{ NULL, FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
+		{ NULL, FORMAT_BF16, INITIALIZE_NORMAL, 100, false },
 	};
 
-	snprintf(name, sizeof(name), "u%u", unit);
-	for (unsigned i = 0; i < 4; i++)
-		snprintf(names[i], sizeof(names[i]), "u%u.%u", unit, i);
-	return actor_define(rank, name, tensors, 4);
+	return define_unit(rank, unit, tensors, ARRAY_LENGTH(tensors));
 }
 
-static void fill_window(const struct actor *rank, uint64_t count)
-{
-	float *values = (float *)rank->window.base;
-
-	for (uint64_t i = 0; i < count; i++)
-		values[i] = next_value();
-}
-
-/* Halves of a bf16 number are any bits, but of no NaN. */
 static int write_parameters(struct actor *rank, uint32_t unit, uint32_t tensor, uint64_t first,
 			    uint64_t count)
 {
-	uint16_t *values = (uint16_t *)rank->window.base;
-
-	if (tensor == 1) {
-		fill_window(rank, count);
-	} else {
-		for (uint64_t i = 0; i < count; i++) {
-			float value = next_value();
-
-			memcpy(&values[i], (const char *)&value + 2, sizeof(values[i]));
-		}
-	}
+	if (tensor != 1)
+		return write_narrow(rank, unit, tensor, first, count);
+	put_values(rank, count);
 	return actor_write(rank, unit, tensor, first, count);
-}
-
-static int write_masters(struct actor *rank, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
-{
-	fill_window(rank, count);
-	return actor_await(rank, actor_send_masters(rank, unit, tensor, first, count), 0)->status;
 }
 
 /* In all ways that there are, some elements twice. */
@@ -115,102 +71,90 @@ static void write_unit(struct actor *rank, uint32_t unit)
 
 static void write_state(struct actor *rank)
 {
-	fill_window(rank, 5000);
+	put_values(rank, 5000);
 	assert_int_equal(actor_await(rank, actor_send_state(rank, 0, "m", STEP, 77, 5000), 0)->status, 0);
+}
+
+static void define_and_write(struct actor *rank, uint32_t unit)
+{
+	assert_int_equal(define(rank, unit), 0);
+	write_unit(rank, unit);
+}
+
+/* A value that no other write gives. */
+static void write_mark(uint32_t unit, uint64_t at)
+{
+	*(float *)actor.window.base = 0.75f;
+	assert_int_equal(actor_await(&actor, actor_send_masters(&actor, unit, 0, at, 1), 0)->status, 0);
+}
+
+static void expect_mark(uint32_t unit, uint64_t at)
+{
+	assert_int_equal(actor_read(&actor, unit, 0, "master", at, 1, 0), 0);
+	assert_true(*(float *)actor.window.base == 0.75f);
 }
 
 /* ---- The same bits ---- */
 
-struct picture {
+struct outcome {
 	uint64_t layout, host_bytes, nvme_bytes, step, frozen_bytes;
-	char *values;
-	size_t size;
+	struct picture picture;
 };
 
-/* All at once: with sanitizers each growth of it would be a copy. */
 #define PICTURE_BYTES (UNITS * (4 * ELEMENTS + 3 * (7 + 100)) * sizeof(float))
 
-static void read_tensor(struct picture *picture, uint32_t unit, uint32_t tensor, const char *state)
+static struct outcome look(void)
 {
 	static const uint64_t elements[] = { ELEMENTS, 7, ELEMENTS, 100 };
-
-	for (uint64_t first = 0; first < elements[tensor]; first += PIECE) {
-		uint64_t left = elements[tensor] - first, count = left < PIECE ? left : PIECE;
-
-		memset(actor.window.base, 0, PIECE * sizeof(float));
-		assert_int_equal(actor_read(&actor, unit, tensor, state, first, count, play()->step), 0);
-		memcpy(picture->values + picture->size, actor.window.base, count * sizeof(float));
-		picture->size += count * sizeof(float);
-	}
-}
-
-static struct picture take_picture(void)
-{
-	struct picture picture = {
+	static const char *const states[] = { "parameter", "master", "m" };
+	struct outcome outcome = {
 		.layout = record_layout(play()),
 		.step = play()->step,
 		.frozen_bytes = figures_of(play())->bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN],
-		.values = malloc(PICTURE_BYTES)
+		.picture = picture_new(PICTURE_BYTES)
 	};
 
 	scene_settle(&scene);
-	picture.host_bytes = promised_bytes(play());
-	picture.nvme_bytes = budget_nvme_bytes(play());
+	outcome.host_bytes = promised_bytes(play());
+	outcome.nvme_bytes = budget_nvme_bytes(play());
 	for (uint32_t unit = 0; unit < UNITS; unit++)
-		for (uint32_t tensor = 0; tensor < 4; tensor++) {
-			read_tensor(&picture, unit, tensor, "parameter");
-			if (tensor == 2)
-				continue;
-			read_tensor(&picture, unit, tensor, "master");
-			read_tensor(&picture, unit, tensor, "m");
-		}
-	assert_int_equal(picture.size, PICTURE_BYTES);
-	return picture;
-}
-
-static void count_files(unsigned *ret_drafts)
-{
-	char path[300];
-	DIR *folder;
-
-	*ret_drafts = 0;
-	snprintf(path, sizeof(path), "%s/tierd/%u", scene.folder, (unsigned)geteuid());
-	folder = opendir(path);
-	for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder))
-		*ret_drafts += strstr(entry->d_name, ".draft") != NULL;
-	if (folder)
-		closedir(folder);
+		for (uint32_t tensor = 0; tensor < 4; tensor++)
+			for (unsigned i = 0; i < (tensor == 2 ? 1 : 3); i++)
+				picture_add(&outcome.picture, &actor, unit, tensor, elements[tensor],
+					    states[i]);
+	assert_int_equal(outcome.picture.size, PICTURE_BYTES);
+	return outcome;
 }
 
 static unsigned drafts(void)
 {
-	unsigned count;
+	unsigned count = 0;
+	char path[300];
+	DIR *folder;
 
 	scene_await_disposals(&scene);
-	count_files(&count);
+	snprintf(path, sizeof(path), "%s/tierd/%u", scene.folder, (unsigned)geteuid());
+	folder = opendir(path);
+	for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder))
+		count += strstr(entry->d_name, ".draft") != NULL;
+	if (folder)
+		closedir(folder);
 	return count;
 }
 
 static void begin(const struct scene_options *options, struct actor_job job, bool is_drafted)
 {
 	job.is_drafted = is_drafted;
-	seed = 1;
+	value_seed = 1;
 	assert_int_equal(scene_open(options, &scene), 0);
 	host_before = budget_host_used(scene.node);
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &job), 0);
 }
 
-static void end(void)
+static struct outcome train(const struct scene_options *options, const struct actor_job *job, bool is_drafted)
 {
-	actor_die(&actor);
-	scene_settle(&scene);
-	scene_close(&scene);
-}
-
-static struct picture train(const struct scene_options *options, const struct actor_job *job, bool is_drafted)
-{
-	struct picture picture;
+	struct outcome outcome;
 
 	begin(options, *job, is_drafted);
 	for (uint32_t unit = 0; unit < UNITS && !is_drafted; unit++)
@@ -224,10 +168,10 @@ static struct picture train(const struct scene_options *options, const struct ac
 	}
 	assert_int_equal(play()->state, is_drafted ? JOB_FORMING : JOB_FILLING);
 	assert_int_equal(actor_ready(&actor), 0);
-	picture = take_picture();
+	outcome = look();
 	assert_int_equal(drafts(), 0);
-	end();
-	return picture;
+	scene_close(&scene);
+	return outcome;
 }
 
 static void a_job_is_the_same_as_if_it_had_been_defined_first(void **state)
@@ -255,8 +199,8 @@ static void a_job_is_the_same_as_if_it_had_been_defined_first(void **state)
 	};
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
-		struct picture whole = train(&cases[i].options, &cases[i].job, false);
-		struct picture drafted = train(&cases[i].options, &cases[i].job, true);
+		struct outcome whole = train(&cases[i].options, &cases[i].job, false);
+		struct outcome drafted = train(&cases[i].options, &cases[i].job, true);
 
 		assert_int_equal(whole.step, STEP);
 		assert_int_equal(drafted.step, STEP);
@@ -264,10 +208,7 @@ static void a_job_is_the_same_as_if_it_had_been_defined_first(void **state)
 		assert_int_equal(whole.host_bytes, drafted.host_bytes);
 		assert_int_equal(whole.nvme_bytes, drafted.nvme_bytes);
 		assert_int_equal(whole.frozen_bytes, drafted.frozen_bytes);
-		assert_int_equal(whole.size, drafted.size);
-		assert_memory_equal(whole.values, drafted.values, whole.size);
-		free(whole.values);
-		free(drafted.values);
+		assert_true(pictures_are_equal(whole.picture, drafted.picture));
 	}
 }
 
@@ -284,24 +225,10 @@ static void begin_two(bool is_drafted)
 	assert_int_equal(actor_open(&other, &job), 0);
 }
 
-static void end_two(void)
-{
-	actor_die(&other);
-	end();
-}
-
-static int make_two_ready(void)
-{
-	uint32_t number = actor_send_ready(&other, -1);
-	int r = actor_ready(&actor);
-
-	return r < 0 ? r : actor_finish_ready(&other, number);
-}
-
 /* The first one writes what the second one has not defined yet, and the other way round. */
 static void ranks_define_at_different_paces(void **state)
 {
-	struct picture pictures[2];
+	struct outcome outcomes[2];
 
 	for (unsigned is_drafted = 0; is_drafted < 2; is_drafted++) {
 		begin_two(is_drafted);
@@ -324,15 +251,12 @@ static void ranks_define_at_different_paces(void **state)
 			write_unit(second, unit);
 		}
 		write_state(&other);
-		assert_int_equal(make_two_ready(), 0);
-		pictures[is_drafted] = take_picture();
-		end_two();
+		assert_int_equal(make_two_ready(&other, &actor), 0);
+		outcomes[is_drafted] = look();
+		scene_close(&scene);
 	}
-	assert_true(pictures[0].layout == pictures[1].layout);
-	assert_int_equal(pictures[0].size, pictures[1].size);
-	assert_memory_equal(pictures[0].values, pictures[1].values, pictures[0].size);
-	free(pictures[0].values);
-	free(pictures[1].values);
+	assert_true(outcomes[0].layout == outcomes[1].layout);
+	assert_true(pictures_are_equal(outcomes[0].picture, outcomes[1].picture));
 }
 
 static void the_first_difference_of_ranks_is_told(void **state)
@@ -340,18 +264,16 @@ static void the_first_difference_of_ranks_is_told(void **state)
 	static const struct actor_tensor tensor = { "u1.0", FORMAT_FP32, INITIALIZE_NONE, 3, false };
 
 	begin_two(true);
-	assert_int_equal(define(&actor, 0), 0);
-	write_unit(&actor, 0);
+	define_and_write(&actor, 0);
 	assert_int_equal(define(&actor, 1), 0);
 	assert_int_equal(define(&other, 0), 0);
-	assert_int_equal(actor_define(&other, "u1", &tensor, 1), -EINVAL);
-	assert_non_null(strstr(actor_message(&other), "u1"));
+	expect_error(&other, actor_define(&other, "u1", &tensor, 1), -EINVAL, "u1");
 	/* A rank that lacks a unit keeps all from being ready. */
 	actor_send_ready(&actor, -1);
 	assert_int_equal(actor_ready(&other), -EINVAL);
 	assert_non_null(
 		strstr(actor_message(&other), "rank 1 has defined 1 of 2 units; unit \"u1\" is missing"));
-	end_two();
+	scene_close(&scene);
 }
 
 static void ranks_have_to_agree_on_the_draft(void **state)
@@ -361,9 +283,8 @@ static void ranks_have_to_agree_on_the_draft(void **state)
 	begin(&(struct scene_options){ 0 }, job, true);
 	job.rank = 1;
 	assert_int_equal(actor_enter(&scene, &other), 0);
-	assert_int_equal(actor_open(&other, &job), -EINVAL);
-	assert_non_null(strstr(actor_message(&other), "drafted is 0 here, 1 in the job"));
-	end_two();
+	expect_error(&other, actor_open(&other, &job), -EINVAL, "drafted is 0 here, 1 in the job");
+	scene_close(&scene);
 }
 
 /* What it was about to write is lost, and the others go on. */
@@ -376,8 +297,8 @@ static void a_rank_that_goes_lets_the_other_write(void **state)
 		begin_two(true);
 		assert_int_equal(define(&actor, 0), 0);
 		assert_int_equal(define(&other, 0), 0);
-		fill_window(&actor, PIECE);
-		fill_window(&other, PIECE);
+		put_values(&actor, PIECE);
+		put_values(&other, PIECE);
 		numbers[0] = actor_send_masters(&actor, 0, 0, 0, PIECE);
 		numbers[1] = actor_send_masters(&other, 0, 0, 0, PIECE);
 		actor_die(ranks[goes]);
@@ -402,22 +323,17 @@ static void a_rank_that_comes_back_defines_and_writes_again(void **state)
 	begin_two(true);
 	for (uint32_t unit = 0; unit < 2; unit++) {
 		assert_int_equal(define(&actor, unit), 0);
-		assert_int_equal(define(&other, unit), 0);
-		write_unit(&other, unit);
+		define_and_write(&other, unit);
 	}
 	actor_die(&other);
 	assert_int_equal(actor_enter(&scene, &other), 0);
 	assert_int_equal(actor_open(&other, &job), 0);
-	for (uint32_t unit = 0; unit < 2; unit++) {
-		assert_int_equal(define(&other, unit), 0);
-		write_unit(&other, unit);
-	}
-	*(float *)actor.window.base = 0.75f;
-	assert_int_equal(actor_await(&actor, actor_send_masters(&actor, 1, 0, 9, 1), 0)->status, 0);
-	assert_int_equal(make_two_ready(), 0);
-	assert_int_equal(actor_read(&actor, 1, 0, "master", 9, 1, 0), 0);
-	assert_true(*(float *)actor.window.base == 0.75f);
-	end_two();
+	for (uint32_t unit = 0; unit < 2; unit++)
+		define_and_write(&other, unit);
+	write_mark(1, 9);
+	assert_int_equal(make_two_ready(&other, &actor), 0);
+	expect_mark(1, 9);
+	scene_close(&scene);
 }
 
 /* Who is ready while what he has sent waits for its turn has it written first. */
@@ -433,14 +349,14 @@ static void a_job_is_laid_out_when_all_is_in_the_draft(void **state)
 		assert_int_equal(write_parameters(&actor, 0, 2, first,
 						  ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE),
 				 0);
-	fill_window(&actor, PIECE);
-	fill_window(&other, ELEMENTS - PIECE);
+	put_values(&actor, PIECE);
+	put_values(&other, ELEMENTS - PIECE);
 	numbers[0] = actor_send_masters(&actor, 0, 0, 0, PIECE);
 	numbers[1] = actor_send_masters(&other, 0, 0, PIECE, ELEMENTS - PIECE);
-	assert_int_equal(make_two_ready(), 0);
+	assert_int_equal(make_two_ready(&other, &actor), 0);
 	assert_int_equal(actor_await(&actor, numbers[0], 0)->status, 0);
 	assert_int_equal(actor_await(&other, numbers[1], 0)->status, 0);
-	end_two();
+	scene_close(&scene);
 }
 
 /* What comes when the job is being laid out, or what is in the draft written, comes behind that. */
@@ -449,23 +365,18 @@ static void later_values_count(void **state)
 	static const enum job_state phases[] = { JOB_PLANNING, JOB_FILLING };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(phases); i++) {
-		uint32_t ready, number;
+		uint32_t ready;
 
 		begin(&(struct scene_options){ 0 }, (struct actor_job){ .stage = 3 }, true);
-		for (uint32_t unit = 0; unit < 3; unit++) {
-			assert_int_equal(define(&actor, unit), 0);
-			write_unit(&actor, unit);
-		}
+		for (uint32_t unit = 0; unit < 3; unit++)
+			define_and_write(&actor, unit);
 		ready = actor_send_ready(&actor, -1);
 		while (play()->state != phases[i])
 			scene_wait(&scene);
-		*(float *)actor.window.base = 0.75f;
-		number = actor_send_masters(&actor, 2, 0, ELEMENTS - 1, 1);
-		assert_int_equal(actor_await(&actor, number, 0)->status, 0);
+		write_mark(2, ELEMENTS - 1);
 		assert_int_equal(actor_finish_ready(&actor, ready), 0);
-		assert_int_equal(actor_read(&actor, 2, 0, "master", ELEMENTS - 1, 1, 0), 0);
-		assert_true(*(float *)actor.window.base == 0.75f);
-		end();
+		expect_mark(2, ELEMENTS - 1);
+		scene_close(&scene);
 	}
 }
 
@@ -475,14 +386,13 @@ static void a_ready_that_gives_up_says_what_it_has_waited_for(void **state)
 	struct blockade blockade;
 
 	begin(&(struct scene_options){ 0 }, (struct actor_job){ .stage = 3 }, true);
-	assert_int_equal(define(&actor, 0), 0);
-	write_unit(&actor, 0);
+	define_and_write(&actor, 0);
 	blockade_begin(&scene, scene.node->workers, &blockade);
-	assert_int_equal(actor_finish_ready(&actor, actor_send_ready(&actor, 1)), -ETIMEDOUT);
-	assert_non_null(strstr(actor_message(&actor), "still waiting for its values to be written where"));
+	expect_error(&actor, actor_finish_ready(&actor, actor_send_ready(&actor, 1)), -ETIMEDOUT,
+		     "still waiting for its values to be written where");
 	blockade_end(&blockade);
 	assert_int_equal(actor_ready(&actor), 0);
-	end();
+	scene_close(&scene);
 }
 
 /* ---- Room ---- */
@@ -501,18 +411,16 @@ static void values_without_nvme_are_charged(void **state)
 {
 	begin(&(struct scene_options){ .is_without_nvme = true, .host_budget = 64 * MIB },
 	      (struct actor_job){ .stage = 0 }, true);
-	assert_int_equal(write_until_it_fails(), -ENOMEM);
-	assert_non_null(strstr(actor_message(&actor), "it takes 2.0 MiB of host memory"));
-	end();
+	expect_error(&actor, write_until_it_fails(), -ENOMEM, "it takes 2.0 MiB of host memory");
+	scene_close(&scene);
 }
 
 static void values_on_nvme_are_charged(void **state)
 {
 	begin(&(struct scene_options){ .capacity = 100 * MIB }, (struct actor_job){ .stage = 3 }, true);
-	assert_int_equal(write_until_it_fails(), -ENOSPC);
-	assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
+	expect_error(&actor, write_until_it_fails(), -ENOSPC, "the values that it was given");
 	assert_int_equal(budget_nvme_bytes(play()), 96 * MIB);
-	end();
+	scene_close(&scene);
 }
 
 /* By the first write of so many units, or by one that comes when they have become too many. */
@@ -542,20 +450,17 @@ static void a_job_that_has_become_too_large_is_told(void **state)
 					   .host_budget = 100 * MIB };
 
 	for (unsigned is_defined_first = 0; is_defined_first < 2; is_defined_first++) {
-		assert_int_equal(write_many(&small, (struct actor_job){ .stage = 3 }, is_defined_first),
-				 -ENOSPC);
-		assert_non_null(strstr(actor_message(&actor), "twice its state"));
+		expect_error(&actor, write_many(&small, (struct actor_job){ .stage = 3 }, is_defined_first),
+			     -ENOSPC, "twice its state");
 		assert_true(is_defined_first || play()->catalog.unit_count < 30);
 		assert_int_equal(budget_nvme_bytes(play()), is_defined_first ? 0 : 16 * MIB);
-		end();
-		assert_int_equal(write_many(&memory, (struct actor_job){ .stage = 3 }, is_defined_first),
-				 -ENOMEM);
-		assert_non_null(strstr(actor_message(&actor), "the units that it has need more than"));
-		end();
-		assert_int_equal(write_many(&(struct scene_options){ 0 }, on_host, is_defined_first),
-				 -ENOMEM);
-		assert_non_null(strstr(actor_message(&actor), "the units that it has need more than"));
-		end();
+		scene_close(&scene);
+		expect_error(&actor, write_many(&memory, (struct actor_job){ .stage = 3 }, is_defined_first),
+			     -ENOMEM, "the units that it has need more than");
+		scene_close(&scene);
+		expect_error(&actor, write_many(&(struct scene_options){ 0 }, on_host, is_defined_first),
+			     -ENOMEM, "the units that it has need more than");
+		scene_close(&scene);
 	}
 }
 
@@ -563,10 +468,8 @@ static void a_job_that_has_become_too_large_is_told(void **state)
 static void a_plan_that_fails_takes_nothing_away(void **state)
 {
 	begin(&(struct scene_options){ 0 }, (struct actor_job){ .stage = 3 }, true);
-	for (uint32_t unit = 0; unit < 2; unit++) {
-		assert_int_equal(define(&actor, unit), 0);
-		write_unit(&actor, unit);
-	}
+	for (uint32_t unit = 0; unit < 2; unit++)
+		define_and_write(&actor, unit);
 	uint64_t budget = scene.node->settings.host_budget;
 
 	const uint64_t taken = budget_nvme_bytes(play());
@@ -578,11 +481,10 @@ static void a_plan_that_fails_takes_nothing_away(void **state)
 	assert_int_equal(play()->state, JOB_FORMING);
 	assert_int_equal(drafts(), 1);
 	scene.node->settings.host_budget = budget;
-	assert_int_equal(define(&actor, 2), 0);
-	write_unit(&actor, 2);
+	define_and_write(&actor, 2);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(drafts(), 0);
-	end();
+	scene_close(&scene);
 }
 
 /* What a daemon leaves that was killed: files that nobody knows. */
@@ -617,12 +519,11 @@ static void what_a_disk_has_lost_is_told(void **state)
 		assert_int_equal(define(&actor, 0), 0);
 		assert_int_equal(write_masters(&actor, 0, 0, 0, 100), 0);
 		assert_int_equal(write_parameters(&actor, 0, 1, 0, 7), 0);
-		assert_int_equal(actor_ready(&actor), -EIO);
-		assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
+		expect_error(&actor, actor_ready(&actor), -EIO, "the values that it was given");
 		scene_settle(&scene);
 		assert_int_equal(play()->state, JOB_BROKEN);
 		assert_int_equal(drafts(), 0);
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -636,15 +537,12 @@ static void a_write_that_fails_may_be_tried_again(void **state)
 	assert_int_equal(define(&actor, 0), 0);
 	for (unsigned i = 0; i < 10 && r == 0; i++)
 		r = write_masters(&actor, 0, 0, 0, PIECE);
-	assert_int_equal(r, -EIO);
-	assert_non_null(strstr(actor_message(&actor), "cannot be kept on NVMe"));
+	expect_error(&actor, r, -EIO, "cannot be kept on NVMe");
 	write_unit(&actor, 0);
-	*(float *)actor.window.base = 0.75f;
-	assert_int_equal(actor_await(&actor, actor_send_masters(&actor, 0, 0, 5, 1), 0)->status, 0);
+	write_mark(0, 5);
 	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(actor_read(&actor, 0, 0, "master", 5, 1, 0), 0);
-	assert_true(*(float *)actor.window.base == 0.75f);
-	end();
+	expect_mark(0, 5);
+	scene_close(&scene);
 }
 
 /* Nobody is left to answer while values are on their way to where they belong. */
@@ -653,10 +551,8 @@ static void a_job_may_go_while_it_is_written(void **state)
 	for (unsigned events = 0; events < 40; events++) {
 		begin(&(struct scene_options){ 0 },
 		      (struct actor_job){ .stage = 3, .gradient_placement = PLACEMENT_NVME }, true);
-		for (uint32_t unit = 0; unit < 3; unit++) {
-			assert_int_equal(define(&actor, unit), 0);
-			write_unit(&actor, unit);
-		}
+		for (uint32_t unit = 0; unit < 3; unit++)
+			define_and_write(&actor, unit);
 		write_state(&actor);
 		actor_send_ready(&actor, -1);
 		while (play()->state != JOB_FILLING)

@@ -2,7 +2,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -10,50 +9,27 @@
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/values/values_test.h"
 
 #define ELEMENTS (UINT64_C(1) << 19) /* of bf16: as many as the window holds */
 #define UNITS 3
 
-static struct scene scene;
 static struct actor actor;
 
 /* Each unit is a pack of its own. */
 static void begin(void)
 {
 	static const struct actor_tensor tensors[] = {
-		{ "a", FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
-		{ "b", FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
-		{ "t", FORMAT_BF16, INITIALIZE_ONES, 1, false },
+		{ NULL, FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
+		{ NULL, FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
+		{ NULL, FORMAT_BF16, INITIALIZE_ONES, 1, false },
 	};
 
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
-	for (unsigned i = 0; i < UNITS; i++) {
-		char names[3][8], name[8];
-		struct actor_tensor of_unit[3];
-
-		snprintf(name, sizeof(name), "u%u", i);
-		for (unsigned k = 0; k < 3; k++) {
-			snprintf(names[k], sizeof(names[k]), "u%u.%s", i, tensors[k].name);
-			of_unit[k] = tensors[k];
-			of_unit[k].name = names[k];
-		}
-		assert_int_equal(actor_define(&actor, name, of_unit, 3), 0);
-	}
-}
-
-static void end(void)
-{
-	actor_die(&actor);
-	scene_settle(&scene);
-	scene_close(&scene);
-}
-
-static struct job *play(void)
-{
-	return job_find(scene.node, geteuid(), "play");
+	for (unsigned i = 0; i < UNITS; i++)
+		assert_int_equal(define_unit(&actor, i, tensors, 3), 0);
 }
 
 static uint64_t written(void)
@@ -76,7 +52,7 @@ static void a_unit_is_written_when_its_last_frozen_value_is_there(void **state)
 	assert_int_equal(written(), 0);
 	fill(0, 1, 0, 1);
 	assert_int_equal(written(), 2 * ELEMENTS * sizeof(uint16_t));
-	end();
+	scene_close(&scene);
 }
 
 /* What is read comes from the device. */
@@ -108,7 +84,7 @@ static void values_may_be_given_again_while_they_are_written(void **state)
 	assert_int_equal(read_back(1, 1, 5), 77 * 0x101);
 	assert_int_equal(read_back(0, 0, ELEMENTS - 1), 0x0101);
 	assert_int_equal(read_back(2, 1, 0), 0x2222);
-	end();
+	scene_close(&scene);
 }
 
 static void values_are_written_before_they_are_evicted(void **state)
@@ -125,7 +101,7 @@ static void values_are_written_before_they_are_evicted(void **state)
 			fill(unit, tensor, 0, ELEMENTS);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(read_back(0, 0, 5), 0x0101);
-	end();
+	scene_close(&scene);
 }
 
 /* ---- Frozen alone ---- */
@@ -146,15 +122,11 @@ static struct job *begin_frozen(void)
 	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 8 * MIB }), 0);
 	for (unsigned i = 0; i < FROZEN_UNITS; i++) {
 		struct actor_tensor tensors[2];
-		char names[2][8], name[8];
 
-		snprintf(name, sizeof(name), "u%u", i);
-		for (unsigned k = 0; k < 2; k++) {
-			snprintf(names[k], sizeof(names[k]), "u%u.%u", i, k);
-			tensors[k] = (struct actor_tensor){ names[k], FORMAT_BF16, INITIALIZE_NONE,
+		for (unsigned k = 0; k < 2; k++)
+			tensors[k] = (struct actor_tensor){ NULL, FORMAT_BF16, INITIALIZE_NONE,
 							    frozen_elements(i, k), true };
-		}
-		assert_int_equal(actor_define(&actor, name, tensors, 2), 0);
+		assert_int_equal(define_unit(&actor, i, tensors, 2), 0);
 	}
 	return play();
 }
@@ -179,7 +151,7 @@ static void what_has_no_values_yet_is_not_loaded(void **state)
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(read_back(0, 0, 6), 0x0101);
 	assert_int_equal(read_back(0, 1, frozen_elements(0, 1) - 1), 0x0202);
-	end();
+	scene_close(&scene);
 }
 
 static uint16_t frozen_value(uint32_t unit, uint64_t at)
@@ -207,7 +179,7 @@ static void gaps_are_zero_whoever_had_the_slot(void **state)
 			assert_int_equal(values[i], frozen_value(unit, i));
 		actor_release(&actor, unit);
 	}
-	end();
+	scene_close(&scene);
 }
 
 static void staging_buffers_are_for_what_is_trained(void **state)
@@ -216,7 +188,7 @@ static void staging_buffers_are_for_what_is_trained(void **state)
 	fill_frozen();
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(scene.node->staging->users, 0);
-	end();
+	scene_close(&scene);
 	begin();
 	fill(0, 0, 0, 1);
 	assert_int_equal(scene.node->staging->users, 1);

@@ -18,7 +18,7 @@
 #include "daemon/update/own.h"
 #include "daemon/update/warm.h"
 #include "daemon/values/reader.h"
-#include "tests/unit/scene_test.h"
+#include "tests/unit/values/values_test.h"
 
 #define UNITS 12
 /* Each unit is a pack of its own, in several chunks. */
@@ -144,8 +144,8 @@ static void what_is_not_kept_is_refused_when_the_job_has_moved_on(void **state)
 	expect_parameter(reader, 0, 0, 1.0f);
 	take_step();
 	steps = 0;
-	assert_int_equal(read_one(&watcher, reader, reading(0, "parameter", 0, 1)), -ESTALE);
-	assert_non_null(strstr(actor_message(&watcher), "moved on to step 1"));
+	expect_error(&watcher, read_one(&watcher, reader, reading(0, "parameter", 0, 1)), -ESTALE,
+		     "moved on to step 1");
 	/* What is frozen belongs to every step. */
 	Tierd__Wire__ReaderRead frozen = reading(0, "parameter", 0, 100);
 
@@ -328,9 +328,9 @@ static void more_than_there_is_cannot_be_kept(void **state)
 	reader = open_reader(&watcher);
 	for (unsigned i = 0; i < ARRAY_LENGTH(pieces); i++)
 		pieces[i] = everything("master");
-	assert_int_equal(actor_await(&watcher, actor_send_refresh(&watcher, reader, pieces, 64), 0)->status,
-			 -ENOMEM);
-	assert_non_null(strstr(actor_message(&watcher), "what tierd has left"));
+	expect_error(&watcher,
+		     actor_await(&watcher, actor_send_refresh(&watcher, reader, pieces, 64), 0)->status,
+		     -ENOMEM, "what tierd has left");
 	assert_true(used_bytes() <= idle_bytes + WINDOW_BYTES + COPY_BUFFER_BYTES + 4096);
 	/* It is where it was. */
 	assert_int_equal(refresh(&watcher, reader, NULL), 0);
@@ -354,8 +354,7 @@ static void who_lacks_memory_hears_what_readers_have(void **state)
 	assert_int_equal(actor_enter(&scene, &trainer), 0);
 	assert_int_equal(actor_open(&trainer, &large), 0);
 	assert_int_equal(actor_define(&trainer, "u", &tensor, 1), 0);
-	assert_int_equal(actor_ready(&trainer), -ENOMEM);
-	assert_non_null(strstr(actor_message(&trainer), "your readers have 1"));
+	expect_error(&trainer, actor_ready(&trainer), -ENOMEM, "your readers have 1");
 }
 
 /* ---- Refusals ---- */
@@ -372,8 +371,8 @@ static void there_is_a_limit_to_readers(void **state)
 			reader = open_reader(&others[i]);
 		assert_int_equal(actor_open_reader(&others[i], "play", &reader), -EBUSY);
 	}
-	assert_int_equal(actor_open_reader(&watcher, "play", &reader), -EBUSY);
-	assert_non_null(strstr(actor_message(&watcher), "this user has 64 readers"));
+	expect_error(&watcher, actor_open_reader(&watcher, "play", &reader), -EBUSY,
+		     "this user has 64 readers");
 	actor_die(&others[0]);
 	open_reader(&watcher);
 	for (unsigned i = 1; i < ARRAY_LENGTH(others); i++)
@@ -464,8 +463,7 @@ static void a_job_without_values_cannot_be_read(void **state)
 	assert_int_equal(actor_open_reader(&watcher, "play", &reader), -ENOENT);
 	assert_int_equal(actor_open(&trainer, &(struct actor_job){ .stage = 3 }), 0);
 	assert_int_equal(actor_define(&trainer, "u", &tensor, 1), 0);
-	assert_int_equal(actor_open_reader(&watcher, "play", &reader), -EBUSY);
-	assert_non_null(strstr(actor_message(&watcher), "no values yet"));
+	expect_error(&watcher, actor_open_reader(&watcher, "play", &reader), -EBUSY, "no values yet");
 }
 
 static void a_dropped_job_leaves_its_readers_alone(void **state)
@@ -499,8 +497,7 @@ static void what_cannot_be_read_fails_for_the_reader_alone(void **state)
 	start();
 	take_step();
 	reader = open_reader(&watcher);
-	assert_int_equal(refresh(&watcher, reader, &pieces), -EIO);
-	assert_non_null(strstr(actor_message(&watcher), "its checksum does not match"));
+	expect_error(&watcher, refresh(&watcher, reader, &pieces), -EIO, "its checksum does not match");
 	take_step();
 	assert_int_equal(refresh(&watcher, reader, NULL), 0);
 	assert_int_equal(read_one(&watcher, reader, reading(0, "m", 0, SMALL)), 0);
@@ -570,10 +567,9 @@ static void values_go_to_memory_of_the_clients_own(void **state)
 	reader = open_reader(&watcher);
 	uint64_t before = used_bytes();
 
-	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), -EINVAL);
-	assert_non_null(strstr(actor_message(&watcher), "has no file for memory"));
-	assert_int_equal(read_to_memory(reader, 0, 1, 0), -EINVAL);
-	assert_non_null(strstr(actor_message(&watcher), "no memory of its client's"));
+	expect_error(&watcher, actor_reader_memory(&watcher, reader, MEMORY_BYTES), -EINVAL,
+		     "has no file for memory");
+	expect_error(&watcher, read_to_memory(reader, 0, 1, 0), -EINVAL, "no memory of its client's");
 	memory = fill_file(reader, MEMORY_BYTES, 0);
 	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), 0);
 	/* Page tables. */
@@ -610,20 +606,18 @@ static void memory_that_writes_could_fail_in_is_refused(void **state)
 	assert_int_equal(actor_reader_memory(&watcher, reader, 0), 0);
 	assert_int_equal(actor_reader_memory(&watcher, reader, WIRE_MAX_READER_MEMORY + 4096), -EINVAL);
 	assert_int_equal(actor_reader_memory(&watcher, reader, 4095), -EINVAL);
-	assert_int_equal(actor_reader_memory(&watcher, reader, 4096), -EINVAL);
-	assert_non_null(strstr(actor_message(&watcher), "not sealed"));
+	expect_error(&watcher, actor_reader_memory(&watcher, reader, 4096), -EINVAL, "not sealed");
 
 	memory = fill_file(reader, MEMORY_BYTES, 0);
-	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES / 2), -EINVAL);
-	assert_non_null(strstr(actor_message(&watcher), "another size"));
+	expect_error(&watcher, actor_reader_memory(&watcher, reader, MEMORY_BYTES / 2), -EINVAL,
+		     "another size");
 	munmap(memory, MEMORY_BYTES);
 
 	/* As many blocks as its size has, but one of them behind its end. */
 	assert_int_equal(actor_reader_memory(&watcher, reader, 0), 0);
 	assert_int_equal(fallocate(watcher.reader_file, FALLOC_FL_KEEP_SIZE, MEMORY_BYTES, 4096), 0);
 	memory = fill_file(reader, MEMORY_BYTES, 4096);
-	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), -EINVAL);
-	assert_non_null(strstr(actor_message(&watcher), "never written"));
+	expect_error(&watcher, actor_reader_memory(&watcher, reader, MEMORY_BYTES), -EINVAL, "never written");
 	munmap(memory, MEMORY_BYTES);
 
 	/* Each has a file of its own, and nothing is charged for what was refused. */

@@ -4,20 +4,16 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "daemon/model/job.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/values/values_test.h"
 
 #define SMALL 1001
-#define ELEMENTS 700001		  /* of an odd place on, over three extents of fp32 */
-#define PIECE (UINT64_C(1) << 18) /* what the window holds */
+#define ELEMENTS 700001 /* of an odd place on, over three extents of fp32 */
 #define STEP 41
 
-static struct scene scene;
 static struct actor ranks[2];
 
 static void enter(uint32_t rank, uint32_t optimizer_placement)
@@ -41,27 +37,6 @@ static void begin(uint32_t optimizer_placement)
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	enter(0, optimizer_placement);
 	enter(1, optimizer_placement);
-}
-
-static void end(void)
-{
-	actor_die(&ranks[0]);
-	actor_die(&ranks[1]);
-	scene_settle(&scene);
-	scene_close(&scene);
-}
-
-static struct job *play(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
-static int make_ready(void)
-{
-	uint32_t number = actor_send_ready(&ranks[0], -1);
-	int r = actor_ready(&ranks[1]);
-
-	return r < 0 ? r : actor_finish_ready(&ranks[0], number);
 }
 
 /* A value for each element of each state. */
@@ -121,14 +96,14 @@ static void ranks_write_side_by_side(void **state)
 	for (unsigned i = 0; i < ARRAY_LENGTH(placements); i++) {
 		begin(placements[i]);
 		write_all();
-		assert_int_equal(make_ready(), 0);
+		assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 		assert_int_equal(play()->step, STEP);
 		assert_int_equal(play()->catalog.units[0].updates, STEP);
 		for (unsigned is_v = 0; is_v < 2; is_v++) {
 			check(0, is_v, SMALL);
 			check(1, is_v, ELEMENTS);
 		}
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -139,12 +114,12 @@ static void what_is_not_written_is_zero(void **state)
 	begin(PLACEMENT_NVME);
 	window = (const float *)ranks[0].window.base;
 	assert_int_equal(actor_await(&ranks[0], send_piece(0, 1, false, 5, 1), 0)->status, 0);
-	assert_int_equal(make_ready(), 0);
+	assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 	assert_int_equal(actor_read(&ranks[0], 0, 1, "m", 4, 3, STEP), 0);
 	assert_true(window[0] == 0 && window[1] == value_of(5, 1, false) && window[2] == 0);
 	assert_int_equal(actor_read(&ranks[0], 0, 1, "v", 5, 1, STEP), 0);
 	assert_true(window[0] == 0);
-	end();
+	scene_close(&scene);
 }
 
 /* Also of units that have had no update. */
@@ -153,7 +128,7 @@ static void what_is_given_to_host_memory_outlives_the_daemon(void **state)
 	begin(PLACEMENT_HOST);
 	*(float *)ranks[0].window.base = 5;
 	assert_int_equal(actor_await(&ranks[0], actor_send_state(&ranks[0], 1, "m", 0, 7, 1), 0)->status, 0);
-	assert_int_equal(make_ready(), 0);
+	assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 	scene_settle(&scene);
 	actor_die(&ranks[0]);
 	actor_die(&ranks[1]);
@@ -161,10 +136,10 @@ static void what_is_given_to_host_memory_outlives_the_daemon(void **state)
 	scene_settle(&scene);
 	enter(0, PLACEMENT_HOST);
 	enter(1, PLACEMENT_HOST);
-	assert_int_equal(make_ready(), 0);
+	assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 	assert_int_equal(actor_read(&ranks[0], 0, 1, "m", 7, 1, 0), 0);
 	assert_true(*(float *)ranks[0].window.base == 5);
-	end();
+	scene_close(&scene);
 }
 
 static int ask(uint32_t tensor, const char *name, uint64_t step, uint64_t first, uint64_t count)
@@ -185,11 +160,11 @@ static void what_is_no_state_is_refused(void **state)
 	assert_int_equal(ask(1, "m", STEP, 0, PIECE + 1), -E2BIG);
 	assert_int_equal(ask(0, "m", UINT64_MAX, 0, 1), -EINVAL);
 	assert_int_equal(ask(0, "m", STEP, 0, 1), 0);
-	assert_int_equal(ask(0, "v", STEP + 1, 0, 1), -EINVAL);
-	assert_non_null(strstr(actor_message(&ranks[0]), "after step 41, and this after step 42"));
-	assert_int_equal(make_ready(), 0);
+	expect_error(&ranks[0], ask(0, "v", STEP + 1, 0, 1), -EINVAL,
+		     "after step 41, and this after step 42");
+	assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 	assert_int_equal(ask(0, "m", STEP, 0, 1), -EBUSY);
-	end();
+	scene_close(&scene);
 }
 
 /* The other's turn comes, whoever goes, and the job waits for neither. */
@@ -220,12 +195,12 @@ static void a_job_is_ready_when_all_is_written(void **state)
 	assert_int_equal(actor_await(&ranks[0], send_piece(0, 0, false, 0, SMALL), 0)->status, 0);
 	numbers[0] = send_piece(0, 1, false, 0, PIECE);
 	numbers[1] = send_piece(1, 1, true, 0, PIECE);
-	assert_int_equal(make_ready(), 0);
+	assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 	assert_int_equal(actor_await(&ranks[0], numbers[0], 0)->status, 0);
 	assert_int_equal(actor_await(&ranks[1], numbers[1], 0)->status, 0);
 	check(1, false, PIECE);
 	check(1, true, PIECE);
-	end();
+	scene_close(&scene);
 }
 
 int main(void)

@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,56 +15,22 @@
 #include "daemon/model/job.h"
 #include "daemon/values/own.h"
 #include "daemon/update/warm.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/values/values_test.h"
 
 #define LARGE 270001 /* of odd bytes, and more than a window holds of fp32 */
 #define SMALL 700
-#define PIECE (UINT64_C(1) << 18)
 #define UNITS 4
 #define UPDATES 5
 
-static const struct {
-	uint32_t format;
-	uint64_t elements;
-	bool is_frozen;
-} tensors[] = { { FORMAT_BF16, LARGE, false }, { FORMAT_FP32, SMALL, false }, { FORMAT_BF16, 100, true } };
+static const struct actor_tensor tensors[] = {
+	{ NULL, FORMAT_BF16, INITIALIZE_NONE, LARGE, false },
+	{ NULL, FORMAT_FP32, INITIALIZE_NONE, SMALL, false },
+	{ NULL, FORMAT_BF16, INITIALIZE_ONES, 100, true },
+};
 
-static struct scene scene;
 static struct actor ranks[2];
 
-/* The next of a sequence of values of all bits. */
-static uint64_t seed;
-
-static float next_value(void)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (float)(int32_t)(seed >> 32) * 0x1p-31f;
-}
-
-static struct job *play(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 /* ---- A job of one or two ranks ---- */
-
-static void define(struct actor *actor)
-{
-	for (unsigned unit = 0; unit < UNITS; unit++) {
-		char name[16], names[3][16];
-		struct actor_tensor of_unit[3];
-
-		snprintf(name, sizeof(name), "u%u", unit);
-		for (unsigned i = 0; i < 3; i++) {
-			snprintf(names[i], sizeof(names[i]), "u%u.%u", unit, i);
-			of_unit[i] = (struct actor_tensor){ names[i], tensors[i].format,
-							    tensors[i].is_frozen ? INITIALIZE_ONES
-										 : INITIALIZE_NONE,
-							    tensors[i].elements, tensors[i].is_frozen };
-		}
-		assert_int_equal(actor_define(actor, name, of_unit, 3), 0);
-	}
-}
 
 static void enter(uint32_t rank, const struct actor_job *job)
 {
@@ -74,36 +39,14 @@ static void enter(uint32_t rank, const struct actor_job *job)
 	of_rank.rank = rank;
 	assert_int_equal(actor_enter(&scene, &ranks[rank]), 0);
 	assert_int_equal(actor_open(&ranks[rank], &of_rank), 0);
-	define(&ranks[rank]);
-}
-
-static void put(struct actor *actor, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++)
-		((float *)actor->window.base)[i] = next_value();
-}
-
-static int write_masters(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
-{
-	put(actor, count);
-	return actor_await(actor, actor_send_masters(actor, unit, tensor, first, count), 0)->status;
-}
-
-/* Half of an fp32 number is a bf16 one, of any bits but those of a NaN. */
-static int write_narrow(struct actor *actor, uint32_t unit, uint64_t first, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		float value = next_value();
-
-		memcpy(actor->window.base + 2 * i, (const char *)&value + 2, 2);
-	}
-	return actor_write(actor, unit, 0, first, count);
+	for (unsigned unit = 0; unit < UNITS; unit++)
+		assert_int_equal(define_unit(&ranks[rank], unit, tensors, 3), 0);
 }
 
 static int write_state(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		       uint64_t count)
 {
-	put(actor, count);
+	put_values(actor, count);
 	return actor_await(actor, actor_send_unit_state(actor, unit, tensor, state, UPDATES, first, count), 0)
 		->status;
 }
@@ -117,13 +60,13 @@ static void write_tensor(struct actor *actor, uint32_t unit, uint32_t tensor)
 		uint64_t left = elements - first, count = left < PIECE ? left : PIECE;
 		bool is_narrow = tensor == 0 && unit % 2 == 1;
 
-		assert_int_equal(is_narrow ? write_narrow(actor, unit, first, count)
+		assert_int_equal(is_narrow ? write_narrow(actor, unit, 0, first, count)
 					   : write_masters(actor, unit, tensor, first, count),
 				 0);
 	}
 	if (tensor == 0) {
 		assert_int_equal(write_masters(actor, unit, 0, 1000 + unit, 17), 0);
-		assert_int_equal(write_narrow(actor, unit, 1010, 3), 0);
+		assert_int_equal(write_narrow(actor, unit, 0, 1010, 3), 0);
 	}
 }
 
@@ -150,15 +93,6 @@ static void write_all(unsigned world_size, bool with_slots)
 		}
 }
 
-static void make_ready(unsigned world_size)
-{
-	uint32_t number = actor_send_ready(&ranks[0], -1);
-
-	if (world_size > 1)
-		assert_int_equal(actor_ready(&ranks[1]), 0);
-	assert_int_equal(actor_finish_ready(&ranks[0], number), 0);
-}
-
 static unsigned size_of(const struct actor_job *job)
 {
 	return job->world_size ? job->world_size : 1;
@@ -171,17 +105,9 @@ static void begin(const struct scene_options *options, const struct actor_job *j
 	assert_int_equal(scene_open(options, &scene), 0);
 	for (uint32_t rank = 0; rank < size_of(job); rank++)
 		enter(rank, job);
-	seed = values;
+	value_seed = values;
 	write_all(size_of(job), with_slots);
-	make_ready(size_of(job));
-}
-
-static void end(void)
-{
-	actor_die(&ranks[0]);
-	actor_die(&ranks[1]);
-	scene_settle(&scene);
-	scene_close(&scene);
+	assert_int_equal(size_of(job) > 1 ? make_two_ready(&ranks[0], &ranks[1]) : actor_ready(&ranks[0]), 0);
 }
 
 static void take_step(unsigned world_size)
@@ -232,57 +158,22 @@ static void end_writing(unsigned world_size, const uint32_t numbers[2], uint64_t
 	}
 }
 
-static void expect_error(const struct actor *actor, int status, int expected, const char *text)
-{
-	if (status != expected || !strstr(actor_message(actor), text))
-		print_message("%d, \"%s\" is not in: %s\n", status, text, actor_message(actor));
-	assert_int_equal(status, expected);
-	assert_non_null(strstr(actor_message(actor), text));
-}
-
 /* ---- Pictures ---- */
 
-struct picture {
-	char *values;
-	size_t size;
-};
-
-/* All at once: with sanitizers each growth of it would be a copy. */
 #define PICTURE_BYTES (UNITS * (4 * (LARGE + SMALL) + 100) * sizeof(float))
-
-static void read_tensor(struct picture *picture, struct actor *actor, uint32_t unit, uint32_t tensor,
-			const char *state)
-{
-	for (uint64_t first = 0; first < tensors[tensor].elements; first += PIECE) {
-		uint64_t left = tensors[tensor].elements - first, count = left < PIECE ? left : PIECE;
-
-		memset(actor->window.base, 0, count * sizeof(float));
-		assert_int_equal(actor_read(actor, unit, tensor, state, first, count, play()->step), 0);
-		memcpy(picture->values + picture->size, actor->window.base, count * sizeof(float));
-		picture->size += count * sizeof(float);
-	}
-}
 
 static struct picture take_picture(struct actor *actor)
 {
 	static const char *const states[] = { "parameter", "master", "m", "v" };
-	struct picture picture = { malloc(PICTURE_BYTES), 0 };
+	struct picture picture = picture_new(PICTURE_BYTES);
 
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		for (uint32_t tensor = 0; tensor < 3; tensor++)
 			for (unsigned i = 0; i < (tensors[tensor].is_frozen ? 1 : 4); i++)
-				read_tensor(&picture, actor, unit, tensor, states[i]);
+				picture_add(&picture, actor, unit, tensor, tensors[tensor].elements,
+					    states[i]);
 	assert_int_equal(picture.size, PICTURE_BYTES);
 	return picture;
-}
-
-static bool are_equal(struct picture one, struct picture other)
-{
-	bool are = one.size == other.size && memcmp(one.values, other.values, one.size) == 0;
-
-	free(one.values);
-	free(other.values);
-	return are;
 }
 
 /* ---- The same bits as of a job that begins with these values ---- */
@@ -318,7 +209,7 @@ static struct picture train_from(unsigned number)
 	assert_int_equal(play()->step, UPDATES);
 	take_step(size_of(&cases[number].job));
 	picture = take_picture(&ranks[0]);
-	end();
+	scene_close(&scene);
 	return picture;
 }
 
@@ -332,22 +223,21 @@ static struct picture train_written(unsigned number)
 	take_step(world_size);
 	take_step(world_size);
 	open_writing(world_size, numbers);
-	seed = 77;
+	value_seed = 77;
 	write_all(world_size, true);
 	end_writing(world_size, numbers, 3);
 	assert_false(draft_exists(play()));
 	take_step(world_size);
 	assert_int_equal(play()->step, 4);
 	picture = take_picture(&ranks[0]);
-	end();
+	scene_close(&scene);
 	return picture;
 }
 
 static void a_job_is_as_if_it_had_begun_with_what_is_written(void **state)
 {
-	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
-		assert_true(are_equal(train_from(i), train_written(i)));
-	}
+	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++)
+		assert_true(pictures_are_equal(train_from(i), train_written(i)));
 }
 
 /* ---- Parts ---- */
@@ -380,8 +270,8 @@ static void what_is_not_written_stays_as_it_is(void **state)
 		memcpy(before.values + at, written, sizeof(written));
 		at = 2 * (4 * (LARGE + SMALL) + 100) * sizeof(float) + 1001 * sizeof(uint16_t);
 		memcpy(before.values + at, after.values + at, 8 * sizeof(uint16_t));
-		assert_true(are_equal(before, after));
-		end();
+		assert_true(pictures_are_equal(before, after));
+		scene_close(&scene);
 	}
 }
 
@@ -436,7 +326,7 @@ static void a_tensor_counts_as_updated_as_often_as_is_said(void **state)
 	expect_updates(3, 0, 4, 0);
 	expect_updates(3, 1, 4, 2);
 	assert_int_equal(play()->catalog.units[3].updates, 2);
-	end();
+	scene_close(&scene);
 }
 
 /* ---- Whoever goes ---- */
@@ -468,10 +358,10 @@ static void expect_as_before(struct picture before, const struct actor_job *job)
 
 	again.world_size = 2;
 	enter(1, &again);
-	make_ready(2);
+	assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 	assert_int_equal(play()->step, 1);
 	assert_false(draft_exists(play()));
-	assert_true(are_equal(before, take_picture(&ranks[0])));
+	assert_true(pictures_are_equal(before, take_picture(&ranks[0])));
 	take_step(2);
 }
 
@@ -488,7 +378,7 @@ static void a_rank_that_dies_before_all_have_ended_costs_what_was_written(void *
 		actor_die(&ranks[1]);
 		assert_int_equal(actor_await(&ranks[0], numbers[0], 1)->status, -ESTALE);
 		expect_as_before(before, &placements[i]);
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -500,14 +390,14 @@ static void a_write_that_is_under_way_when_a_rank_dies_is_told_so(void **state)
 
 	begin_two(&placements[0], numbers);
 	before = take_picture(&ranks[0]);
-	put(&ranks[0], 1000);
+	put_values(&ranks[0], 1000);
 	write = actor_send_masters(&ranks[0], 0, 0, 0, 1000);
 	actor_die(&ranks[1]);
 	assert_int_equal(actor_await(&ranks[0], write, 0)->status, -ESTALE);
 	write = actor_send_masters(&ranks[0], 0, 0, 0, 1000);
 	assert_int_equal(actor_await(&ranks[0], write, 0)->status, -ESTALE);
 	expect_as_before(before, &placements[0]);
-	end();
+	scene_close(&scene);
 }
 
 static void what_all_have_ended_is_applied_whoever_dies(void **state)
@@ -519,14 +409,14 @@ static void what_all_have_ended_is_applied_whoever_dies(void **state)
 
 		job.world_size = 2;
 		begin_two(&placements[i], numbers);
-		seed = 99;
+		value_seed = 99;
 		write_all(2, true);
 		end_writing(2, numbers, 2);
 		all = take_picture(&ranks[0]);
-		end();
+		scene_close(&scene);
 
 		begin_two(&placements[i], numbers);
-		seed = 99;
+		value_seed = 99;
 		write_all(2, true);
 		assert_int_equal(actor_end_write(&ranks[0], false), 0);
 		assert_int_equal(actor_end_write(&ranks[1], false), 0);
@@ -535,11 +425,11 @@ static void what_all_have_ended_is_applied_whoever_dies(void **state)
 		actor_die(&ranks[1]);
 		enter(0, &job);
 		enter(1, &job);
-		make_ready(2);
+		assert_int_equal(make_two_ready(&ranks[0], &ranks[1]), 0);
 		assert_int_equal(play()->step, 2);
 		survived = take_picture(&ranks[1]);
-		assert_true(are_equal(all, survived));
-		end();
+		assert_true(pictures_are_equal(all, survived));
+		scene_close(&scene);
 	}
 }
 
@@ -557,12 +447,12 @@ static void one_rank_can_cancel_it_for_all(void **state)
 		for (unsigned rank = 0; rank < 2; rank++)
 			expect_error(&ranks[rank], actor_await(&ranks[rank], numbers[rank], 1)->status,
 				     -ECANCELED, "rank 1 has cancelled");
-		assert_true(are_equal(before, take_picture(&ranks[0])));
+		assert_true(pictures_are_equal(before, take_picture(&ranks[0])));
 		/* The number is free again. */
 		open_writing(2, numbers);
 		end_writing(2, numbers, 2);
 		take_step(2);
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -573,7 +463,7 @@ static void restart(const struct actor_job *job)
 	actor_die(&ranks[0]);
 	assert_int_equal(scene_restart(&(struct scene_options){ 0 }, &scene), 0);
 	enter(0, job);
-	make_ready(1);
+	assert_int_equal(actor_ready(&ranks[0]), 0);
 }
 
 static const struct actor_job durable_jobs[] = {
@@ -609,9 +499,9 @@ static void what_is_written_is_durable_as_a_step_is(void **state)
 		restart(&durable_jobs[i]);
 		assert_int_equal(play()->step, 1);
 		assert_int_equal(play()->catalog.units[0].updates, UPDATES);
-		assert_true(are_equal(before, take_picture(&ranks[0])));
+		assert_true(pictures_are_equal(before, take_picture(&ranks[0])));
 		take_step(1);
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -623,15 +513,15 @@ static void slots_that_are_written_are_durable(void **state)
 
 	begin(&(struct scene_options){ 0 }, &durable_jobs[3], 5, false);
 	open_writing(1, numbers);
-	put(&ranks[0], 50);
+	put_values(&ranks[0], 50);
 	assert_int_equal(
 		actor_await(&ranks[0], actor_send_unit_state(&ranks[0], 1, 0, "m", 0, 7, 50), 0)->status, 0);
 	end_writing(1, numbers, 1);
 	before = take_picture(&ranks[0]);
 	await_durable(1);
 	restart(&durable_jobs[3]);
-	assert_true(are_equal(before, take_picture(&ranks[0])));
-	end();
+	assert_true(pictures_are_equal(before, take_picture(&ranks[0])));
+	scene_close(&scene);
 }
 
 static void a_daemon_that_ends_before_all_have_ended_leaves_what_was(void **state)
@@ -648,8 +538,8 @@ static void a_daemon_that_ends_before_all_have_ended_leaves_what_was(void **stat
 		await_durable(1);
 		restart(&durable_jobs[i]);
 		assert_int_equal(play()->step, 1);
-		assert_true(are_equal(before, take_picture(&ranks[0])));
-		end();
+		assert_true(pictures_are_equal(before, take_picture(&ranks[0])));
+		scene_close(&scene);
 	}
 }
 
@@ -669,7 +559,7 @@ static void a_daemon_that_ends_while_it_applies_them_leaves_all_or_nothing(void 
 		before = take_picture(&ranks[0]);
 		await_durable(1);
 		open_writing(1, numbers);
-		seed = 99;
+		value_seed = 99;
 		write_tensor(&ranks[0], 1, 0);
 		write_tensor(&ranks[0], 2, 0);
 		write_slots(&ranks[0], 2, 0);
@@ -683,7 +573,7 @@ static void a_daemon_that_ends_while_it_applies_them_leaves_all_or_nothing(void 
 		applied += play()->step == 2;
 		free(before.values);
 		free(after.values);
-		end();
+		scene_close(&scene);
 	}
 	print_message("%u of them were applied\n", applied);
 }
@@ -740,7 +630,7 @@ static void readers_see_all_or_nothing(void **state)
 			 0);
 	assert_true(((float *)watcher.reader_window.base)[0] != 0);
 	actor_die(&watcher);
-	end();
+	scene_close(&scene);
 }
 
 /* A rank reads what the optimizer keeps, on its way to a worker, when all have ended. */
@@ -765,7 +655,7 @@ static void who_reads_when_it_is_decided_reads_what_was(void **state)
 	assert_int_equal(actor_await(&ranks[1], numbers[1], 1)->status, 0);
 	assert_int_equal(actor_read(&ranks[0], 0, 0, "m", 0, 2, 2), 0);
 	assert_true(((float *)ranks[0].window.base)[1] != ((float *)ranks[0].window.base)[0]);
-	end();
+	scene_close(&scene);
 }
 
 /* What sweeps have left in memory is written before anything is changed in the store. */
@@ -776,20 +666,14 @@ static void what_is_warm_is_not_lost(void **state)
 	uint32_t numbers[2];
 
 	begin(&(struct scene_options){ 0 }, &job, 5, false);
-	take_step(1);
-	take_step(1);
-	take_step(1);
-	assert_true(warm_has_dirty(play()));
-	before = take_picture(&ranks[0]);
-	take_step(1);
-	free(before.values);
-	before = (struct picture){ NULL, 0 };
+	for (unsigned i = 0; i < 4; i++)
+		take_step(1);
 	open_writing(1, numbers);
 	assert_int_equal(write_state(&ranks[0], 0, 1, "m", 0, 1), 0);
 	assert_true(warm_has_dirty(play()));
 	end_writing(1, numbers, 5);
 	after = take_picture(&ranks[0]);
-	end();
+	scene_close(&scene);
 
 	/* The same without a writing, but for that element. */
 	begin(&(struct scene_options){ 0 }, &job, 5, false);
@@ -800,8 +684,8 @@ static void what_is_warm_is_not_lost(void **state)
 
 	assert_memory_not_equal(before.values + at, after.values + at, sizeof(float));
 	memcpy(before.values + at, after.values + at, sizeof(float));
-	assert_true(are_equal(before, after));
-	end();
+	assert_true(pictures_are_equal(before, after));
+	scene_close(&scene);
 }
 
 static void ranks_that_push_after_it_wait_for_its_end(void **state)
@@ -810,7 +694,7 @@ static void ranks_that_push_after_it_wait_for_its_end(void **state)
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(placements); i++) {
 		begin_two(&placements[i], numbers);
-		seed = 99;
+		value_seed = 99;
 		write_all(2, true);
 		for (uint32_t rank = 0; rank < 2; rank++) {
 			assert_int_equal(actor_end_write(&ranks[rank], false), 0);
@@ -821,12 +705,12 @@ static void ranks_that_push_after_it_wait_for_its_end(void **state)
 		for (uint32_t rank = 0; rank < 2; rank++)
 			assert_int_equal(actor_await(&ranks[rank], pushes[rank], 0)->status, 0);
 		assert_int_equal(play()->step, 2);
-		seed = 99;
+		value_seed = 99;
 		for (uint64_t j = 0; j < 10; j++) {
 			assert_int_equal(actor_read(&ranks[0], 0, 0, "master", j, 1, 2), 0);
 			assert_true(*(float *)ranks[0].window.base == next_value());
 		}
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -853,7 +737,7 @@ static void what_is_frozen_is_written_with_what_it_has(void **state)
 		for (unsigned j = 0; j < 100; j++)
 			assert_int_equal(values[j], bfloat16_from_float(1.0f));
 		take_step(2);
-		end();
+		scene_close(&scene);
 	}
 }
 
@@ -876,7 +760,7 @@ static void what_is_in_the_way_is_named(void **state)
 	step = actor_send_step(&ranks[1], 0.1f);
 	expect_error(&ranks[1], actor_await(&ranks[1], step, 0)->status, -EINVAL,
 		     "it calls tierd_step, and the ranks that wait for it have called tierd_write_begin");
-	end();
+	scene_close(&scene);
 }
 
 static void what_comes_at_the_wrong_time_is_told_so(void **state)
@@ -907,7 +791,7 @@ static void what_comes_at_the_wrong_time_is_told_so(void **state)
 	assert_int_equal(write_masters(actor, 0, 0, 0, 1), 0);
 	end_writing(1, numbers, 2);
 	expect_error(actor, write_masters(actor, 0, 0, 0, 1), -EBUSY, "between tierd_write_begin and");
-	end();
+	scene_close(&scene);
 }
 
 /* With hardly more memory than the job has. */
@@ -930,11 +814,11 @@ static void what_finds_no_room_leaves_all_as_it_was(void **state)
 	expect_error(actor, r, -ENOMEM, "host memory");
 	assert_int_equal(actor_end_write(actor, false), 0);
 	expect_error(actor, actor_await(actor, numbers[0], 1)->status, -ENOMEM, "none is written");
-	assert_true(are_equal(before, take_picture(actor)));
+	assert_true(pictures_are_equal(before, take_picture(actor)));
 	scene_settle(&scene);
 	assert_false(draft_exists(play()));
 	assert_int_equal(budget_host_used(scene.node), used);
-	end();
+	scene_close(&scene);
 }
 
 int main(void)
