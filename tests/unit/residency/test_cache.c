@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -78,13 +77,27 @@ static uint64_t gather_digest(struct actor *actor, uint32_t unit)
 	return sum;
 }
 
+static bool is_draining(const struct job *job)
+{
+	return segment_bytes(job, SEGMENT_DRAINING) > 0;
+}
+
 static bool is_moving(const struct job *job)
 {
-	bool is_moving = job->residency->cache_moves > 0;
+	return job->residency->cache_moves > 0 || is_draining(job);
+}
 
-	for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
-		is_moving |= residency_slots(job)->segments[i].state == SEGMENT_DRAINING;
-	return is_moving;
+/* More and more segments are to become empty, none does. */
+static void await_draining(void)
+{
+	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
+		scene_wait(&scene);
+}
+
+static void release_all(uint32_t count)
+{
+	for (uint32_t unit = 0; unit < count; unit++)
+		actor_release(&first, unit);
 }
 
 /* What grows or shrinks is charged, and is not there yet, or not any more. */
@@ -109,11 +122,8 @@ static void expect_consistent(void)
 	come_to_rest();
 	QUEUE_FOREACH (link, &scene.node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
-		uint64_t here = 0;
+		uint64_t here = residency_slots(job)->cache - segment_bytes(job, SEGMENT_AWAY);
 
-		for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
-			if (residency_slots(job)->segments[i].state != SEGMENT_AWAY)
-				here += residency_slots(job)->segments[i].bytes;
 		assert_int_equal(budget_cache_bytes(job) - warm_bytes(job), here);
 		/* What nobody holds, the kernel has. */
 		if (job->residency->cache.base)
@@ -144,8 +154,11 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 	expect_consistent();
 }
 
+/* Of what was leased last. */
+static const void *addresses[MORE_UNITS];
+
 /* Leases as many units as have a slot; how many. */
-static uint32_t lease_all(struct actor *actor, struct job *job, const void *addresses[MORE_UNITS])
+static uint32_t lease_all(struct actor *actor, const struct job *job)
 {
 	uint32_t count = residency_slots(job)->here;
 
@@ -157,19 +170,16 @@ static uint32_t lease_all(struct actor *actor, struct job *job, const void *addr
 
 static void what_is_leased_stays_until_it_is_released(void **state)
 {
-	const void *addresses[MORE_UNITS];
 	uint64_t sums[UNITS];
 	uint32_t count, ready;
 
 	start(&first, "first", 0);
-	count = lease_all(&first, find("first"), addresses);
+	count = lease_all(&first, find("first"));
 	for (uint32_t unit = 0; unit < count; unit++)
 		sums[unit] = digest(addresses[unit], unit);
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
-	/* More and more segments are to become empty, none does. */
-	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
-		scene_wait(&scene);
+	await_draining();
 	assert_null(actor_find(&second, ready, 0));
 	assert_int_equal(find("first")->residency->cache_moves, 0);
 	for (uint32_t unit = 0; unit < count; unit++) {
@@ -184,13 +194,12 @@ static void what_is_leased_stays_until_it_is_released(void **state)
 
 static void who_keeps_everything_leased_is_named(void **state)
 {
-	const void *addresses[MORE_UNITS];
 	uint32_t count;
 	uint64_t before;
 
 	scene.node->settings.cache_patience_ms = 300;
 	start(&first, "first", 0);
-	count = lease_all(&first, find("first"), addresses);
+	count = lease_all(&first, find("first"));
 	before = budget_cache_bytes(find("first"));
 	open_job(&second, "second", 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
@@ -199,8 +208,7 @@ static void who_keeps_everything_leased_is_named(void **state)
 	/* It has lost nothing by that, and the other may try again. */
 	assert_int_equal(budget_cache_bytes(find("first")), before);
 	assert_int_equal(residency_slots(find("first"))->here, count);
-	for (uint32_t unit = 0; unit < count; unit++)
-		actor_release(&first, unit);
+	release_all(count);
 	assert_int_equal(actor_ready(&second), 0);
 	expect_consistent();
 }
@@ -220,15 +228,13 @@ static void what_is_reserved_is_not_taken(void **state)
 
 static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
 {
-	const void *addresses[MORE_UNITS];
 	uint32_t ready;
 
 	start(&first, "first", 0);
-	lease_all(&first, find("first"), addresses);
+	lease_all(&first, find("first"));
 	open_job(&second, "second", 0);
 	ready = actor_send_ready(&second, -1);
-	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
-		scene_wait(&scene);
+	await_draining();
 	actor_die(&first);
 	assert_int_equal(actor_finish_ready(&second, ready), 0);
 	expect_consistent();
@@ -236,24 +242,20 @@ static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
 
 static void who_waits_may_die(void **state)
 {
-	const void *addresses[MORE_UNITS];
 	uint64_t before;
 	uint32_t count;
 
 	start(&first, "first", 0);
-	count = lease_all(&first, find("first"), addresses);
+	count = lease_all(&first, find("first"));
 	before = budget_cache_bytes(find("first"));
 	open_job(&second, "second", 0);
 	actor_send_ready(&second, -1);
-	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
-		scene_wait(&scene);
+	await_draining();
 	actor_die(&second);
 	scene_settle(&scene);
-	for (uint32_t i = 0; i < residency_slots(find("first"))->segment_count; i++)
-		assert_int_not_equal(residency_slots(find("first"))->segments[i].state, SEGMENT_DRAINING);
+	assert_false(is_draining(find("first")));
 	assert_int_equal(budget_cache_bytes(find("first")), before);
-	for (uint32_t unit = 0; unit < count; unit++)
-		actor_release(&first, unit);
+	release_all(count);
 }
 
 static void drop(struct actor *actor, const char *name)
@@ -300,18 +302,24 @@ static void who_comes_later_gets_as_much(void **state)
 	expect_consistent();
 }
 
-static void a_choice_of_tierd_counts_on_caches(void **state)
+/* A second job that tierd may place. */
+static void open_six(void)
 {
 	const struct actor_job job = { .name = "second",
 				       .stage = 3,
 				       .parameter_placement = PLACEMENT_AUTO,
 				       .optimizer_placement = PLACEMENT_AUTO };
 
-	start(&first, "first", 0);
 	units = 6;
 	assert_int_equal(actor_enter(&scene, &second), 0);
 	assert_int_equal(actor_open(&second, &job), 0);
 	define_units(&second);
+}
+
+static void a_choice_of_tierd_counts_on_caches(void **state)
+{
+	start(&first, "first", 0);
+	open_six();
 	assert_true(budget_host_used(scene.node) + 10 * MIB > scene.node->settings.host_budget);
 	assert_int_equal(actor_ready(&second), 0);
 	assert_false(find("second")->location.has_nvme_parameters);
@@ -320,22 +328,13 @@ static void a_choice_of_tierd_counts_on_caches(void **state)
 
 static void a_choice_of_tierd_takes_what_is_left_of_caches_in_use(void **state)
 {
-	const void *addresses[MORE_UNITS];
-	const struct actor_job job = { .name = "second",
-				       .stage = 3,
-				       .parameter_placement = PLACEMENT_AUTO,
-				       .optimizer_placement = PLACEMENT_AUTO };
-
 	scene.node->settings.cache_patience_ms = 300;
 	start(&first, "first", 0);
-	lease_all(&first, find("first"), addresses);
+	lease_all(&first, find("first"));
 	/* Enough for the least, and not for all that it would like to have in host memory. */
 	for (uint32_t unit = 5; unit < 9; unit++)
 		actor_release(&first, unit);
-	units = 6;
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &job), 0);
-	define_units(&second);
+	open_six();
 	assert_int_equal(actor_ready(&second), 0);
 	assert_true(find("second")->location.has_nvme_parameters);
 	actor_die(&first);
@@ -353,18 +352,16 @@ static void a_budget_of_its_own_bounds_what_grows(void **state)
 /* A gather that only slots of a segment which is to go could serve gets one of them. */
 static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 {
-	const void *addresses[MORE_UNITS];
 	uint32_t count, ready, gather, segment = 0;
 
 	units = MORE_UNITS;
 	scene.node->settings.host_budget = 90 * MIB;
 	start(&first, "first", 0);
-	count = lease_all(&first, find("first"), addresses);
+	count = lease_all(&first, find("first"));
 	open_job(&second, "second", 0);
 	scene.node->settings.host_budget = budget_host_used(scene.node) + MIB;
 	ready = actor_send_ready(&second, -1);
-	while (residency_slots(find("first"))->segments[0].state != SEGMENT_DRAINING)
-		scene_wait(&scene);
+	await_draining();
 	/* Of a segment of two slots or more, one is free, and is not to be used. */
 	while (residency_slots(find("first"))->segments[segment].count < 2)
 		assert_true(++segment < residency_slots(find("first"))->segment_count);
@@ -383,17 +380,16 @@ static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
 /* Of what others can do without; what they hold is not waited for for ever. */
 static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
 {
-	const void *addresses[MORE_UNITS];
 	uint32_t count, unit;
 	int r = 0;
 
 	start(&first, "first", 0);
 	start(&second, "second", 0);
 	come_to_rest();
-	count = lease_all(&second, find("second"), addresses);
+	count = lease_all(&second, find("second"));
 	assert_int_equal(actor_gather(&second, count, 0, NULL), 0);
 	come_to_rest();
-	lease_all(&first, find("first"), addresses);
+	lease_all(&first, find("first"));
 	for (unit = count + 1; unit < units && r == 0; unit++)
 		r = actor_gather(&second, unit, 0, NULL);
 	assert_int_equal(r, -EDEADLK);
@@ -403,23 +399,14 @@ static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
 
 /* ---- Readers ---- */
 
-static bool is_draining(const struct job *job)
-{
-	for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
-		if (residency_slots(job)->segments[i].state == SEGMENT_DRAINING)
-			return true;
-	return false;
-}
-
 /* The first job has leased all it has, and there is no room for a reader beside it, who has come; returns his
  * request, and the leases. */
 static uint32_t start_reader_without_room(uint32_t *ret_count)
 {
-	const void *addresses[MORE_UNITS];
 	uint32_t request;
 
 	start(&first, "first", 0);
-	*ret_count = lease_all(&first, find("first"), addresses);
+	*ret_count = lease_all(&first, find("first"));
 	come_to_rest();
 	scene.node->settings.host_budget = budget_host_used(scene.node) + MIB;
 	assert_int_equal(actor_enter(&scene, &second), 0);
@@ -427,12 +414,6 @@ static uint32_t start_reader_without_room(uint32_t *ret_count)
 	assert_null(actor_find(&second, request, 0));
 	assert_true(is_draining(find("first")));
 	return request;
-}
-
-static void release_all(uint32_t count)
-{
-	for (uint32_t unit = 0; unit < count; unit++)
-		actor_release(&first, unit);
 }
 
 static void a_reader_waits_until_caches_have_shrunk(void **state)

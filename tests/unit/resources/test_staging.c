@@ -23,12 +23,17 @@ static void on_granted(struct staging_wish *wish, struct staging_buffer *buffer)
 	container_of(wish, struct waiting, wish)->got = buffer;
 }
 
-static int setup(void **state)
+static int open_staging(unsigned count)
 {
 	const struct engine_config config = { .queue_depth = 4 };
 
 	assert_int_equal(engine_new(&config, &engine), 0);
-	return staging_init(&staging, COUNT, engine);
+	return staging_init(&staging, count, engine);
+}
+
+static int setup(void **state)
+{
+	return open_staging(COUNT);
 }
 
 static int teardown(void **state)
@@ -76,13 +81,18 @@ static void they_take_memory_only_while_somebody_uses_them(void **state)
 	staging_leave(&staging, engine);
 }
 
+static void take_all(struct staging_buffer *buffers[COUNT])
+{
+	for (unsigned i = 0; i < COUNT; i++)
+		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
+}
+
 static void who_waits_is_served_in_turn(void **state)
 {
 	struct waiting waiting[2] = { { .wish.granted = on_granted }, { .wish.granted = on_granted } };
 	struct staging_buffer *buffers[COUNT];
 
-	for (unsigned i = 0; i < COUNT; i++)
-		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
+	take_all(buffers);
 	for (unsigned i = 0; i < 2; i++)
 		assert_null(staging_take(&staging, &waiting[i].wish));
 	staging_give(&staging, buffers[1]);
@@ -100,8 +110,7 @@ static void a_wish_can_be_taken_back(void **state)
 	struct waiting waiting = { .wish.granted = on_granted };
 	struct staging_buffer *buffers[COUNT];
 
-	for (unsigned i = 0; i < COUNT; i++)
-		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
+	take_all(buffers);
 	assert_null(staging_take(&staging, &waiting.wish));
 	queue_remove(&waiting.wish.link);
 	for (unsigned i = 0; i < COUNT; i++)
@@ -127,14 +136,11 @@ static struct borrowing borrowings[MORE];
 
 static int setup_more(void **state)
 {
-	const struct engine_config config = { .queue_depth = 4 };
-
 	for (unsigned i = 0; i < MORE; i++) {
 		borrowings[i] = (struct borrowing){ .loan.recalled = on_recalled };
 		queue_init(&borrowings[i].loan.link);
 	}
-	assert_int_equal(engine_new(&config, &engine), 0);
-	return staging_init(&staging, MORE, engine);
+	return open_staging(MORE);
 }
 
 static void enough_are_left_for_all_others(void **state)
@@ -205,11 +211,8 @@ static struct waiting wish_of(uint32_t user, unsigned share)
 /* One user has all buffers, and as many wishes. */
 static int setup_crowd(void **state)
 {
-	const struct engine_config config = { .queue_depth = 4 };
-	int r;
+	int r = open_staging(EVEN);
 
-	assert_int_equal(engine_new(&config, &engine), 0);
-	r = staging_init(&staging, EVEN, engine);
 	for (unsigned i = 0; i < CROWD; i++)
 		crowd[i] = wish_of(ALICE, 100);
 	for (unsigned i = 0; i < CROWD; i++)
