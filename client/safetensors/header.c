@@ -59,50 +59,38 @@ struct parsing {
 	struct json json;
 	struct safetensors_header header;
 	size_t shape_count, shape_capacity;
-};
+	bool has_notes;
 
-struct fields {
+	/* Of the tensor that is read. */
+	struct safetensors_tensor tensor;
 	bool has_dtype, has_shape, has_offsets;
 };
 
-static int read_numbers(struct json *json, uint64_t numbers[2])
+static int read_offsets(struct json *json, struct safetensors_tensor *tensor)
 {
 	int r = json_expect(json, '[');
 
 	if (r == 0)
-		r = json_number(json, &numbers[0]);
+		r = json_number(json, &tensor->begin);
 	if (r == 0)
 		r = json_expect(json, ',');
 	if (r == 0)
-		r = json_number(json, &numbers[1]);
+		r = json_number(json, &tensor->end);
 	return r < 0 ? r : json_expect(json, ']');
 }
 
-static int read_dimension(struct parsing *parsing, struct safetensors_tensor *tensor)
+static int read_dimension(struct json *json, const char *name, void *context)
 {
+	struct parsing *parsing = context;
 	struct safetensors_header *header = &parsing->header;
-
 	uint64_t *shapes = safetensors_list_grow(header->shapes, parsing->shape_count,
 						 &parsing->shape_capacity, sizeof(*shapes));
 
 	if (!shapes)
-		return safetensors_fail_memory(parsing->json.problem);
+		return safetensors_fail_memory(json->problem);
 	header->shapes = shapes;
-	tensor->dimensions++;
-	return json_number(&parsing->json, &header->shapes[parsing->shape_count++]);
-}
-
-static int read_shape(struct parsing *parsing, struct safetensors_tensor *tensor)
-{
-	bool more;
-	int r = json_open(&parsing->json, '[', ']', &more);
-
-	while (r == 0 && more) {
-		r = read_dimension(parsing, tensor);
-		if (r == 0)
-			r = json_next(&parsing->json, ']', &more);
-	}
-	return r;
+	parsing->tensor.dimensions++;
+	return json_number(json, &header->shapes[parsing->shape_count++]);
 }
 
 static int read_dtype(struct json *json, struct safetensors_tensor *tensor)
@@ -126,106 +114,63 @@ static int read_once(struct json *json, bool *has, const char *what)
 	return 0;
 }
 
-static int read_field(struct parsing *parsing, struct safetensors_tensor *tensor, struct fields *fields)
+static int read_field(struct json *json, const char *name, void *context)
 {
-	struct json *json = &parsing->json;
-	uint64_t offsets[2];
-	const char *name;
-	int r = json_name(json, &name);
+	struct parsing *parsing = context;
+	int r;
 
-	if (r < 0)
-		return r;
 	if (strcmp(name, "dtype") == 0) {
-		r = read_once(json, &fields->has_dtype, "a tensor has two dtypes");
-		return r < 0 ? r : read_dtype(json, tensor);
+		r = read_once(json, &parsing->has_dtype, "a tensor has two dtypes");
+		return r < 0 ? r : read_dtype(json, &parsing->tensor);
 	}
 	if (strcmp(name, "shape") == 0) {
-		r = read_once(json, &fields->has_shape, "a tensor has two shapes");
-		return r < 0 ? r : read_shape(parsing, tensor);
+		r = read_once(json, &parsing->has_shape, "a tensor has two shapes");
+		return r < 0 ? r : json_array(json, read_dimension, parsing);
 	}
 	if (strcmp(name, "data_offsets") != 0)
 		return json_skip(json);
-	r = read_once(json, &fields->has_offsets, "a tensor has data_offsets twice");
-	if (r == 0)
-		r = read_numbers(json, offsets);
-	if (r == 0) {
-		tensor->begin = offsets[0];
-		tensor->end = offsets[1];
-	}
-	return r;
+	r = read_once(json, &parsing->has_offsets, "a tensor has data_offsets twice");
+	return r < 0 ? r : read_offsets(json, &parsing->tensor);
 }
 
 static int read_tensor(struct parsing *parsing, const char *name)
 {
-	struct safetensors_tensor tensor = { .name = name, .tag = parsing->shape_count };
-	struct fields fields = { false };
 	struct json *json = &parsing->json;
-	bool more;
-	int r = json_open(json, '{', '}', &more);
-
-	while (r == 0 && more) {
-		r = read_field(parsing, &tensor, &fields);
-		if (r == 0)
-			r = json_next(json, '}', &more);
-	}
-	if (r < 0)
-		return r;
-	if (!fields.has_dtype || !fields.has_shape || !fields.has_offsets)
-		return json_fail(json, "a tensor lacks its dtype, shape or data_offsets");
-	return safetensors_header_add(&parsing->header, &tensor, json->problem);
-}
-
-static int read_notes(struct parsing *parsing)
-{
-	struct json *json = &parsing->json;
-	const char *key, *value;
-	bool more;
 	int r;
 
-	if (json_take_null(json))
-		return 0;
-	r = json_open(json, '{', '}', &more);
-	while (r == 0 && more) {
-		r = json_name(json, &key);
-		if (r == 0)
-			r = json_string(json, &value);
-		if (r == 0)
-			r = safetensors_header_note(&parsing->header, key, value, json->problem);
-		if (r == 0)
-			r = json_next(json, '}', &more);
-	}
-	return r;
-}
-
-static int read_member(struct parsing *parsing, bool *has_notes)
-{
-	struct json *json = &parsing->json;
-	const char *name;
-	int r = json_name(json, &name);
-
+	parsing->tensor = (struct safetensors_tensor){ .name = name, .tag = parsing->shape_count };
+	parsing->has_dtype = parsing->has_shape = parsing->has_offsets = false;
+	r = json_object(json, read_field, parsing);
 	if (r < 0)
 		return r;
+	if (!parsing->has_dtype || !parsing->has_shape || !parsing->has_offsets)
+		return json_fail(json, "a tensor lacks its dtype, shape or data_offsets");
+	return safetensors_header_add(&parsing->header, &parsing->tensor, json->problem);
+}
+
+static int read_note(struct json *json, const char *name, void *context)
+{
+	struct safetensors_header *header = context;
+	const char *value;
+	int r = json_string(json, &value);
+
+	return r < 0 ? r : safetensors_header_note(header, name, value, json->problem);
+}
+
+static int read_member(struct json *json, const char *name, void *context)
+{
+	struct parsing *parsing = context;
+	int r;
+
 	if (strcmp(name, SAFETENSORS_METADATA) == 0) {
-		r = read_once(json, has_notes, "its metadata come twice");
-		return r < 0 ? r : read_notes(parsing);
+		r = read_once(json, &parsing->has_notes, "its metadata come twice");
+		if (r < 0 || json_take_null(json))
+			return r;
+		return json_object(json, read_note, &parsing->header);
 	}
 	if (name_check_kept(name, SIZE_MAX - 1) < 0)
 		return json_fail(json, "the name of a tensor is empty, or has a control character");
 	return read_tensor(parsing, name);
-}
-
-static int read_members(struct parsing *parsing)
-{
-	struct json *json = &parsing->json;
-	bool more, has_notes = false;
-	int r = json_open(json, '{', '}', &more);
-
-	while (r == 0 && more) {
-		r = read_member(parsing, &has_notes);
-		if (r == 0)
-			r = json_next(json, '}', &more);
-	}
-	return r < 0 ? r : json_end(json);
 }
 
 /* ---- All of it ---- */
@@ -248,7 +193,9 @@ int safetensors_header_parse(char *text, size_t length, uint64_t data_bytes, con
 
 	parsing.header.data_first = SAFETENSORS_LENGTH_BYTES + length;
 	json_begin(&parsing.json, text, length, file, problem);
-	r = read_members(&parsing);
+	r = json_object(&parsing.json, read_member, &parsing);
+	if (r == 0)
+		r = json_end(&parsing.json);
 	if (r == 0) {
 		point_to_shapes(&parsing.header);
 		r = safetensors_check_names(&parsing.header, file, problem);

@@ -32,13 +32,16 @@ int safetensors_index_add(struct safetensors_index *index, const char *tensor, c
 
 /* ---- Reading ---- */
 
-static int read_entry(struct json *json, struct safetensors_index *index)
-{
-	const char *tensor, *file;
-	int r = json_name(json, &tensor);
+struct parsing {
+	struct safetensors_index index;
+	bool has_map;
+};
 
-	if (r == 0)
-		r = json_string(json, &file);
+static int read_entry(struct json *json, const char *tensor, void *index)
+{
+	const char *file;
+	int r = json_string(json, &file);
+
 	if (r < 0)
 		return r;
 	if (name_check_kept(tensor, SIZE_MAX - 1) < 0)
@@ -54,70 +57,29 @@ static int read_entry(struct json *json, struct safetensors_index *index)
 	return safetensors_index_add(index, tensor, file, json->problem);
 }
 
-static int read_map(struct json *json, struct safetensors_index *index)
+/* Other metadata of the model does not matter here. */
+static int read_metadata(struct json *json, const char *name, void *context)
 {
-	bool more;
-	int r = json_open(json, '{', '}', &more);
+	struct safetensors_index *index = context;
 
-	while (r == 0 && more) {
-		r = read_entry(json, index);
-		if (r == 0)
-			r = json_next(json, '}', &more);
-	}
-	return r;
+	if (strcmp(name, "total_size") != 0)
+		return json_skip(json);
+	index->has_total = true;
+	return json_number(json, &index->total_bytes);
 }
 
-/* What else is said of the model is nobody's business here. */
-static int read_metadata(struct json *json, struct safetensors_index *index)
+static int read_member(struct json *json, const char *name, void *context)
 {
-	const char *name;
-	bool more;
-	int r = json_open(json, '{', '}', &more);
+	struct parsing *parsing = context;
 
-	while (r == 0 && more) {
-		r = json_name(json, &name);
-		if (r == 0 && strcmp(name, "total_size") == 0) {
-			index->has_total = true;
-			r = json_number(json, &index->total_bytes);
-		} else if (r == 0) {
-			r = json_skip(json);
-		}
-		if (r == 0)
-			r = json_next(json, '}', &more);
-	}
-	return r;
-}
-
-static int read_member(struct json *json, struct safetensors_index *index, bool *has_map)
-{
-	const char *name;
-	int r = json_name(json, &name);
-
-	if (r < 0)
-		return r;
 	if (strcmp(name, "metadata") == 0)
-		return read_metadata(json, index);
+		return json_object(json, read_metadata, &parsing->index);
 	if (strcmp(name, "weight_map") != 0)
 		return json_skip(json);
-	if (*has_map)
+	if (parsing->has_map)
 		return json_fail(json, "weight_map comes twice");
-	*has_map = true;
-	return read_map(json, index);
-}
-
-static int read_members(struct json *json, struct safetensors_index *index)
-{
-	bool more, has_map = false;
-	int r = json_open(json, '{', '}', &more);
-
-	while (r == 0 && more) {
-		r = read_member(json, index, &has_map);
-		if (r == 0)
-			r = json_next(json, '}', &more);
-	}
-	if (r == 0 && !has_map)
-		return json_fail(json, "weight_map, which says where tensors are, is missing");
-	return r < 0 ? r : json_end(json);
+	parsing->has_map = true;
+	return json_object(json, read_entry, &parsing->index);
 }
 
 static int compare_tensors(const void *a, const void *b)
@@ -153,18 +115,22 @@ static int check_and_sort(struct safetensors_index *index, const char *file,
 int safetensors_index_parse(char *text, size_t length, const char *file, struct safetensors_index *ret_index,
 			    struct safetensors_problem *problem)
 {
-	struct safetensors_index index = { .text = text };
+	struct parsing parsing = { .index.text = text };
 	struct json json;
 	int r;
 
 	json_begin(&json, text, length, file, problem);
-	r = read_members(&json, &index);
+	r = json_object(&json, read_member, &parsing);
+	if (r == 0 && !parsing.has_map)
+		r = json_fail(&json, "weight_map, which says where tensors are, is missing");
 	if (r == 0)
-		r = check_and_sort(&index, file, problem);
+		r = json_end(&json);
+	if (r == 0)
+		r = check_and_sort(&parsing.index, file, problem);
 	if (r < 0)
-		safetensors_index_clear(&index);
+		safetensors_index_clear(&parsing.index);
 	else
-		*ret_index = index;
+		*ret_index = parsing.index;
 	return r;
 }
 

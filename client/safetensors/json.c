@@ -213,52 +213,44 @@ bool json_take_null(struct json *json)
 	return take_word(json, "null");
 }
 
-int json_open(struct json *json, char bracket, char end, bool *ret_more)
-{
-	int r = json_expect(json, bracket);
+/* ---- Objects and arrays ---- */
 
-	if (r == 0)
-		*ret_more = !take(json, end);
+/* Brackets are "{}" or "[]". */
+static int read_members(struct json *json, const char *brackets,
+			int (*read)(struct json *json, const char *name, void *context), void *context)
+{
+	int r = json_expect(json, brackets[0]);
+	bool has_more = r == 0 && !take(json, brackets[1]);
+
+	while (r == 0 && has_more) {
+		const char *name = NULL;
+
+		if (*brackets == '{')
+			r = json_string(json, &name);
+		if (r == 0 && name)
+			r = json_expect(json, ':');
+		if (r == 0)
+			r = read(json, name, context);
+		has_more = r == 0 && take(json, ',');
+		if (r == 0 && !has_more)
+			r = json_expect(json, brackets[1]);
+	}
 	return r;
 }
 
-int json_next(struct json *json, char end, bool *ret_more)
+int json_object(struct json *json, int (*read)(struct json *json, const char *name, void *context),
+		void *context)
 {
-	if (take(json, ',')) {
-		*ret_more = true;
-		return 0;
-	}
-	*ret_more = false;
-	return json_expect(json, end);
+	return read_members(json, "{}", read, context);
 }
 
-int json_name(struct json *json, const char **ret_name)
+int json_array(struct json *json, int (*read)(struct json *json, const char *name, void *context),
+	       void *context)
 {
-	int r = json_string(json, ret_name);
-
-	return r < 0 ? r : json_expect(json, ':');
+	return read_members(json, "[]", read, context);
 }
 
 /* ---- What nobody asked for ---- */
-
-static int skip(struct json *json, unsigned depth);
-
-static int skip_all(struct json *json, char bracket, char end, unsigned depth)
-{
-	const char *name;
-	bool more;
-	int r = json_open(json, bracket, end, &more);
-
-	while (r == 0 && more) {
-		if (bracket == '{')
-			r = json_name(json, &name);
-		if (r == 0)
-			r = skip(json, depth + 1);
-		if (r == 0)
-			r = json_next(json, end, &more);
-	}
-	return r;
-}
 
 static int skip_number(struct json *json)
 {
@@ -270,17 +262,19 @@ static int skip_number(struct json *json)
 	return 0;
 }
 
-static int skip(struct json *json, unsigned depth)
+/* depth: of the value, an unsigned. */
+static int skip(struct json *json, const char *name, void *depth)
 {
+	unsigned below = *(const unsigned *)depth + 1;
 	const char *string;
 	char first = peek(json);
 
-	if (depth > MAX_DEPTH)
+	if (below > MAX_DEPTH + 1)
 		return json_fail(json, "values lie more than 32 deep");
 	if (first == '{')
-		return skip_all(json, '{', '}', depth);
+		return json_object(json, skip, &below);
 	if (first == '[')
-		return skip_all(json, '[', ']', depth);
+		return json_array(json, skip, &below);
 	if (first == '"')
 		return json_string(json, &string);
 	if (take_word(json, "true") || take_word(json, "false") || take_word(json, "null"))
@@ -290,5 +284,5 @@ static int skip(struct json *json, unsigned depth)
 
 int json_skip(struct json *json)
 {
-	return skip(json, 0);
+	return skip(json, NULL, &(unsigned){ 0 });
 }

@@ -42,10 +42,12 @@ int json_skip(struct json *json);
 /* Nothing but blanks is left. */
 int json_end(struct json *json);
 
-/* Objects and arrays: whether there is a first, or one more, of their members. */
-int json_open(struct json *json, char bracket, char end, bool *ret_more);
-int json_next(struct json *json, char end, bool *ret_more);
-/* The name of a member, and its colon. */
-int json_name(struct json *json, const char **ret_name);
+/* Reads an object, or an array: calls read() for each member, which takes its value. In an array name is
+ * NULL.
+ */
+int json_object(struct json *json, int (*read)(struct json *json, const char *name, void *context),
+		void *context);
+int json_array(struct json *json, int (*read)(struct json *json, const char *name, void *context),
+	       void *context);
 
 #endif
