@@ -109,8 +109,5 @@ const struct update_kernels KERNEL_TABLE(update_kernels) = {
 	.narrow = narrow,
 	.add = add,
 	.sum_of_squares = sum_of_squares,
-	.updates = { [OPTIMIZER_ADAMW] = adamw,
-		     [OPTIMIZER_ADAM] = adam,
-		     [OPTIMIZER_SGD] = sgd,
-		     [OPTIMIZER_LION] = lion },
+	.updates = { [TIERD_ADAMW] = adamw, [TIERD_ADAM] = adam, [TIERD_SGD] = sgd, [TIERD_LION] = lion },
 };

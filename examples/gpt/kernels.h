@@ -73,7 +73,7 @@ struct update_kernels {
 	void (*narrow)(enum number_format format, size_t count, const float *values, uint16_t *ret_values);
 	void (*add)(size_t count, const float *values, float *sum);
 	double (*sum_of_squares)(size_t count, const float *values);
-	update_kernel *updates[OPTIMIZER_COUNT];
+	update_kernel *updates[TIERD_LION + 1];
 };
 
 extern const struct matmul_kernels *matmul_kernels;

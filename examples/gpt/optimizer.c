@@ -7,10 +7,10 @@
 unsigned optimizer_slots(const struct options *options, const char *ret_names[KERNEL_SLOTS])
 {
 	switch (options->optimizer) {
-	case OPTIMIZER_SGD:
+	case TIERD_SGD:
 		ret_names[0] = "momentum";
 		return options->momentum != 0.0;
-	case OPTIMIZER_LION:
+	case TIERD_LION:
 		ret_names[0] = "m";
 		return 1;
 	default:

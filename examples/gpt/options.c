@@ -24,18 +24,25 @@ struct flag {
 static const char *const formats[] = {
 	[NUMBER_FP32] = "fp32", [NUMBER_BF16] = "bf16", [NUMBER_FP16] = "fp16", NULL
 };
-static const char *const placements[] = { "default", "host", "nvme", "auto", NULL };
-static const char *const optimizers[] = { [OPTIMIZER_ADAMW] = "adamw",
-					  [OPTIMIZER_ADAM] = "adam",
-					  [OPTIMIZER_SGD] = "sgd",
-					  [OPTIMIZER_LION] = "lion",
+static const char *const placements[] = { [TIERD_PLACE_DEFAULT] = "default",
+					  [TIERD_PLACE_HOST] = "host",
+					  [TIERD_PLACE_NVME] = "nvme",
+					  [TIERD_PLACE_AUTO] = "auto",
 					  NULL };
-static const char *const moments[] = {
-	[MOMENTS_FP32] = "fp32", [MOMENTS_BF16] = "bf16", [MOMENTS_INT8] = "int8", NULL
+static const char *const optimizers[] = {
+	[TIERD_ADAMW] = "adamw", [TIERD_ADAM] = "adam", [TIERD_SGD] = "sgd", [TIERD_LION] = "lion", NULL
 };
-static const char *const modes[] = { "either", "create", "resume", "replace", NULL };
+static const char *const moments[] = {
+	[TIERD_MOMENTS_FP32] = "fp32", [TIERD_MOMENTS_BF16] = "bf16", [TIERD_MOMENTS_INT8] = "int8", NULL
+};
+static const char *const modes[] = { [TIERD_EITHER] = "either",
+				     [TIERD_CREATE] = "create",
+				     [TIERD_RESUME] = "resume",
+				     [TIERD_REPLACE] = "replace",
+				     NULL };
 
 #define HELP_COLUMN 26
+#define MOST_SECONDS 86400 /* of --durability */
 #define AT(member) offsetof(struct options, member)
 
 static const struct flag flags[] = {
@@ -347,7 +354,7 @@ static int read_environment(struct options *options)
 	options->world_size = environment.is_rank ? environment.world_size : options->ranks;
 	options->is_restarted = environment.restarts > 0;
 	if (options->is_restarted) {
-		options->mode = MODE_EITHER;
+		options->mode = TIERD_EITHER;
 		options->crash_at = NULL;
 	}
 	return 0;
@@ -406,11 +413,11 @@ static int read_durability(struct options *options)
 	if (!text)
 		return 0;
 	if (strcmp(text, "step") == 0)
-		options->durability = DURABILITY_STEP;
+		options->durability = TIERD_DURABILITY_STEP;
 	else if (strcmp(text, "none") == 0)
-		options->durability = DURABILITY_NONE;
+		options->durability = TIERD_DURABILITY_NONE;
 	else if (sscanf(text, "%5u%n", &seconds, &end) == 1 && !text[end] && seconds >= 1 &&
-		 seconds <= DURABILITY_MOST)
+		 seconds <= MOST_SECONDS)
 		options->durability = seconds;
 	else
 		return fail(&flag, text, "step, none, or seconds from 1 to 86400");

@@ -5,12 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME, PLACE_AUTO };
-/* The order of the names of --optimizer. */
-enum option_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION, OPTIMIZER_COUNT };
-/* The order of the names of --moments. */
-enum option_moments { MOMENTS_FP32, MOMENTS_BF16, MOMENTS_INT8 };
-enum option_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
+#include "client/tierd.h"
 
 struct options {
 	/* The model */
@@ -19,8 +14,8 @@ struct options {
 
 	/* Training */
 	uint64_t batch, micro_batches, steps, warmup, seed;
-	uint64_t optimizer; /* enum option_optimizer */
-	uint64_t moments;   /* enum option_moments */
+	uint64_t optimizer; /* enum tierd_optimizer_kind */
+	uint64_t moments;   /* enum tierd_moments */
 	double learning_rate, clip, weight_decay, beta1, beta2, momentum;
 	uint64_t evaluate_every, log_every;
 	uint64_t threads; /* 0: 1 with several ranks, else one per processor */
@@ -33,10 +28,10 @@ struct options {
 	bool is_plain;
 	const char *socket, *job;
 	uint64_t stage, mode, parameters_on, optimizer_on,
-		gradients_on;			       /* enum option_mode, enum option_placement */
+		gradients_on;			       /* enum tierd_open_mode, enum tierd_placement */
 	uint64_t host_budget, gradient_bytes, timeout; /* bytes, bytes, seconds */
 	const char *durability_text;		       /* --durability: step, none or SECONDS */
-	uint64_t durability; /* seconds, DURABILITY_…, or 0: what the daemon says */
+	uint64_t durability;			       /* seconds, or TIERD_DURABILITY_… */
 	uint64_t snapshots;
 	const char *source;
 	bool with_optimizer;
@@ -58,11 +53,6 @@ struct options {
 	char crash_point[12]; /* "": none */
 	uint64_t crash_step, crash_rank;
 };
-
-/* What a job's durability is beside seconds. */
-#define DURABILITY_MOST 86400
-#define DURABILITY_STEP (DURABILITY_MOST + 1)
-#define DURABILITY_NONE (DURABILITY_MOST + 2)
 
 /* A dynamic loss scale starts here, unless --loss-scale says otherwise; what becomes of it. */
 #define SCALE_INITIAL 65536.0

@@ -350,7 +350,7 @@ struct update {
 	update_kernel *kernel;
 	const struct update_constants *constants;
 	uint64_t first, count; /* of the tensor */
-	enum option_moments moments;
+	enum tierd_moments moments;
 	struct moment_keys keys;
 };
 
@@ -370,9 +370,9 @@ static void update_piece(void *argument, size_t index, void *scratch)
 	update->kernel(update->constants, count, unit->sum + first,
 		       (float *const[]){ unit->slots[0] + first, unit->slots[1] + first },
 		       unit->master + first);
-	for (unsigned slot = 0; slot < KERNEL_SLOTS && update->moments == MOMENTS_BF16; slot++)
+	for (unsigned slot = 0; slot < KERNEL_SLOTS && update->moments == TIERD_MOMENTS_BF16; slot++)
 		moments_round(update->keys, slot, index * PIECE, count, unit->slots[slot] + first);
-	for (unsigned slot = 0; slot < KERNEL_SLOTS && update->moments == MOMENTS_INT8; slot++)
+	for (unsigned slot = 0; slot < KERNEL_SLOTS && update->moments == TIERD_MOMENTS_INT8; slot++)
 		moments_code(update->keys, slot, index * PIECE, count, unit->slots[slot] + first);
 	write_parameters(unit, first, count);
 }

@@ -87,7 +87,7 @@ static int open_backend(const struct options *options, const struct model *model
 /* Of what only the user can mend. */
 static const char *remedy(const struct options *options, int r)
 {
-	if (r == -ENOENT && options->mode == MODE_RESUME)
+	if (r == -ENOENT && options->mode == TIERD_RESUME)
 		return "\ngpt: it was dropped, or ended with its tierd, because it was not "
 		       "durable; --mode either trains the job from step 0";
 	return "";

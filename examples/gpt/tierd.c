@@ -269,55 +269,6 @@ static const struct backend_ops tierd_ops = {
 
 /* ---- Joining ---- */
 
-static uint32_t placement_of(uint64_t placement)
-{
-	static const uint32_t placements[] = {
-		[PLACE_DEFAULT] = TIERD_PLACE_DEFAULT,
-		[PLACE_HOST] = TIERD_PLACE_HOST,
-		[PLACE_NVME] = TIERD_PLACE_NVME,
-		[PLACE_AUTO] = TIERD_PLACE_AUTO,
-	};
-
-	return placements[placement];
-}
-
-static uint32_t mode_of(uint64_t mode)
-{
-	static const uint32_t modes[] = {
-		[MODE_EITHER] = TIERD_EITHER,
-		[MODE_CREATE] = TIERD_CREATE,
-		[MODE_RESUME] = TIERD_RESUME,
-		[MODE_REPLACE] = TIERD_REPLACE,
-	};
-
-	return modes[mode];
-}
-
-static uint32_t optimizer_of(uint64_t optimizer)
-{
-	static const uint32_t optimizers[] = {
-		[OPTIMIZER_ADAMW] = TIERD_ADAMW,
-		[OPTIMIZER_ADAM] = TIERD_ADAM,
-		[OPTIMIZER_SGD] = TIERD_SGD,
-		[OPTIMIZER_LION] = TIERD_LION,
-	};
-
-	return optimizers[optimizer];
-}
-
-static uint32_t durability_of(uint64_t durability)
-{
-	if (durability == DURABILITY_STEP)
-		return TIERD_DURABILITY_STEP;
-	if (durability == DURABILITY_NONE)
-		return TIERD_DURABILITY_NONE;
-	return (uint32_t)durability;
-}
-
-static const uint32_t moments[] = { [MOMENTS_FP32] = TIERD_MOMENTS_FP32,
-				    [MOMENTS_BF16] = TIERD_MOMENTS_BF16,
-				    [MOMENTS_INT8] = TIERD_MOMENTS_INT8 };
-
 static void describe_groups(const struct options *options, struct tierd_group groups[GROUP_COUNT])
 {
 	for (unsigned i = 0; i < GROUP_COUNT; i++) {
@@ -326,7 +277,7 @@ static void describe_groups(const struct options *options, struct tierd_group gr
 		groups[i].beta2 = (float)options->beta2;
 		groups[i].epsilon = OPTIMIZER_EPSILON;
 		groups[i].momentum = (float)options->momentum;
-		groups[i].moments = moments[options->moments];
+		groups[i].moments = (uint32_t)options->moments;
 		groups[i].weight_decay = i == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
 	}
 }
@@ -341,20 +292,20 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.rank = (uint32_t)options->rank;
 	job.world_size = (uint32_t)options->world_size;
 	job.stage = (uint32_t)options->stage;
-	job.mode = mode_of(options->mode);
-	job.optimizer = optimizer_of(options->optimizer);
+	job.mode = (uint32_t)options->mode;
+	job.optimizer = (uint32_t)options->optimizer;
 	job.loss_scale = (float)options->loss_scale;
 	job.loss_scale_interval = options->is_scale_dynamic ? SCALE_INTERVAL : 0;
 	job.loss_scale_growth = SCALE_GROWTH;
 	job.loss_scale_backoff = SCALE_BACKOFF;
 	job.loss_scale_minimum = SCALE_MINIMUM;
 	job.clip_norm = (float)options->clip;
-	job.parameter_placement = placement_of(options->parameters_on);
-	job.optimizer_placement = placement_of(options->optimizer_on);
-	job.gradient_placement = placement_of(options->gradients_on);
+	job.parameter_placement = (uint32_t)options->parameters_on;
+	job.optimizer_placement = (uint32_t)options->optimizer_on;
+	job.gradient_placement = (uint32_t)options->gradients_on;
 	job.host_budget = options->host_budget;
 	job.gradient_bytes = options->gradient_bytes;
-	job.durability = durability_of(options->durability);
+	job.durability = (uint32_t)options->durability;
 	job.snapshots = (uint32_t)options->snapshots;
 	job.source = options->source;
 	job.with_optimizer = options->with_optimizer;
