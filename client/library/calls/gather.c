@@ -52,9 +52,8 @@ static int fail_to_try(const struct tierd_job *job, uint32_t unit)
 	if (job->ready_units == 0)
 		return message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first",
 				    job->name);
-	if (unit >= job->ready_units)
-		return message_fail(-EINVAL, "job \"%s\" has no unit %u: it has %u", job->name, unit,
-				    job->ready_units);
+	if (job_check_unit(job, unit) < 0)
+		return -EINVAL;
 	return message_fail_text(-EAGAIN, "the unit cannot be had at once; call tierd_gather, which waits "
 					  "for it or says why not");
 }
@@ -178,7 +177,6 @@ static void gather_lose(struct tierd_ticket *ticket)
 
 static const struct ticket_kind gather_kind = {
 	.name = "tierd_gather",
-	.replies = 1,
 	.body = TIERD__WIRE__REPLY__BODY_GATHER,
 	.answer = gather_answer,
 	.abandon = gather_abandon,

@@ -68,7 +68,6 @@ static void groups_answer(struct tierd_ticket *ticket, const struct answer *answ
 }
 
 static const struct ticket_kind groups_kind = { .name = "tierd_groups_get",
-						.replies = 1,
 						.body = TIERD__WIRE__REPLY__BODY_GROUPS,
 						.answer = groups_answer };
 

@@ -117,7 +117,7 @@ struct tierd_node *tierd_disconnect(struct tierd_node *node)
 	QUEUE_FOREACH (link, &node->jobs)
 		job_drop(queue_entry(link, struct tierd_job, link));
 	QUEUE_FOREACH (link, &node->readers)
-		reader_drop(queue_entry(link, struct tierd_reader, link));
+		reader_free(queue_entry(link, struct tierd_reader, link));
 	if (node->generation == connection_generation)
 		ticket_leave_node(node);
 	return connection_free(node);

@@ -28,7 +28,7 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 }
 
-static const struct ticket_kind push_kind = { .name = "tierd_push", .replies = 1, .answer = push_answer };
+static const struct ticket_kind push_kind = { .name = "tierd_push", .answer = push_answer };
 
 int push_check(struct tierd_job *job)
 {

@@ -7,17 +7,6 @@
 
 /* ---- Leases ---- */
 
-static uint64_t count_leases(const struct tierd_job *job, uint32_t unit)
-{
-	uint64_t leases = 0;
-
-	if (unit != TIERD_ALL)
-		return attachment_leases(job->attachment, unit);
-	for (uint32_t i = 0; i < job->ready_units; i++)
-		leases += attachment_leases(job->attachment, i);
-	return leases;
-}
-
 int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases)
 {
 	int r = CHECK_GIVEN(job, ret_leases);
@@ -29,7 +18,8 @@ int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases)
 	if (unit != TIERD_ALL)
 		r = job_check_unit(job, unit);
 	if (r == 0)
-		*ret_leases = count_leases(job, unit);
+		*ret_leases = unit == TIERD_ALL ? attachment_all_leases(job->attachment, job->unit_count)
+						: attachment_leases(job->attachment, unit);
 	job_exit(job);
 	return r;
 }

@@ -12,6 +12,29 @@
 /* Any window that holds an element would do; less than a page is a mistake of the daemon's. */
 #define WINDOW_BYTES_MINIMUM 4096
 
+/* ---- The step ---- */
+
+static void refresh_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status == 0 && !ticket->is_orphan)
+		ticket->reader->step = answer->reply->reader_refresh->step;
+	ticket_complete_answer(ticket, answer);
+}
+
+static const struct ticket_kind refresh_kind = {
+	.name = "tierd_reader_refresh",
+	.body = TIERD__WIRE__REPLY__BODY_READER_REFRESH,
+	.answer = refresh_answer,
+	.is_jobless = true,
+};
+
+static int refresh(struct tierd_reader *reader, Tierd__Wire__ReaderRefresh *body, uint64_t deadline)
+{
+	body->reader = reader->number;
+	return reader_call(reader, &refresh_kind, WIRE_REQUEST(READER_REFRESH, reader_refresh, body),
+			   deadline);
+}
+
 /* ---- Open ---- */
 
 static void post_close(struct tierd_node *node, uint32_t number)
@@ -25,28 +48,25 @@ static void post_close(struct tierd_node *node, uint32_t number)
 static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	struct tierd_node *node = ticket->node;
+	bool is_orphan = ticket->is_orphan;
 
-	if (ticket_is_refused(ticket, answer))
-		return;
-	ticket->reader_open = *answer->reply->reader_open;
-	if (!ticket->is_orphan) {
-		ticket_complete_fd(ticket, answer);
-		return;
-	}
+	if (answer->status == 0)
+		ticket->reader_open = *answer->reply->reader_open;
+	ticket_complete_answer(ticket, answer);
 	/* No thread waits for the reply: the daemon must not keep the reader. */
-	ticket_complete(ticket, TIERD_DONE, 0, NULL);
-	post_close(node, answer->reply->reader_open->reader);
+	if (is_orphan && answer->status == 0)
+		post_close(node, answer->reply->reader_open->reader);
 }
 
 static const struct ticket_kind open_kind = {
 	.name = "tierd_reader_open",
-	.replies = 1,
 	.body = TIERD__WIRE__REPLY__BODY_READER_OPEN,
+	.fd_count = 1,
 	.answer = open_answer,
 	.is_jobless = true,
 };
 
-static struct tierd_reader *reader_free(struct tierd_reader *reader)
+struct tierd_reader *reader_free(struct tierd_reader *reader)
 {
 	if (!reader)
 		return NULL;
@@ -57,12 +77,6 @@ static struct tierd_reader *reader_free(struct tierd_reader *reader)
 	reader_forget(reader);
 	free(reader);
 	return NULL;
-}
-DEFINE_FREEP(struct tierd_reader *, reader_free)
-
-void reader_drop(struct tierd_reader *reader)
-{
-	reader_free(reader);
 }
 
 static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
@@ -91,18 +105,14 @@ static int open_locked(struct tierd_reader *reader, const Tierd__Wire__Request *
 
 	if (r == 0)
 		r = ticket_new(reader->node, NULL, &open_kind, &ticket);
-	if (r < 0)
-		return r;
-	ticket->fd_count = 1;
-	r = ticket_ask(ticket, request, deadline);
+	if (r == 0)
+		r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
 	r = adopt(reader, ticket);
 	ticket_abandon(ticket);
 	return r;
 }
-
-static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline);
 
 /* Asks for the units, and for the step. */
 static int complete(struct tierd_reader *reader, uint64_t deadline)
@@ -178,9 +188,7 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 
 int tierd_reader_close(struct tierd_reader *reader)
 {
-	static const struct ticket_kind kind = { .name = "tierd_reader_close",
-						 .replies = 1,
-						 .is_jobless = true };
+	static const struct ticket_kind kind = { .name = "tierd_reader_close", .is_jobless = true };
 	struct tierd_node *node;
 	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
 	int r = CHECK_GIVEN(reader);
@@ -218,30 +226,6 @@ int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *r
 
 /* ---- Refresh ---- */
 
-static void refresh_answer(struct tierd_ticket *ticket, const struct answer *answer)
-{
-	if (answer->status == 0 && !ticket->is_orphan)
-		ticket->reader->step = answer->reply->reader_refresh->step;
-	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
-}
-
-static const struct ticket_kind refresh_kind = {
-	.name = "tierd_reader_refresh",
-	.replies = 1,
-	.body = TIERD__WIRE__REPLY__BODY_READER_REFRESH,
-	.answer = refresh_answer,
-	.is_jobless = true,
-};
-
-static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline)
-{
-	Tierd__Wire__ReaderRefresh refresh = *body;
-
-	refresh.reader = reader->number;
-	return reader_call(reader, &refresh_kind, WIRE_REQUEST(READER_REFRESH, reader_refresh, &refresh),
-			   deadline);
-}
-
 static int encode_piece(const struct tierd_piece *piece, Tierd__Wire__ReaderPiece *ret_wire)
 {
 	if (!piece->state)
@@ -276,8 +260,7 @@ static int encode_pieces(const struct tierd_piece *pieces, size_t count, Tierd__
 	return 0;
 }
 
-static int refresh_alone(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body,
-			 uint64_t *ret_step)
+static int refresh_alone(struct tierd_reader *reader, Tierd__Wire__ReaderRefresh *body, uint64_t *ret_step)
 {
 	uint64_t deadline;
 	int r = reader_take(reader, &deadline);

@@ -63,6 +63,7 @@ int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_
 uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state);
 
 /* Frees the handle without telling the daemon. */
-void reader_drop(struct tierd_reader *reader);
+struct tierd_reader *reader_free(struct tierd_reader *reader);
+DEFINE_FREEP(struct tierd_reader *, reader_free)
 
 #endif

@@ -102,4 +102,4 @@ int reader_ticket_new(struct tierd_reader *reader, const struct ticket_kind *kin
 	return r;
 }
 
-const struct ticket_kind reader_read_kind = { .name = "tierd_reader_read", .replies = 1, .is_jobless = true };
+const struct ticket_kind reader_read_kind = { .name = "tierd_reader_read", .is_jobless = true };

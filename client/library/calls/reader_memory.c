@@ -15,15 +15,9 @@
 
 /* ---- The file ---- */
 
-static void file_answer(struct tierd_ticket *ticket, const struct answer *answer)
-{
-	if (!ticket_is_refused(ticket, answer))
-		ticket_complete_fd(ticket, answer);
-}
-
-static const struct ticket_kind file_kind = {
-	.name = "tierd_reader_memory", .replies = 1, .answer = file_answer, .is_jobless = true
-};
+static const struct ticket_kind file_kind = { .name = "tierd_reader_memory",
+					      .fd_count = 1,
+					      .is_jobless = true };
 
 static int ask_for_file(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline,
 			int *ret_fd)
@@ -31,10 +25,8 @@ static int ask_for_file(struct tierd_reader *reader, const Tierd__Wire__Request 
 	struct tierd_ticket *ticket = NULL;
 	int r = reader_ticket_new(reader, &file_kind, &ticket);
 
-	if (r < 0)
-		return r;
-	ticket->fd_count = 1;
-	r = ticket_ask(ticket, request, deadline);
+	if (r == 0)
+		r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
 	*ret_fd = TAKE_FD(ticket->fd);

@@ -117,7 +117,6 @@ static void units_answer(struct tierd_ticket *ticket, const struct answer *answe
 
 static const struct ticket_kind units_kind = {
 	.name = "tierd_reader_open",
-	.replies = 1,
 	.body = TIERD__WIRE__REPLY__BODY_READER_UNITS,
 	.answer = units_answer,
 	.is_jobless = true,

@@ -7,11 +7,10 @@ static void statistics_answer(struct tierd_ticket *ticket, const struct answer *
 {
 	if (answer->status == 0)
 		ticket->statistics = *answer->reply->statistics;
-	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	ticket_complete_answer(ticket, answer);
 }
 
 static const struct ticket_kind statistics_kind = { .name = "tierd_statistics",
-						    .replies = 1,
 						    .body = TIERD__WIRE__REPLY__BODY_STATISTICS,
 						    .answer = statistics_answer };
 

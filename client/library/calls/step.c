@@ -158,7 +158,7 @@ static void step_hurry(struct tierd_ticket *ticket)
 }
 
 static const struct ticket_kind step_kind = {
-	.name = "tierd_step", .replies = 2, .answer = step_answer, .hurry = step_hurry
+	.name = "tierd_step", .has_durable = true, .answer = step_answer, .hurry = step_hurry
 };
 
 #define NAMED_HOLDERS 16

@@ -286,7 +286,6 @@ static void define_dispose(struct tierd_ticket *ticket)
 
 static const struct ticket_kind define_kind = {
 	.name = "tierd_unit_define",
-	.replies = 1,
 	.body = TIERD__WIRE__REPLY__BODY_UNIT_DEFINE,
 	.answer = define_answer,
 	.dispose = define_dispose,

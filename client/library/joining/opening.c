@@ -20,23 +20,20 @@ static void post_leave(struct tierd_node *node, uint32_t number)
 static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	struct tierd_node *node = ticket->node;
+	bool is_orphan = ticket->is_orphan;
 
-	if (ticket_is_refused(ticket, answer))
-		return;
-	ticket->open = *answer->reply->job_open;
-	if (!ticket->is_orphan) {
-		ticket_complete_fd(ticket, answer);
-		return;
-	}
+	if (answer->status == 0)
+		ticket->open = *answer->reply->job_open;
+	ticket_complete_answer(ticket, answer);
 	/* No thread waits for the reply: the daemon must not keep the membership. */
-	ticket_complete(ticket, TIERD_DONE, 0, NULL);
-	post_leave(node, answer->reply->job_open->job);
+	if (is_orphan && answer->status == 0)
+		post_leave(node, answer->reply->job_open->job);
 }
 
 static const struct ticket_kind open_kind = {
 	.name = "tierd_job_open",
-	.replies = 1,
 	.body = TIERD__WIRE__REPLY__BODY_JOB_OPEN,
+	.fd_count = 1,
 	.answer = open_answer,
 	.is_jobless = true,
 };
@@ -67,10 +64,8 @@ int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, ui
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, NULL, &open_kind, &ticket);
 
-	if (r < 0)
-		return r;
-	ticket->fd_count = 1;
-	r = ticket_ask(ticket, request, deadline);
+	if (r == 0)
+		r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
 	r = adopt(job, ticket);

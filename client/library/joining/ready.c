@@ -98,7 +98,8 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 	r = ticket_new(node, job, &ready_kind, &ticket);
 	if (r < 0)
 		return r;
-	ticket->fd_count = job_is_attached(job) ? 0 : ATTACHMENT_FDS;
+	if (job_is_attached(job))
+		ticket->fd_count = 0;
 	job->is_getting_ready = true;
 	r = ticket_send(ticket, WIRE_REQUEST(JOB_READY, job_ready, &ready));
 	if (r < 0)
@@ -226,8 +227,8 @@ int job_rejoin(struct tierd_job *job)
 
 const struct ticket_kind ready_kind = {
 	.name = "tierd_job_ready",
-	.replies = 1,
 	.body = TIERD__WIRE__REPLY__BODY_JOB_READY,
+	.fd_count = ATTACHMENT_FDS,
 	.answer = ready_answer,
 	.begins_epoch = true,
 };

@@ -275,12 +275,13 @@ uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit)
 	return leases;
 }
 
-static bool has_any_lease(const struct attachment *attachment, uint32_t unit_count)
+uint64_t attachment_all_leases(const struct attachment *attachment, uint32_t unit_count)
 {
+	uint64_t leases = 0;
+
 	for (uint32_t unit = 0; unit < unit_count; unit++)
-		if (attachment_leases(attachment, unit) > 0)
-			return true;
-	return false;
+		leases += attachment_leases(attachment, unit);
+	return leases;
 }
 
 static bool is_being_zeroed(const struct attachment *attachment)
@@ -295,7 +296,7 @@ void attachment_collect(struct tierd_job *job)
 {
 	struct attachment *newest = job->attachment;
 
-	if (!newest || !newest->older || has_any_lease(newest, job->unit_count))
+	if (!newest || !newest->older || attachment_all_leases(newest, job->unit_count) > 0)
 		return;
 	for (struct attachment *older = newest->older; older; older = older->older) {
 		mapping_free(&older->arena_mapping);

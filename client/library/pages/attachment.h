@@ -62,8 +62,10 @@ int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *repl
 /* Frees it and the older ones. In a forked child they have no mappings. */
 struct attachment *attachment_free(struct attachment *attachment, bool is_child);
 
-/* How many leases this rank has on the unit, in this attachment and the older ones. */
+/* How many leases this rank has on the unit, or on all units, in this attachment and the older ones. It may
+ * be NULL. */
 uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit);
+uint64_t attachment_all_leases(const struct attachment *attachment, uint32_t unit_count);
 
 /* Unmaps older attachments once no lease is left in any attachment: of two leases on a unit it is not known
  * which one is released first. */

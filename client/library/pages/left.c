@@ -111,16 +111,6 @@ static void keep_counters(const struct tierd_job *job, const struct attachment *
 	munmap(copy, bytes);
 }
 
-/* Called with the lock held. */
-static uint64_t count_leases(const struct tierd_job *job)
-{
-	uint64_t leases = 0;
-
-	for (uint32_t unit = 0; job->attachment && unit < job->unit_count; unit++)
-		leases += attachment_leases(job->attachment, unit);
-	return leases;
-}
-
 bool left_begin(struct tierd_job *job)
 {
 	bool is_left;
@@ -133,7 +123,7 @@ bool left_begin(struct tierd_job *job)
 	while (atomic_load_explicit(&job->releasing, memory_order_seq_cst) > 0)
 		sched_yield();
 	job->node = NULL;
-	job->left_leases = count_leases(job);
+	job->left_leases = attachment_all_leases(job->attachment, job->unit_count);
 	is_left = job->left_leases > 0;
 	if (is_left)
 		queue_push(&jobs, &job->link);

@@ -20,6 +20,7 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 		return message_fail_memory();
 	ticket->kind = kind;
 	ticket->fd = -1;
+	ticket->fd_count = kind->fd_count;
 	ticket->node = node;
 	ticket->generation = node->generation;
 	ticket->job = job;
@@ -91,7 +92,7 @@ void ticket_send_again(struct tierd_ticket *ticket, const Tierd__Wire__Request *
 static bool has_all_events(const struct tierd_ticket *ticket)
 {
 	return ticket->events[TIERD_DONE].is_here &&
-	       (ticket->kind->replies < 2 || ticket->events[TIERD_DURABLE].is_here);
+	       (!ticket->kind->has_durable || ticket->events[TIERD_DURABLE].is_here);
 }
 
 static void note_event(struct tierd_ticket *ticket, enum tierd_event event, int status, const char *text)
@@ -110,7 +111,7 @@ static void note_event(struct tierd_ticket *ticket, enum tierd_event event, int 
  */
 static void note_others(struct tierd_ticket *ticket, int status, const char *text)
 {
-	if (status < 0 && ticket->kind->replies == 2)
+	if (status < 0 && ticket->kind->has_durable)
 		note_event(ticket, TIERD_DURABLE, status, text);
 	if (ticket->is_reducing)
 		note_event(ticket, TIERD_REDUCED, status, text);
@@ -179,7 +180,7 @@ void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire_
 	else if (ticket->kind->answer)
 		ticket->kind->answer(ticket, &answer);
 	else
-		ticket_complete(ticket, TIERD_DONE, answer.status, answer.text);
+		ticket_complete_answer(ticket, &answer);
 	for (unsigned i = 0; i < TICKET_MAX_FDS; i++)
 		fd_close(answer.fds[i]);
 }
@@ -191,10 +192,15 @@ bool ticket_is_refused(struct tierd_ticket *ticket, const struct answer *answer)
 	return answer->status < 0;
 }
 
-void ticket_complete_fd(struct tierd_ticket *ticket, const struct answer *answer)
+void ticket_complete_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
-	ticket->fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
-	ticket_complete(ticket, TIERD_DONE, ticket->fd < 0 ? -errno : 0, NULL);
+	int r = answer->status;
+
+	if (r == 0 && answer->fds[0] >= 0) {
+		ticket->fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
+		r = ticket->fd < 0 ? -errno : 0;
+	}
+	ticket_complete(ticket, TIERD_DONE, r, answer->text);
 }
 
 /* ---- Waiting and giving up ---- */
@@ -404,7 +410,7 @@ void ticket_exit(struct tierd_node *node)
 
 static bool has_event(const struct tierd_ticket *ticket, enum tierd_event event)
 {
-	return event == TIERD_DONE || (event == TIERD_DURABLE && ticket->kind->replies == 2) ||
+	return event == TIERD_DONE || (event == TIERD_DURABLE && ticket->kind->has_durable) ||
 	       (event == TIERD_REDUCED && ticket->is_reducing);
 }
 
@@ -514,4 +520,4 @@ struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket)
 	return NULL;
 }
 
-const struct ticket_kind ticket_plain = { .name = "a request", .replies = 1, .is_jobless = true };
+const struct ticket_kind ticket_plain = { .name = "a request", .is_jobless = true };

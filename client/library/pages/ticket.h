@@ -22,12 +22,12 @@ struct answer {
 
 /* What a kind of request does with its replies. */
 struct ticket_kind {
-	const char *name; /* for messages */
-	unsigned replies; /* 1; a step has 2 */
-	int body;	  /* of a good reply, TIERD__WIRE__REPLY__BODY_…; 0: it makes no difference */
+	const char *name;  /* for messages */
+	int body;	   /* of a good reply, TIERD__WIRE__REPLY__BODY_…; 0: it makes no difference */
+	unsigned fd_count; /* descriptors that a good reply brings */
 	/* Handles a reply: completes the ticket, sends it again (ticket_send_again), or ends the connection
 	 * (ticket_violation). Afterwards the ticket may be freed. The job may be NULL only where is_jobless.
-	 * answer NULL: the status alone completes the ticket. */
+	 * answer NULL: ticket_complete_answer(). */
 	void (*answer)(struct tierd_ticket *ticket, const struct answer *answer);
 	/* The user has freed the ticket: gives back what it holds, or asks tierd to stop. May be NULL. */
 	void (*abandon)(struct tierd_ticket *ticket);
@@ -37,6 +37,7 @@ struct ticket_kind {
 	/* A thread begins to wait for the last reply. May be NULL. */
 	void (*hurry)(struct tierd_ticket *ticket);
 	bool is_jobless;
+	bool has_durable;  /* of a step: a second reply says that it is durable */
 	bool begins_epoch; /* does not fail when the epoch before it ends */
 };
 
@@ -50,7 +51,7 @@ struct tierd_ticket {
 	uint32_t request;
 	uint32_t epoch;
 	uint32_t refused_pushes;     /* of a step: those that were known when it was sent */
-	unsigned fd_count;	     /* descriptors that a good reply brings; with a cache one more */
+	unsigned fd_count;	     /* as its kind has it, or 0; with a cache one more */
 	bool is_reducing;	     /* of a step: with the optimizer none, it has a third event */
 	bool is_hurried;	     /* of a step: tierd knows that somebody waits for it to be durable */
 	bool is_silent;		     /* of a push: tierd replies only if it refuses */
@@ -113,8 +114,8 @@ void ticket_violation(struct tierd_ticket *ticket, const char *what);
 /* For handlers: whether the reply is an error, with which it completes the ticket then. */
 bool ticket_is_refused(struct tierd_ticket *ticket, const struct answer *answer);
 
-/* Completes the ticket, which keeps the reply's first descriptor. */
-void ticket_complete_fd(struct tierd_ticket *ticket, const struct answer *answer);
+/* Completes the ticket with the reply's status. It keeps the first descriptor. */
+void ticket_complete_answer(struct tierd_ticket *ticket, const struct answer *answer);
 
 /* Waits for an event: its status, with the text as this thread's message; -ETIMEDOUT; or the connection's
  * error. */

@@ -46,9 +46,9 @@ static void window_dispose(struct tierd_ticket *ticket)
 		window_give(ticket->job);
 }
 
-static const struct ticket_kind window_kind = {
-	.name = "a tensor or a blob", .replies = 1, .answer = window_answer, .dispose = window_dispose
-};
+static const struct ticket_kind window_kind = { .name = "a tensor or a blob",
+						.answer = window_answer,
+						.dispose = window_dispose };
 
 int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline,
 		Tierd__Wire__BlobReply *ret_blob)
