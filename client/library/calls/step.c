@@ -161,26 +161,27 @@ static const struct ticket_kind step_kind = {
 	.name = "tierd_step", .has_durable = true, .answer = step_answer, .hurry = step_hurry
 };
 
-#define NAMED_HOLDERS 16
+#define MOST_NAMES 16
 
 /* Units that are held; the first of them are named, as far as the text has room. */
-struct held {
+struct held_units {
 	char names[768];
 	uint32_t count, named;
 };
 
-static void add_held(struct held *held, const char *name)
+static void add_held(struct held_units *held, const char *name)
 {
 	size_t used = strlen(held->names);
 
 	held->count++;
-	if (held->named == NAMED_HOLDERS || used + strlen(name) + 5 > sizeof(held->names))
+	if (held->named == MOST_NAMES || used + strlen(name) + 5 > sizeof(held->names))
 		return;
 	snprintf(held->names + used, sizeof(held->names) - used, "%s\"%s\"", used > 0 ? ", " : "", name);
 	held->named++;
 }
 
-static int refuse_held(const struct held *held, const char *what, const char *remedy, const char *before)
+static int refuse_held(const struct held_units *held, const char *what, const char *advice,
+		       const char *before)
 {
 	char more[32] = "";
 
@@ -189,14 +190,14 @@ static int refuse_held(const struct held *held, const char *what, const char *re
 	if (held->count > held->named)
 		snprintf(more, sizeof(more), " and %u more", held->count - held->named);
 	return message_fail(-EBUSY, "%s of %u unit%s are held: %s%s; %s before %s", what, held->count,
-			    held->count > 1 ? "s" : "", held->names, more, remedy, before);
+			    held->count > 1 ? "s" : "", held->names, more, advice, before);
 }
 
 /* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
  * before: for what they have to go. */
 static int check_leases(struct tierd_job *job, const char *before)
 {
-	struct held buffers = { 0 }, leases = { 0 };
+	struct held_units buffers = { 0 }, leases = { 0 };
 	uint32_t next = 0;
 	int r;
 

@@ -25,32 +25,32 @@ static int reserve(size_t bytes, char **ret_address)
 	return 0;
 }
 
-/* Checks that no part is empty, larger than its file, or overlaps the one before; *end: where the last one
+/* Checks that no mapping is empty, larger than its file, or overlaps the one before; *end: where the last one
  * ends. */
-static int check(const struct mapping_part *part, uint64_t *end)
+static int check(const struct mapping_file *file, uint64_t *end)
 {
 	struct stat status;
 
-	if (fstat(part->fd, &status) < 0)
+	if (fstat(file->fd, &status) < 0)
 		return -errno;
-	if (part->bytes == 0 || part->bytes > (uint64_t)status.st_size || part->offset < *end ||
-	    part->offset % 4096 != 0 || part->offset > INT64_MAX - part->bytes - HUGE_PAGE)
+	if (file->bytes == 0 || file->bytes > (uint64_t)status.st_size || file->offset < *end ||
+	    file->offset % 4096 != 0 || file->offset > INT64_MAX - file->bytes - HUGE_PAGE)
 		return -EPROTO;
-	*end = part->offset + part->bytes;
+	*end = file->offset + file->bytes;
 	return 0;
 }
 
-static int map(char *address, const struct mapping_part *part, int protection)
+static int map(char *address, const struct mapping_file *file, int protection)
 {
-	char *at = address + part->offset;
+	char *at = address + file->offset;
 
-	if (mmap(at, part->bytes, protection, MAP_SHARED | MAP_FIXED, part->fd, 0) == MAP_FAILED ||
-	    madvise(at, part->bytes, MADV_DONTFORK) < 0)
+	if (mmap(at, file->bytes, protection, MAP_SHARED | MAP_FIXED, file->fd, 0) == MAP_FAILED ||
+	    madvise(at, file->bytes, MADV_DONTFORK) < 0)
 		return -errno;
 	return 0;
 }
 
-int mapping_new_parts(const struct mapping_part *parts, unsigned count, int protection,
+int mapping_new_files(const struct mapping_file *files, unsigned count, int protection,
 		      struct mapping *ret_mapping)
 {
 	char *address = NULL;
@@ -58,13 +58,13 @@ int mapping_new_parts(const struct mapping_part *parts, unsigned count, int prot
 	int r = 0;
 
 	for (unsigned i = 0; i < count && r == 0; i++)
-		r = check(&parts[i], &bytes);
+		r = check(&files[i], &bytes);
 	if (r == 0)
 		r = reserve(size_align(bytes, 4096), &address);
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < count && r == 0; i++)
-		r = map(address, &parts[i], protection);
+		r = map(address, &files[i], protection);
 	if (r < 0) {
 		munmap(address, bytes);
 		return r;
@@ -75,9 +75,9 @@ int mapping_new_parts(const struct mapping_part *parts, unsigned count, int prot
 
 int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapping)
 {
-	const struct mapping_part part = { fd, 0, bytes };
+	const struct mapping_file file = { fd, 0, bytes };
 
-	return mapping_new_parts(&part, 1, protection, ret_mapping);
+	return mapping_new_files(&file, 1, protection, ret_mapping);
 }
 
 bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes)

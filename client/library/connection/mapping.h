@@ -15,14 +15,14 @@ struct mapping {
 int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapping);
 
 /* The first bytes of a file, at an offset of the mapping. */
-struct mapping_part {
+struct mapping_file {
 	int fd;
 	uint64_t offset, bytes;
 };
 
 /* Several files, in ascending order; what lies between them cannot be used. -EPROTO also where they overlap.
  */
-int mapping_new_parts(const struct mapping_part *parts, unsigned count, int protection,
+int mapping_new_files(const struct mapping_file *files, unsigned count, int protection,
 		      struct mapping *ret_mapping);
 
 /* Whether the mapping, which may be absent, has all these bytes, at an address that is aligned for every

@@ -68,7 +68,7 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 			attachment_collect(job);
 			restore_phase(job);
 		}
-		job->has_unclaimed_ready = ticket->is_orphan;
+		job->has_abandoned_ready = ticket->is_orphan;
 		ticket->state = job->state;
 	}
 	ticket_complete(ticket, TIERD_DONE, r, "mapping the job's memory failed");
@@ -127,7 +127,7 @@ static bool is_answered(const void *argument)
 }
 
 /* 1: an earlier call has timed out, and its reply, which has come, counts for this call. 0: there is none. */
-static int claim(struct tierd_job *job, uint64_t deadline)
+static int take_abandoned(struct tierd_job *job, uint64_t deadline)
 {
 	int r = 0;
 
@@ -135,16 +135,16 @@ static int claim(struct tierd_job *job, uint64_t deadline)
 		r = connection_wait(job->node, is_answered, job, deadline);
 	if (r < 0 && r != -ETIMEDOUT)
 		return r;
-	if (!job->has_unclaimed_ready || job->is_stale)
+	if (!job->has_abandoned_ready || job->is_stale)
 		return 0;
-	job->has_unclaimed_ready = false;
+	job->has_abandoned_ready = false;
 	return 1;
 }
 
 int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = claim(job, connection_deadline(job->node, timeout_ms));
+	int r = take_abandoned(job, connection_deadline(job->node, timeout_ms));
 
 	if (r == 1) {
 		*ret_state = job->state;
@@ -161,13 +161,13 @@ int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_sta
 	return r;
 }
 
-static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket)
+static int begin_abandoned(struct tierd_job *job, struct tierd_ticket **ret_ticket)
 {
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &ready_kind, &ticket);
 
 	if (r < 0) {
-		job->has_unclaimed_ready = true;
+		job->has_abandoned_ready = true;
 		return r;
 	}
 	ticket->state = job->state;
@@ -178,11 +178,11 @@ static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket
 
 int job_ready_begin_locked(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
-	int r = claim(job, 0);
+	int r = take_abandoned(job, 0);
 
 	if (r == 0)
 		return ready_begin(job, timeout_ms, ret_ticket);
-	return r == 1 ? begin_claimed(job, ret_ticket) : r;
+	return r == 1 ? begin_abandoned(job, ret_ticket) : r;
 }
 
 /* ---- Going on ---- */

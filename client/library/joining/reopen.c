@@ -58,7 +58,7 @@ void job_lose(struct tierd_job *job)
 	job->must_reopen = true;
 	job->must_rejoin = false;
 	job->is_getting_ready = false;
-	job->has_unclaimed_ready = false;
+	job->has_abandoned_ready = false;
 	job_poison(job);
 }
 

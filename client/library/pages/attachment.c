@@ -20,15 +20,15 @@ static_assert(FDS == ATTACHMENT_FDS && FD_CACHE < TICKET_MAX_FDS, "an answer hol
 
 /* ---- Pages ---- */
 
-/* Maps the promised part of the arena, and behind it the cache, if the job has one. */
+/* Maps what the reply promises of the arena, and behind it the cache, if the job has one. */
 static int map_arena(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, const int *fds)
 {
-	const struct mapping_part parts[] = {
+	const struct mapping_file files[] = {
 		{ fds[FD_ARENA], 0, reply->arena_bytes },
 		{ fds[FD_CACHE], reply->cache_offset, reply->cache_bytes },
 	};
 
-	return mapping_new_parts(parts, reply->cache_bytes > 0 ? 2 : 1, PROT_READ,
+	return mapping_new_files(files, reply->cache_bytes > 0 ? 2 : 1, PROT_READ,
 				 &attachment->arena_mapping);
 }
 

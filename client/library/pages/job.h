@@ -106,7 +106,7 @@ struct tierd_job {
 	bool is_writing_busy;		  /* a thread begins or ends it */
 
 	bool is_getting_ready;
-	bool has_unclaimed_ready; /* an abandoned tierd_job_ready() has succeeded */
+	bool has_abandoned_ready; /* an abandoned tierd_job_ready() has succeeded */
 	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
 
 	/* Without the lock: gathers of many units. Far from what the hot path reads, so that they share no
