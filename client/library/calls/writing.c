@@ -60,9 +60,11 @@ static int send_begin(struct tierd_job *job)
 	begin.job = job->number;
 	begin.epoch = job->epoch;
 	r = step_ticket_send(ticket, WIRE_REQUEST(WRITE_BEGIN, write_begin, &begin));
-	if (r == 0)
-		job->writing = ticket;
-	return r;
+	if (r < 0)
+		return r;
+	job->writing = ticket;
+	job->writing_state = WRITING_BEGUN;
+	return 0;
 }
 
 static int begin_once(struct tierd_job *job)
@@ -71,14 +73,17 @@ static int begin_once(struct tierd_job *job)
 
 	if (r < 0)
 		return r;
-	if (job->may_write)
+	if (job->writing_state >= WRITING_OPEN)
 		r = message_fail(-EBUSY, "job \"%s\": values are written already; call tierd_write_end first",
 				 job->name);
 	else if (!job->writing)
 		r = send_begin(job);
 	if (r == 0) {
 		r = await(job, &job->writing, TIERD_REDUCED);
-		job->may_write = r == 0 && job->writing;
+		if (!job->writing)
+			job->writing_state = WRITING_NONE;
+		else if (r == 0)
+			job->writing_state = WRITING_OPEN;
 	}
 	return leave(job, r);
 }
@@ -107,7 +112,7 @@ static int send_end(struct tierd_job *job, bool is_cancelled)
 	if (r < 0)
 		return r;
 	job->writing_end = ticket;
-	job->is_cancelling = is_cancelled;
+	job->writing_state = is_cancelled ? WRITING_CANCELLING : WRITING_ENDING;
 	return 0;
 }
 
@@ -116,9 +121,17 @@ static int tell_end(struct tierd_job *job, bool is_cancelled)
 {
 	int r = job->writing_end ? 0 : send_end(job, is_cancelled);
 
+	if (r < 0)
+		return r;
+	r = await(job, &job->writing_end, TIERD_DONE);
+	/* Another thread may have begun an epoch meanwhile, which forgets the writing. */
+	if (job->writing_state == WRITING_NONE)
+		return r;
 	if (r == 0)
-		r = await(job, &job->writing_end, TIERD_DONE);
-	job->has_ended_writing |= r == 0;
+		job->writing_state =
+			job->writing_state == WRITING_CANCELLING ? WRITING_CANCELLED : WRITING_ENDED;
+	else if (!job->writing_end)
+		job->writing_state = WRITING_OPEN;
 	return r;
 }
 
@@ -137,12 +150,12 @@ static int end_once(struct tierd_job *job, bool is_cancelled, struct tierd_ticke
 
 	if (r < 0)
 		return r;
-	if (!job->may_write)
+	if (job->writing_state < WRITING_OPEN)
 		r = message_fail(-EBUSY, "job \"%s\": no values are written; call tierd_write_begin first",
 				 job->name);
-	else if (!job->has_ended_writing)
+	else if (job->writing_state < WRITING_ENDED)
 		r = tell_end(job, is_cancelled);
-	if (r == 0 && is_cancelled && !job->is_cancelling)
+	if (r == 0 && is_cancelled && job->writing_state == WRITING_ENDED)
 		r = message_fail(
 			-EBUSY,
 			"job \"%s\": tierd_write_end has ended this rank's part; call that again, to "

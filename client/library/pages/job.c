@@ -39,7 +39,7 @@ void writing_forget(struct tierd_job *job)
 {
 	struct tierd_ticket *ticket = TAKE_PTR(job->writing), *end = TAKE_PTR(job->writing_end);
 
-	job->may_write = job->has_ended_writing = false;
+	job->writing_state = WRITING_NONE;
 	if (ticket)
 		ticket_abandon(ticket);
 	if (end)

@@ -53,6 +53,17 @@ struct hot_unit {
 	_Atomic uint64_t gathers;
 };
 
+/* How far this rank is in a writing: tierd_write_begin() to tierd_write_end() or tierd_write_cancel(). */
+enum writing_state {
+	WRITING_NONE,
+	WRITING_BEGUN,	    /* it waits for the other ranks */
+	WRITING_OPEN,	    /* all ranks have begun */
+	WRITING_ENDING,	    /* it has sent its end */
+	WRITING_CANCELLING, /* which cancels the writing */
+	WRITING_ENDED,	    /* the daemon has accepted its end */
+	WRITING_CANCELLED,
+};
+
 struct tierd_job {
 	/* Constant from the first ready on, but for the atomics: read without the lock. */
 	_Atomic uint32_t ready_units; /* 0: not ready */
@@ -98,11 +109,9 @@ struct tierd_job {
 	int refusal;		/* with which opening it again was refused; stale_text says why */
 	unsigned interruptions; /* lost connections in a row, of one call */
 
+	enum writing_state writing_state;
 	struct tierd_ticket *writing;	  /* of tierd_write_begin(), until the end; owned; NULL: none */
-	bool may_write;			  /* all ranks have begun the writing */
 	struct tierd_ticket *writing_end; /* of its end, until the reply; owned; NULL: none */
-	bool has_ended_writing;		  /* the daemon has accepted its end */
-	bool is_cancelling;		  /* the end that was sent cancels it */
 	bool is_writing_busy;		  /* a thread begins or ends it */
 
 	bool is_getting_ready;
