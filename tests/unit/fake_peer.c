@@ -14,8 +14,6 @@
 
 #include "proto/status.h"
 
-#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
-
 /* ---- Bytes ---- */
 
 void fake_peer_send(struct fake_peer *peer, const void *bytes, size_t length)

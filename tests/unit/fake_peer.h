@@ -17,6 +17,16 @@
 #define FAKE_BUFFERS 2
 #define FAKE_WINDOW_BYTES 4096
 
+/* The kind of a request. */
+#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
+
+/* For tests by cmocka: what the last failed call has said. */
+#define assert_says(words)                                                                                   \
+	do {                                                                                                 \
+		if (!strstr(tierd_message(), words))                                                         \
+			fail_msg("\"%s\" is not in \"%s\"", words, tierd_message());                         \
+	} while (0)
+
 struct fake_peer {
 	/* True: it has handled the request. Runs on the peer's thread. */
 	bool (*hook)(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request);

@@ -20,8 +20,6 @@
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
 
-#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
-
 enum { TRAINED, FROZEN, UNITS };
 
 /* More than are asked for at once. */
@@ -87,7 +85,26 @@ static void end(struct scene *scene)
 	fake_peer_stop(&scene->peer);
 }
 
-#define assert_says(words) assert_non_null(strstr(tierd_message(), words))
+static uint32_t leases_on(struct scene *scene, uint32_t unit)
+{
+	return lease_counters(scene->peer.leases, FAKE_BUFFERS)[unit];
+}
+
+/* The peer's refusal of requests of one kind. */
+static struct refusal {
+	int body, error;
+	const char *words;
+} refusal;
+
+static bool refuse(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if ((int)request->body_case != refusal.body)
+		return false;
+	fake_peer_fail(peer, number, refusal.error, refusal.words);
+	return true;
+}
+
+static const struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 /* ---- Connections ---- */
 
@@ -110,85 +127,47 @@ static void a_path_that_is_too_long_is_refused(void **state)
 	assert_int_equal(tierd_connect(path, &node), -ENAMETOOLONG);
 }
 
-static bool greet_with_garbage(struct fake_peer *peer)
-{
-	fake_peer_send(peer, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
-	return true;
-}
+/* What the peer sends in place of a greeting. */
+static struct greeting {
+	const char *bytes;
+	size_t length;
+	int error;
+	const char *words;
+} greeting;
+#define BYTES(text) text, sizeof(text) - 1
 
-static bool greet_with_half_a_frame(struct fake_peer *peer)
+static bool greet_badly(struct fake_peer *peer)
 {
-	fake_peer_send(peer, "tir1\1\0\2\0\377\0\0\0\0\0\0\0half", 20);
-	return false;
-}
-
-static bool greet_with_unknown_type(struct fake_peer *peer)
-{
-	fake_peer_send(peer, "tir1\1\0\11\0\0\0\0\0\0\0\0\0", 16);
-	return true;
-}
-
-static bool greet_with_a_frame_that_is_too_long(struct fake_peer *peer)
-{
-	fake_peer_send(peer, "tir1\1\0\2\0\377\377\377\177\0\0\0\0", 16);
-	return true;
-}
-
-static bool greet_with_a_malformed_message(struct fake_peer *peer)
-{
-	fake_peer_send(peer, "tir1\1\0\2\0\3\0\0\0\0\0\0\0\12\377\1", 19);
-	return true;
-}
-
-static bool greet_with_a_reply(struct fake_peer *peer)
-{
-	fake_peer_reply(peer, 1, NULL);
-	return true;
-}
-
-static bool hang_up(struct fake_peer *peer)
-{
-	return false;
-}
-
-/* HelloReply { status { code: 17 (EPROTONOSUPPORT) message: "old" } } */
-static bool greet_with_another_version(struct fake_peer *peer)
-{
-	fake_peer_send(peer, "tir1\1\0\2\0\11\0\0\0\0\0\0\0\12\7\10\21\22\3old", 25);
-	return true;
-}
-
-/* HelloReply { status {} version: 9 } */
-static bool greet_with_an_unknown_version(struct fake_peer *peer)
-{
-	fake_peer_send(peer, "tir1\1\0\2\0\4\0\0\0\0\0\0\0\12\0\20\11", 20);
-	return true;
+	fake_peer_send(peer, greeting.bytes, greeting.length);
+	return greeting.error != -ECONNRESET;
 }
 
 static void bad_greetings_are_refused(void **state)
 {
-	static const struct {
-		bool (*greet)(struct fake_peer *peer);
-		int error;
-		const char *words;
-	} cases[] = {
-		{ greet_with_garbage, -EPROTO, "not a frame" },
-		{ greet_with_half_a_frame, -ECONNRESET, "ended the connection" },
-		{ greet_with_unknown_type, -EPROTO, "not a frame" },
-		{ greet_with_a_frame_that_is_too_long, -EPROTO, "not a frame" },
-		{ greet_with_a_malformed_message, -EPROTO, "malformed HelloReply" },
-		{ greet_with_a_reply, -EPROTO, "out of order" },
-		{ hang_up, -ECONNRESET, "ended the connection" },
-		{ greet_with_another_version, -EPROTONOSUPPORT, "old" },
-		{ greet_with_an_unknown_version, -EPROTONOSUPPORT, "version 9" },
+	static const struct greeting greetings[] = {
+		{ BYTES("HTTP/1.1 400 Bad Request\r\n\r\n"), -EPROTO, "not a frame" },
+		/* Half a frame. */
+		{ BYTES("tir1\1\0\2\0\377\0\0\0\0\0\0\0half"), -ECONNRESET, "ended the connection" },
+		/* An unknown type; too long. */
+		{ BYTES("tir1\1\0\11\0\0\0\0\0\0\0\0\0"), -EPROTO, "not a frame" },
+		{ BYTES("tir1\1\0\2\0\377\377\377\177\0\0\0\0"), -EPROTO, "not a frame" },
+		{ BYTES("tir1\1\0\2\0\3\0\0\0\0\0\0\0\12\377\1"), -EPROTO, "malformed HelloReply" },
+		/* Reply { status {} } */
+		{ BYTES("tir1\1\0\4\0\2\0\0\0\1\0\0\0\12\0"), -EPROTO, "out of order" },
+		{ BYTES(""), -ECONNRESET, "ended the connection" },
+		/* HelloReply { status { code: 17 (EPROTONOSUPPORT) message: "old" } } */
+		{ BYTES("tir1\1\0\2\0\11\0\0\0\0\0\0\0\12\7\10\21\22\3old"), -EPROTONOSUPPORT, "old" },
+		/* HelloReply { status {} version: 9 } */
+		{ BYTES("tir1\1\0\2\0\4\0\0\0\0\0\0\0\12\0\20\11"), -EPROTONOSUPPORT, "version 9" },
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct scene scene = { .peer.greet = cases[i].greet };
+	for (size_t i = 0; i < sizeof(greetings) / sizeof(greetings[0]); i++) {
+		struct scene scene = { .peer.greet = greet_badly };
 
+		greeting = greetings[i];
 		fake_peer_start(&scene.peer);
-		assert_int_equal(tierd_connect(scene.peer.path, &scene.node), cases[i].error);
-		assert_says(cases[i].words);
+		assert_int_equal(tierd_connect(scene.peer.path, &scene.node), greeting.error);
+		assert_says(greeting.words);
 		fake_peer_stop(&scene.peer);
 	}
 }
@@ -248,12 +227,14 @@ static void an_unknown_status_is_a_protocol_error_of_one_call(void **state)
 	end(&scene);
 }
 
-static bool answer_without_status(struct fake_peer *peer, uint32_t number,
-				  const Tierd__Wire__Request *request)
+/* Replies of 16 bytes, each to a phase. */
+static const char *answer_bytes;
+
+static bool answer_with_bytes(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case != BODY(PHASE))
 		return false;
-	fake_peer_send(peer, "tir1\1\0\4\0\0\0\0\0\1\0\0\0", 16);
+	fake_peer_send(peer, answer_bytes, 16);
 	return true;
 }
 
@@ -266,25 +247,18 @@ static bool answer_with_a_descriptor(struct fake_peer *peer, uint32_t number,
 	return true;
 }
 
-static bool answer_another_version(struct fake_peer *peer, uint32_t number,
-				   const Tierd__Wire__Request *request)
-{
-	if (request->body_case != BODY(PHASE))
-		return false;
-	fake_peer_send(peer, "tir1\2\0\4\0\0\0\0\0\1\0\0\0", 16);
-	return true;
-}
-
 static void answers_that_make_no_sense_end_the_connection(void **state)
 {
-	static bool (*const hooks[])(struct fake_peer *, uint32_t, const Tierd__Wire__Request *) = {
-		answer_without_status, answer_with_a_descriptor, answer_another_version
-	};
+	/* Without a status; of another version; with a descriptor that nobody asked for. */
+	static const char *const answers[] = { "tir1\1\0\4\0\0\0\0\0\1\0\0\0", "tir1\2\0\4\0\0\0\0\0\1\0\0\0",
+					       NULL };
 
-	for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
-		struct scene scene = { .peer.hook = hooks[i] };
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+		struct scene scene = { .peer.hook =
+					       answers[i] ? answer_with_bytes : answer_with_a_descriptor };
 		int r;
 
+		answer_bytes = answers[i];
 		make_ready(&scene);
 		/* The stray descriptor comes with a good reply: at the latest the next call fails. */
 		r = tierd_phase(scene.job, "evaluation");
@@ -417,9 +391,6 @@ static void bad_options_are_refused_at_once(void **state)
 	options.rank = 0;
 	options.stage = 4;
 	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -EINVAL);
-	options.stage = 3;
-	options.size = 8;
-	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -EINVAL);
 	end(&scene);
 }
 
@@ -461,8 +432,6 @@ static void bad_tensors_are_refused_at_once(void **state)
 	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
 	bad = good, bad.slice_of = "big", bad.slice_rows = 3, bad.slice_row = 2;
 	assert_int_equal(define_one(scene.job, &bad), -ERANGE);
-	bad = good, bad.size = 8;
-	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
 	assert_int_equal(scene.peer.unit_count, 0);
 	assert_int_equal(define_one(scene.job, &good), 0);
 	end(&scene);
@@ -507,7 +476,7 @@ static void a_resident_unit_is_gathered_without_the_daemon(void **state)
 	assert_int_equal(tierd_gather(scene.job, FROZEN, &again), 0);
 	assert_ptr_equal(first.base, again.base);
 	assert_int_equal(scene.peer.gathers, 1);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[FROZEN], 2);
+	assert_int_equal(leases_on(&scene, FROZEN), 2);
 	assert_int_equal(scene.peer.leases->trace_head, 2);
 	assert_int_equal(tierd_release(scene.job, FROZEN), 0);
 	assert_int_equal(tierd_release(scene.job, FROZEN), 0);
@@ -536,7 +505,6 @@ static void gather_before_ready_is_refused(void **state)
 static void a_gather_that_is_only_tried_asks_nobody(void **state)
 {
 	struct tierd_view tried = { .base = (char *)1 }, view;
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct scene scene = { 0 };
 
 	make_ready(&scene);
@@ -548,14 +516,14 @@ static void a_gather_that_is_only_tried_asks_nobody(void **state)
 	assert_int_equal(scene.peer.gathers, 1);
 	assert_int_equal(tierd_gather_try(scene.job, TRAINED, &tried), 0);
 	assert_ptr_equal(tried.base, view.base);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 2);
+	assert_int_equal(leases_on(&scene, TRAINED), 2);
 	assert_int_equal(scene.peer.leases->trace_head, 2);
 	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
 	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
 	/* Resident, but not at the version that is awaited. */
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
 	assert_int_equal(tierd_gather_try(scene.job, TRAINED, &tried), -EAGAIN);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
 	assert_int_equal(scene.peer.gathers, 1);
 	end(&scene);
 }
@@ -576,38 +544,31 @@ static void the_doorbell_rings_when_it_is_asked_to(void **state)
 	end(&scene);
 }
 
-static bool gather_again_once(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+static bool refuse_once(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
-	if (request->body_case != BODY(GATHER) || peer->stage++ > 0)
-		return false;
-	fake_peer_fail(peer, number, -EAGAIN, "a step failed");
-	return true;
+	return request->body_case == BODY(GATHER) && peer->stage++ == 0 && refuse(peer, number, request);
 }
 
 static void a_gather_overtaken_by_a_failed_step_looks_again(void **state)
 {
-	struct scene scene = { .peer.hook = gather_again_once };
+	struct scene scene = { .peer.hook = refuse_once };
 	struct tierd_view view;
 
+	refusal = (struct refusal){ BODY(GATHER), -EAGAIN, "a step failed" };
 	make_ready(&scene);
 	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
 	assert_int_equal(scene.peer.stage, 2);
 	end(&scene);
 }
 
-static bool refuse_gathers(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
-{
-	if (request->body_case != BODY(GATHER))
-		return false;
-	fake_peer_fail(peer, number, -EDEADLK, "it can never fit beside \"frozen\"");
-	return true;
-}
+static const struct refusal deadlock = { BODY(GATHER), -EDEADLK, "it can never fit beside \"frozen\"" };
 
 static void the_daemons_words_reach_the_caller(void **state)
 {
-	struct scene scene = { .peer.hook = refuse_gathers };
+	struct scene scene = { .peer.hook = refuse };
 	struct tierd_view view = { .base = (char *)1 };
 
+	refusal = deadlock;
 	make_ready(&scene);
 	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), -EDEADLK);
 	assert_string_equal(tierd_message(), "it can never fit beside \"frozen\"");
@@ -638,24 +599,19 @@ static void a_gather_ticket_given_up_leaves_no_lease(void **state)
 	tierd_ticket_free(ticket);
 	assert_int_equal(tierd_phase(scene.job, "train"), 0);
 	assert_int_equal(scene.peer.cancels, 1);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
 	/* Resident now: the ticket is done at once, and freeing it releases. */
 	assert_int_equal(tierd_gather_begin(scene.job, TRAINED, &ticket), 0);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 1);
+	assert_int_equal(leases_on(&scene, TRAINED), 1);
 	tierd_ticket_free(ticket);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
 	assert_int_equal(tierd_gather_begin(scene.job, TRAINED, &ticket), 0);
 	assert_int_equal(tierd_gather_end(ticket, -1, &view), 0);
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 1);
+	assert_int_equal(leases_on(&scene, TRAINED), 1);
 	end(&scene);
 }
 
 /* ---- Leases that outlive their job's handle ---- */
-
-static uint32_t leases_on(struct scene *scene, uint32_t unit)
-{
-	return lease_counters(scene->peer.leases, FAKE_BUFFERS)[unit];
-}
 
 static bool is_readable(const void *address)
 {
@@ -882,7 +838,7 @@ static void many_units_come_side_by_side_and_then_without_the_daemon(void **stat
 static bool refuse_trained(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	return request->body_case == BODY(GATHER) && request->gather->unit == TRAINED &&
-	       refuse_gathers(peer, number, request);
+	       refuse(peer, number, request);
 }
 
 static void of_many_units_all_are_leased_or_none(void **state)
@@ -891,6 +847,7 @@ static void of_many_units_all_are_leased_or_none(void **state)
 	const uint32_t unknown[] = { FROZEN, UNITS, FROZEN };
 	struct tierd_view views[MANY];
 
+	refusal = deadlock;
 	make_ready(&scene);
 	assert_int_equal(tierd_gather_many(scene.job, many, MANY, views), -EDEADLK);
 	assert_string_equal(tierd_message(), "it can never fit beside \"frozen\"");
@@ -1064,7 +1021,7 @@ static void released_ranges_fault_in_a_debugging_run(void **state)
 	assert_true(is_readable(tierd_at(&view, 0)));
 	assert_int_equal(tierd_release_many(scene.job, &trained, 1), 0);
 	assert_false(is_readable(tierd_at(&view, 0)));
-	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
 	end(&scene);
 }
 
@@ -1337,8 +1294,8 @@ static void holding_all_buffers_is_an_error(void **state)
 
 static void a_step_with_something_held_is_refused(void **state)
 {
+	struct tierd_rates bad_rates = rates;
 	struct scene scene = { 0 };
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view view;
 
 	make_ready(&scene);
@@ -1352,15 +1309,14 @@ static void a_step_with_something_held_is_refused(void **state)
 	assert_says("gradient buffers of 1 unit are held: \"trained\"; push");
 	assert_int_equal(tierd_discard(scene.job, TRAINED), 0);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
-	rates.group_count = 2;
-	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EINVAL);
+	bad_rates.group_count = 2;
+	assert_int_equal(tierd_step(scene.job, &bad_rates, NULL), -EINVAL);
 	end(&scene);
 }
 
 static void after_a_step_only_its_version_is_gathered(void **state)
 {
 	struct scene scene = { 0 };
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view view;
 
 	make_ready(&scene);
@@ -1376,21 +1332,13 @@ static void after_a_step_only_its_version_is_gathered(void **state)
 	end(&scene);
 }
 
-static bool fail_steps(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
-{
-	if (request->body_case != BODY(STEP))
-		return false;
-	fake_peer_fail(peer, number, -EDOM, "the gradients of \"trained\" hold a NaN");
-	return true;
-}
-
 static void a_step_that_fails_leaves_the_old_version_awaited(void **state)
 {
-	struct scene scene = { .peer.hook = fail_steps };
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	struct scene scene = { .peer.hook = refuse };
 	struct tierd_ticket *ticket;
 	struct tierd_view view;
 
+	refusal = (struct refusal){ BODY(STEP), -EDOM, "the gradients of \"trained\" hold a NaN" };
 	make_ready(&scene);
 	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
 	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
@@ -1403,20 +1351,12 @@ static void a_step_that_fails_leaves_the_old_version_awaited(void **state)
 	end(&scene);
 }
 
-static bool fail_pushes(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
-{
-	if (request->body_case != BODY(PUSH))
-		return false;
-	fake_peer_fail(peer, number, -EINVAL, "more micro-batches than announced");
-	return true;
-}
-
 static void a_silent_push_that_fails_is_reported_by_the_next_call(void **state)
 {
-	struct scene scene = { .peer.hook = fail_pushes };
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	struct scene scene = { .peer.hook = refuse };
 	struct tierd_view view;
 
+	refusal = (struct refusal){ BODY(PUSH), -EINVAL, "more micro-batches than announced" };
 	make_ready(&scene);
 	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
 	assert_int_equal(tierd_push(scene.job, TRAINED), 0);
@@ -1481,7 +1421,6 @@ static void one_thread_at_a_time_begins_and_ends_a_writing(void **state)
 static void tickets_share_a_descriptor(void **state)
 {
 	struct scene scene = { 0 };
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_step_result result;
 	struct tierd_job_state job_state;
 	struct tierd_ticket *step, *push;
@@ -1528,7 +1467,6 @@ static bool end_epoch_at_phase(struct fake_peer *peer, uint32_t number, const Ti
 static void an_epoch_that_ended_is_named_until_ready(void **state)
 {
 	struct scene scene = { .peer.hook = end_epoch_at_phase };
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_job_state job_state;
 	struct tierd_view view;
 
@@ -1732,8 +1670,6 @@ static void statistics_join_both_sides(void **state)
 	assert_int_equal(statistics.gather_misses, 1);
 	assert_int_equal(statistics.pushes, 3);
 	assert_int_equal(statistics.communicated_elements, 1000 + 3 * 1280);
-	statistics.size = 16;
-	assert_int_equal(tierd_statistics(scene.job, &statistics), -EINVAL);
 	end(&scene);
 }
 

@@ -18,7 +18,6 @@
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
 
-#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
 #define WINDOW_BYTES 4096
 #define UNITS 2
 #define TENSORS 2

@@ -12,7 +12,6 @@
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
 
-#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
 #define PATIENCE_MS 20000
 
 struct scene {
@@ -20,12 +19,6 @@ struct scene {
 	struct tierd_node *node;
 	struct tierd_job *job;
 };
-
-static void assert_says(const char *words)
-{
-	if (!strstr(tierd_message(), words))
-		fail_msg("\"%s\" is not in \"%s\"", words, tierd_message());
-}
 
 static void open_job_for(struct scene *scene, int reconnect_ms)
 {

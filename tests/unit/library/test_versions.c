@@ -14,14 +14,6 @@
 #include "client/library/pages/ticket.h"
 #include "tests/unit/fake_peer.h"
 
-#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
-
-static void assert_says(const char *words)
-{
-	if (!strstr(tierd_message(), words))
-		fail_msg("\"%s\" is not in \"%s\"", words, tierd_message());
-}
-
 static void two_sides_agree_on_the_highest_that_both_speak(void **state)
 {
 	for (uint32_t all = 0; all < 6 * 6 * 6 * 6; all++) {
