@@ -24,8 +24,3 @@ void kernels_choose(void)
 	layer_kernels = levels[simd_level()].layer;
 	update_kernels = levels[simd_level()].update;
 }
-
-const char *kernels_name(void)
-{
-	return simd_level_name(simd_level());
-}

@@ -82,7 +82,6 @@ extern const struct update_kernels *update_kernels;
 
 /* Chooses the best kernels of this processor, or those that $TIERD_SIMD names. */
 void kernels_choose(void);
-const char *kernels_name(void);
 
 /* The name of this compilation's table. */
 #define KERNEL_PASTE(name, level) name##_##level
