@@ -46,7 +46,7 @@ static int read_entry(struct json *json, const char *tensor, void *index)
 		return r;
 	if (name_check_kept(tensor, SIZE_MAX - 1) < 0)
 		return json_fail(json, "the name of a tensor is empty, or has a control character");
-	/* What an index from elsewhere names is opened. */
+	/* The index may come from elsewhere, and the files that it names are opened. */
 	if (name_check_kept(file, 255) < 0 || strchr(file, '/') || strcmp(file, ".") == 0 ||
 	    strcmp(file, "..") == 0)
 		return safetensors_fail(

@@ -250,7 +250,7 @@ int json_array(struct json *json, int (*read)(struct json *json, const char *nam
 	return read_members(json, "[]", read, context);
 }
 
-/* ---- What nobody asked for ---- */
+/* ---- Values that are skipped ---- */
 
 static int skip_number(struct json *json)
 {

@@ -23,7 +23,7 @@ struct safetensors_model *safetensors_model_free(struct safetensors_model *model
 
 /* ---- Files ---- */
 
-/* Not of what has no end, or waits for somebody. */
+/* Opens regular files alone: a pipe or a device may have no end, or block. */
 static int open_regular(const char *path, struct stat *status, struct safetensors_problem *problem)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
