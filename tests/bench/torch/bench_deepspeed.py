@@ -5,7 +5,6 @@ TIERD_BENCH_PYTHON names, and does what peer.py says."""
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from support import SHAPES, Daemon, count_of, daemon, gpt2, make_parser, wait_for_last_step, write_results
+from support import SHAPES, Arguments, Daemon, count_of, daemon, gpt2, in_turns, wait_for_last_step
 
 import tierd.torch
 from tierd import _core
@@ -70,19 +69,16 @@ class Peer:
 
 
 def main() -> int:
-    parser = make_parser()
-    arguments = parser.parse_intermixed_args()
-    wanted = [name for name in MOMENTS if not arguments.names or name in arguments.names]
+    arguments = Arguments(MOMENTS)
     results: list[dict[str, Any]] = []
-    if wanted:
+    if arguments.wanted:
         with daemon(arguments.tierd, 2 << 30, NVME_BYTES) as node:
-            peer = Peer(f"{node.disk}/deepspeed", arguments.quick)
+            peer = Peer(f"{node.disk}/deepspeed", arguments.is_quick)
             try:
-                results = [measured(name, node, peer, arguments.quick) for name in wanted]
+                results = [measured(name, node, peer, arguments.is_quick) for name in arguments.wanted]
             finally:
                 peer.stop()
-    write_results(arguments.json, results)
-    return 0
+    return arguments.write(results)
 
 
 def measured(name: str, node: Daemon, peer: Peer, is_quick: bool) -> dict[str, Any]:
@@ -91,18 +87,13 @@ def measured(name: str, node: Daemon, peer: Peer, is_quick: bool) -> dict[str, A
     ours = Ours(name, node.socket, is_quick)
     seconds = 0.1 if is_quick else SECONDS
     ours.run(seconds)
-    ratios, selves = [], []
-    for pair in range(1 if is_quick else PAIRS):
-        # Who is first changes, and neither is always beside its own.
-        order: list[Ours | Peer] = [ours, peer, peer, ours] if pair % 2 else [peer, ours, ours, peer]
-        rates = [(side, side.run(seconds)) for side in order]
-        mine = [rate for side, rate in rates if side is ours]
-        theirs = [rate for side, rate in rates if side is peer]
-        ratios.append(sum(mine) / sum(theirs))
-        selves.append(max(theirs) / min(theirs))
-        print(f"{name}: tierd {sum(mine) / 2e6:.1f}, DeepSpeed {sum(theirs) / 2e6:.1f} M parameters/s", flush=True)
+    value, spread = in_turns(
+        1 if is_quick else PAIRS,
+        lambda: ours.run(seconds),
+        lambda: peer.run(seconds),
+        lambda mine, theirs: f"{name}: tierd {mine / 1e6:.1f}, DeepSpeed {theirs / 1e6:.1f} M parameters/s",
+    )
     ours.stop()
-    value, spread = statistics.median(ratios), statistics.median(selves)
     return dict(name=name, value=value, unit="ratio", bound="least", limit=LIMIT, spread=spread)
 
 

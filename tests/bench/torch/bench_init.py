@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from torch import nn
+from support import Arguments, llama
 
 import tierd.torch
 
@@ -24,29 +22,19 @@ LIMITS = {"torch_init_ratio": 1.3, "torch_init_memory": 2.0}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--side", choices=["plain", "init"], help=argparse.SUPPRESS)
-    parser.add_argument("names", nargs="*")
-    arguments = parser.parse_intermixed_args()
-    if arguments.side:
-        print(json.dumps(construct(arguments.side, arguments.quick)))
+    arguments = Arguments(LIMITS, side=dict(choices=["plain", "init"]))
+    if arguments.given.side:
+        print(json.dumps(construct(arguments.given.side, arguments.is_quick)))
         return 0
-    wanted = [name for name in LIMITS if not arguments.names or name in arguments.names]
-    results = measured(arguments.quick) if wanted else []
-    if arguments.json:
-        arguments.json.write_text(json.dumps([result for result in results if result["name"] in wanted]))
-    return 0
+    return arguments.write(measured(arguments) if arguments.wanted else [])
 
 
-def measured(is_quick: bool) -> list[dict[str, Any]]:
+def measured(arguments: Arguments) -> list[dict[str, Any]]:
     """Constructions in turns, by pairs, of which each second one begins with the other side."""
     ratios, shares, plain_times = [], [], []
-    for pair in range(1 if is_quick else PAIRS):
+    for pair in range(1 if arguments.is_quick else PAIRS):
         sides = ["init", "plain"] if pair % 2 else ["plain", "init"]
-        found = {side: run(side, is_quick) for side in sides}
+        found = {side: run(side, arguments) for side in sides}
         plain, ours = found["plain"], found["init"]
         if plain["random"] != ours["random"]:
             raise RuntimeError("the random numbers after the construction differ")
@@ -65,8 +53,8 @@ def result(name: str, value: float, spread: float) -> dict[str, Any]:
     return dict(name=name, value=value, unit="ratio", bound="most", limit=LIMITS[name], spread=spread)
 
 
-def run(side: str, is_quick: bool) -> dict[str, Any]:
-    command = [sys.executable, __file__, "none", "--side", side, *(["--quick"] if is_quick else [])]
+def run(side: str, arguments: Arguments) -> dict[str, Any]:
+    command = arguments.again("--side", side)
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return found
 
@@ -83,16 +71,6 @@ def construct(side: str, is_quick: bool) -> dict[str, Any]:
     seconds, most = time.perf_counter() - start, memory("VmHWM")
     largest = max(sum(parameter.nbytes for parameter in module.parameters(recurse=False)) for module in model.modules())
     return {"seconds": seconds, "bytes": most - before, "largest": largest, "random": torch.rand(1).item()}
-
-
-def llama(*, is_small: bool) -> nn.Module:
-    sizes: dict[str, Any] = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256)
-    if not is_small:
-        sizes = dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, vocab_size=32000)
-    model: nn.Module = transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(num_attention_heads=32, num_key_value_heads=4, **sizes)
-    )
-    return model
 
 
 def memory(what: str) -> int:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from support import MIB, Daemon, daemon, make_parser, write_results
+from support import MIB, Arguments, Daemon, daemon, llama
 
 import tierd.torch
 
@@ -29,29 +27,28 @@ NVME = {True: 256 * MIB, False: 30 << 30}
 
 
 def main() -> int:
-    parser = make_parser()
-    parser.add_argument("--train", help=argparse.SUPPRESS)
-    arguments = parser.parse_intermixed_args()
-    if arguments.train:
-        train(arguments.train, arguments.quick)
+    arguments = Arguments([NAME], train={})
+    if arguments.given.train:
+        train(arguments.given.train, arguments.is_quick)
         return 0
     results: list[dict[str, Any]] = []
-    nvme = NVME[arguments.quick]
-    if arguments.names and NAME not in arguments.names:
+    nvme = NVME[arguments.is_quick]
+    if not arguments.wanted:
         pass
     elif shutil.disk_usage(tempfile.gettempdir()).free < nvme + (3 << 30):
         results = [dict(name=NAME, skipped=f"it needs {(nvme >> 30) + 3} GiB of the disk")]
     else:
-        with daemon(arguments.tierd, BUDGETS[arguments.quick], nvme) as node:
-            results = [measured(node, arguments.quick)]
-    write_results(arguments.json, results)
-    return 0
+        with daemon(arguments.tierd, BUDGETS[arguments.is_quick], nvme) as node:
+            results = [measured(node, arguments)]
+    return arguments.write(results)
 
 
-def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
+def measured(node: Daemon, arguments: Arguments) -> dict[str, Any]:
     """The most that trainer and daemon have at any moment, from the trainer's start until its end."""
-    command = [sys.executable, __file__, "none", "--train", node.socket, *(["--quick"] if is_quick else [])]
-    with subprocess.Popen(command) as trainer, Watch([node.pid, trainer.pid], used_bytes) as both:
+    with (
+        subprocess.Popen(arguments.again("--train", node.socket)) as trainer,
+        Watch([node.pid, trainer.pid], used_bytes) as both,
+    ):
         status = trainer.wait()
     if status:
         raise RuntimeError(f"the trainer ended with status {status}")
@@ -61,14 +58,8 @@ def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
 
 def train(socket: str, is_quick: bool) -> None:
     """Some steps of a batch of 1 × 512, with activations checkpointed."""
-    sizes: dict[str, Any] = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256)
-    if not is_quick:
-        sizes = dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, vocab_size=32000)
-    config = transformers.LlamaConfig(
-        num_attention_heads=32, num_key_value_heads=4, tie_word_embeddings=False, use_cache=False, **sizes
-    )
     with tierd.torch.init():
-        model: Any = transformers.LlamaForCausalLM(config)
+        model: Any = llama(is_small=is_quick, tie_word_embeddings=False, use_cache=False)
         model.to(torch.bfloat16)
     model.train().gradient_checkpointing_enable()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

@@ -9,17 +9,7 @@ import time
 from typing import Any
 
 import torch
-from support import (
-    Daemon,
-    Fio,
-    count_of,
-    daemon,
-    fio_is_installed,
-    gpt2,
-    make_parser,
-    wait_for_last_step,
-    write_results,
-)
+from support import Arguments, Daemon, Fio, count_of, daemon, fio_is_installed, gpt2, wait_for_last_step
 from torch import nn
 
 import tierd.torch
@@ -33,18 +23,16 @@ LEAST_BUDGET = 64 << 20  # of the small model
 
 
 def main() -> int:
-    parser = make_parser()
-    arguments = parser.parse_intermixed_args()
+    arguments = Arguments([NAME])
     results: list[dict[str, Any]] = []
     if not fio_is_installed():
         results = [dict(name=NAME, skipped="fio is not installed: apt-get install fio")]
-    elif not arguments.names or NAME in arguments.names:
-        plain, model = gpt2(arguments.quick), gpt2(arguments.quick)
+    elif arguments.wanted:
+        plain, model = gpt2(arguments.is_quick), gpt2(arguments.is_quick)
         state = count_of(model) * STATE_BYTES
         with daemon(arguments.tierd, max(state // 2, LEAST_BUDGET), 2 * state + (256 << 20)) as node:
-            results = [measured(node, plain, model, arguments.quick)]
-    write_results(arguments.json, results)
-    return 0
+            results = [measured(node, plain, model, arguments.is_quick)]
+    return arguments.write(results)
 
 
 def measured(node: Daemon, plain: nn.Module, model: nn.Module, is_quick: bool) -> dict[str, Any]:

@@ -3,7 +3,6 @@ it, in an environment that ./run makes. The trainer is a process of its own."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -12,7 +11,7 @@ import time
 from typing import Any
 
 import torch
-from support import Daemon, daemon, gpt2, make_parser, write_results
+from support import Arguments, Daemon, daemon, gpt2
 
 import tierd.torch
 
@@ -22,31 +21,27 @@ KILLS = 5
 
 
 def main() -> int:
-    parser = make_parser()
-    parser.add_argument("--train", help=argparse.SUPPRESS)
-    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_intermixed_args()
-    if arguments.train:
-        train(arguments.train, arguments.quick, arguments.again)
+    arguments = Arguments([NAME], train={}, again=dict(action="store_true"))
+    if arguments.given.train:
+        train(arguments.given.train, arguments.is_quick, arguments.given.again)
         return 0
     results: list[dict[str, Any]] = []
-    if not arguments.names or NAME in arguments.names:
+    if arguments.wanted:
         with daemon(arguments.tierd, 6 << 30) as node:
-            results = [measured(node, arguments.quick)]
-    write_results(arguments.json, results)
-    return 0
+            results = [measured(node, arguments)]
+    return arguments.write(results)
 
 
-def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
+def measured(node: Daemon, arguments: Arguments) -> dict[str, Any]:
     """From kill -9 to the next step that is applied, less what the new trainer's interpreter and imports take."""
-    trainer, _, _ = begun(node, is_quick)
+    trainer, _, _ = begun(node, arguments)
     times = []
-    for _ in range(1 if is_quick else KILLS):
+    for _ in range(1 if arguments.is_quick else KILLS):
         before = said(trainer)
         killed = time.monotonic()
         trainer.kill()
         trainer.wait()
-        trainer, imports, after = begun(node, is_quick, is_again=True)
+        trainer, imports, after = begun(node, arguments, "--again")
         if after["step"] <= before["step"]:
             raise RuntimeError(f"killed after step {before['step']}, it went on with step {after['step']}")
         times.append(after["time"] - killed - imports)
@@ -58,13 +53,10 @@ def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
     return dict(name=NAME, value=statistics.median(times), unit="s", bound="most", limit=LIMIT, spread=spread)
 
 
-def begun(
-    node: Daemon, is_quick: bool, *, is_again: bool = False
-) -> tuple[subprocess.Popen[str], float, dict[str, Any]]:
+def begun(node: Daemon, arguments: Arguments, *more: str) -> tuple[subprocess.Popen[str], float, dict[str, Any]]:
     """A trainer, how long it took until all was imported, and what it says of its first step."""
     start = time.monotonic()
-    command = [sys.executable, __file__, "none", "--train", node.socket, *(["--quick"] if is_quick else [])]
-    command += ["--again"] if is_again else []
+    command = arguments.again("--train", node.socket, *more)
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     imported = said(trainer)["imported"] - start
     return trainer, imported, said(trainer)

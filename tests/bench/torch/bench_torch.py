@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from support import daemon, gpt2, make_parser, write_results
+from support import Arguments, daemon, gpt2, in_turns
 from torch import nn
 
 import tierd.torch
@@ -23,16 +23,13 @@ LIMITS = {"torch_step_ratio": 1.10, "torch_call_us": 25.0, "torch_reader_ratio":
 
 
 def main() -> int:
-    parser = make_parser()
-    arguments = parser.parse_intermixed_args()
     measures = {"torch_step_ratio": step_ratio, "torch_call_us": call_us, "torch_reader_ratio": reader_ratio}
-    wanted = [name for name in measures if not arguments.names or name in arguments.names]
+    arguments = Arguments(measures)
     results: list[dict[str, Any]] = []
-    if wanted:
+    if arguments.wanted:
         with daemon(arguments.tierd, 6 << 30) as node:
-            results = [measures[name](node.socket, arguments.quick) for name in wanted]
-    write_results(arguments.json, results)
-    return 0
+            results = [measures[name](node.socket, arguments.is_quick) for name in arguments.wanted]
+    return arguments.write(results)
 
 
 def result(name: str, value: float, unit: str, spread: float | None = None) -> dict[str, Any]:
@@ -48,17 +45,13 @@ def step_ratio(socket: str, is_quick: bool) -> dict[str, Any]:
     plain, ours = plain_side(gpt2(is_quick), text), tierd_side(gpt2(is_quick), text, socket)
     for side in (plain, ours):
         timed(side)
-    ratios, selves = [], []
-    for pair in range(1 if is_quick else PAIRS):
-        # Who is first changes, and neither is always beside its own.
-        order = [ours, plain, plain, ours] if pair % 2 else [plain, ours, ours, plain]
-        times = [(side, timed(side)) for side in order]
-        mine = [seconds for side, seconds in times if side is ours]
-        theirs = [seconds for side, seconds in times if side is plain]
-        ratios.append(sum(mine) / sum(theirs))
-        selves.append(max(theirs) / min(theirs))
-        print(f"step: tierd {sum(mine) / 2 * 1e3:.0f} ms, PyTorch {sum(theirs) / 2 * 1e3:.0f} ms", flush=True)
-    return result("torch_step_ratio", statistics.median(ratios), "ratio", statistics.median(selves))
+    value, spread = in_turns(
+        1 if is_quick else PAIRS,
+        lambda: timed(ours),
+        lambda: timed(plain),
+        lambda mine, theirs: f"step: tierd {mine * 1e3:.0f} ms, PyTorch {theirs * 1e3:.0f} ms",
+    )
+    return result("torch_step_ratio", value, "ratio", spread)
 
 
 def timed(side: Callable[[], None]) -> float:

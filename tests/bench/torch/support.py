@@ -1,4 +1,4 @@
-"""What benches of the package share: a daemon of the bench's own, a model, fio, and the file of results."""
+"""What benches of the package share: arguments and results, a daemon of the bench's own, models, fio, and fair comparisons."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,16 @@ def gpt2(is_small: bool) -> nn.Module:
     return model.to(torch.bfloat16).train()
 
 
+def llama(*, is_small: bool, **more: Any) -> nn.Module:
+    """A Llama of 1.1 billion parameters, in fp32."""
+    sizes: dict[str, Any] = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256)
+    if not is_small:
+        sizes = dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, vocab_size=32000)
+    config = transformers.LlamaConfig(num_attention_heads=32, num_key_value_heads=4, **sizes, **more)
+    model: nn.Module = transformers.LlamaForCausalLM(config)
+    return model
+
+
 def wait_for_last_step(model: nn.Module, *, is_durable: bool) -> None:
     """Until it is applied, or until the daemon has written all of it: what is measured next then has the disk to itself."""
     last = tierd.torch.job_of(model)._last
@@ -119,16 +131,47 @@ class Fio:
         return rate
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Of what run_bench gives each of them: its program, a file for results, and the names of those that are wanted."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("names", nargs="*")
-    return parser
+class Arguments:
+    """What run_bench gives each of them: its program, a file for results, and the names of those that are wanted; and what a
+    bench gives a process that it starts of itself."""
+
+    def __init__(self, results: Iterable[str], **hidden: Any) -> None:
+        """Each keyword is an option that is not shown, with what argparse has to know of it."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("tierd")
+        parser.add_argument("--json", type=Path)
+        parser.add_argument("--quick", action="store_true")
+        parser.add_argument("names", nargs="*")
+        for name, settings in hidden.items():
+            parser.add_argument(f"--{name}", help=argparse.SUPPRESS, **settings)
+        self.given = parser.parse_intermixed_args()
+        self.tierd: str = self.given.tierd
+        self.is_quick: bool = self.given.quick
+        self.wanted = [name for name in results if not self.given.names or name in self.given.names]
+
+    def again(self, *words: str) -> list[str]:
+        """A command that runs the bench's program again, with such options."""
+        return [sys.executable, sys.argv[0], "none", *words, *(["--quick"] if self.is_quick else [])]
+
+    def write(self, results: list[dict[str, Any]]) -> int:
+        """Writes those that are wanted; the exit status."""
+        if self.given.json:
+            self.given.json.write_text(json.dumps([result for result in results if result["name"] in self.wanted]))
+        return 0
 
 
-def write_results(path: Path | None, results: list[dict[str, Any]]) -> None:
-    if path:
-        path.write_text(json.dumps(results))
+def in_turns(
+    pairs: int, ours: Callable[[], float], theirs: Callable[[], float], tell: Callable[[float, float], str]
+) -> tuple[float, float]:
+    """How often ours goes into theirs, as a median of pairs, and how much theirs differs from itself. Tells both means."""
+    ratios, selves = [], []
+    for pair in range(pairs):
+        # Who is first changes, and neither is always beside its own.
+        order = [ours, theirs, theirs, ours] if pair % 2 else [theirs, ours, ours, theirs]
+        values = [(side, side()) for side in order]
+        mine = [value for side, value in values if side is ours]
+        others = [value for side, value in values if side is theirs]
+        ratios.append(sum(mine) / sum(others))
+        selves.append(max(others) / min(others))
+        print(tell(sum(mine) / 2, sum(others) / 2), flush=True)
+    return statistics.median(ratios), statistics.median(selves)
