@@ -7,6 +7,8 @@
 #define MANY 1024
 #define HINTS 65536
 
+static uint32_t zeros[HINTS];
+
 static char *name_of(uint32_t connection)
 {
 	static char name[32];
@@ -14,78 +16,6 @@ static char *name_of(uint32_t connection)
 	snprintf(name, sizeof(name), RAID_JOB, connection);
 	return name;
 }
-
-/* A request whose body has these FIELDS. */
-#define REQUEST(function, CASE, field, Type, FIELDS)                                                         \
-	static void function(Tierd__Wire__Request *request, uint32_t connection)                             \
-	{                                                                                                    \
-		static Tierd__Wire__##Type body;                                                             \
-		tierd__wire__##field##__init(&body);                                                         \
-		FIELDS;                                                                                      \
-		request->body_case = TIERD__WIRE__REQUEST__BODY_##CASE;                                      \
-		request->field = &body;                                                                      \
-	}
-#define NAMED(CASE, field, Type, member) REQUEST(field, CASE, field, Type, body.member = name_of(connection))
-#define OF_JOB(CASE, field, Type, FIELDS) REQUEST(field, CASE, field, Type, body.job = 1; FIELDS)
-
-REQUEST(ping, PING, ping, Ping, (void)body)
-REQUEST(node_read, NODE_READ, node_read, NodeRead, (void)body)
-REQUEST(jobs_read, JOBS_READ, jobs_read, JobsRead, (void)body)
-REQUEST(node_drain, NODE_DRAIN, node_drain, NodeDrain, (void)body)
-REQUEST(trace_read, TRACE_READ, trace_read, TraceRead, (void)body)
-NAMED(UNITS_READ, units_read, UnitsRead, job)
-NAMED(TENSORS_READ, tensors_read, TensorsRead, job)
-NAMED(LEASES_READ, leases_read, LeasesRead, name)
-NAMED(STATISTICS_MAP, statistics_map, StatisticsMap, job)
-NAMED(BLOBS_READ, blobs_read, BlobsRead, job)
-NAMED(SCRUB, scrub, Scrub, job)
-NAMED(VERIFY, verify, Verify, name)
-NAMED(JOB_EVICT, job_evict, JobEvict, name)
-NAMED(JOB_RELEASE, job_release, JobRelease, name)
-NAMED(JOB_DROP, job_drop, JobDrop, name)
-NAMED(WATCH, watch, Watch, job)
-NAMED(TRACE, trace, Trace, name)
-NAMED(SNAPSHOTS_READ, snapshots_read, SnapshotsRead, name)
-NAMED(SNAPSHOT_DIFF, snapshot_diff, SnapshotDiff, name)
-NAMED(READER_OPEN, reader_open, ReaderOpen, name)
-OF_JOB(STATISTICS_READ, statistics_read, StatisticsRead, (void)body)
-OF_JOB(JOB_READY, job_ready, JobReady, body.timeout_ms = 1)
-OF_JOB(GATHER, gather, Gather, body.epoch = 1)
-OF_JOB(PHASE, phase, Phase, body.name = name_of(connection))
-OF_JOB(BUFFER_WAIT, buffer_wait, BufferWait, body.epoch = 1)
-OF_JOB(PUSH, push, Push, body.epoch = 1)
-OF_JOB(GROUPS_GET, groups_get, GroupsGet, body.unit = 1)
-OF_JOB(STEP_FINISH, step_finish, StepFinish, body.epoch = 1)
-OF_JOB(WRITE_END, write_end, WriteEnd, body.epoch = 1)
-OF_JOB(WRITE_BEGIN, write_begin, WriteBegin, body.epoch = 1)
-OF_JOB(TENSOR_READ, tensor_read, TensorRead, body.state = (char *)"parameter")
-OF_JOB(TENSOR_WRITE, tensor_write, TensorWrite, body.state = (char *)"parameter"; body.count = 16)
-OF_JOB(GATHER_CANCEL, gather_cancel, GatherCancel, body.request = 1)
-OF_JOB(GATHER_AWAIT, gather_await, GatherAwait, body.request = 1)
-OF_JOB(STEP_HURRY, step_hurry, StepHurry, body.request = 1)
-OF_JOB(BLOB_WRITE, blob_write, BlobWrite, body.epoch = 1; body.key = (char *)"position";
-       body.size = body.count = KIB)
-OF_JOB(BLOB_READ, blob_read, BlobRead, body.key = (char *)"position"; body.count = KIB)
-OF_JOB(UNIT_DEFINE, unit_define, UnitDefine, body.name = name_of(connection))
-OF_JOB(JOB_LEAVE, job_leave, JobLeave, body.at_once = true)
-REQUEST(job_open, JOB_OPEN, job_open, JobOpen, body.name = name_of(connection); body.world_size = 1;
-	body.stage = 3)
-/* Each connection has readers, from when it has asked for nothing else. */
-REQUEST(reader_units, READER_UNITS, reader_units, ReaderUnits, body.reader = 1)
-REQUEST(reader_refresh, READER_REFRESH, reader_refresh, ReaderRefresh, body.reader = 1)
-REQUEST(reader_read, READER_READ, reader_read, ReaderRead, body.reader = 1; body.count = 16;
-	body.state = (char *)"parameter")
-REQUEST(reader_memory, READER_MEMORY, reader_memory, ReaderMemory, body.reader = 1; body.bytes = MIB)
-REQUEST(reader_close, READER_CLOSE, reader_close, ReaderClose, body.reader = 1)
-#define CHANGED(CASE, field, Type, FIELDS)                                                                   \
-	REQUEST(field, CASE, field, Type, body.name = name_of(connection); FIELDS)
-CHANGED(SNAPSHOT_TAKE, snapshot_take, SnapshotTake, body.snapshot = (char *)"first")
-CHANGED(SNAPSHOT_DELETE, snapshot_delete, SnapshotDelete, body.snapshot = (char *)"first")
-CHANGED(JOB_ROLL_BACK, job_roll_back, JobRollBack, body.snapshot = (char *)"first"; body.force = true)
-CHANGED(JOB_RESERVE, job_reserve, JobReserve, body.snapshots = 1)
-CHANGED(JOB_RETAIN, job_retain, JobRetain, body.every = body.keep = 1)
-CHANGED(JOB_FORK, job_fork, JobFork, body.fork = (char *)"branch")
-CHANGED(JOB_SHARE, job_share, JobShare, body.sharing = 1)
 
 static Tierd__Wire__Rates *rates(bool is_dropped)
 {
@@ -95,36 +25,6 @@ static Tierd__Wire__Rates *rates(bool is_dropped)
 	rates.gradient_scale = 1;
 	rates.is_dropped = is_dropped;
 	return &rates;
-}
-
-OF_JOB(STEP_BEGIN, step_begin, StepBegin, body.epoch = body.micro_batches = 1; body.rates = rates(true))
-OF_JOB(STEP, step, Step, body.epoch = 1; body.rates = rates(false))
-REQUEST(step_dropped, STEP, step, Step, body.job = body.epoch = 1; body.rates = rates(true))
-
-static void groups_set(Tierd__Wire__Request *request, uint32_t connection)
-{
-	static uint32_t groups[1];
-	static Tierd__Wire__GroupsSet body;
-
-	tierd__wire__groups_set__init(&body);
-	body.job = body.epoch = 1;
-	body.n_groups = 1;
-	body.groups = groups;
-	request->body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_SET;
-	request->groups_set = &body;
-}
-
-static void prefetch(Tierd__Wire__Request *request, uint32_t connection)
-{
-	static uint32_t units[HINTS];
-	static Tierd__Wire__Prefetch body;
-
-	tierd__wire__prefetch__init(&body);
-	body.job = 1;
-	body.n_units = HINTS;
-	body.units = units;
-	request->body_case = TIERD__WIRE__REQUEST__BODY_PREFETCH;
-	request->prefetch = &body;
 }
 
 /* As many as one request may have. */
@@ -143,68 +43,103 @@ static Tierd__Wire__TensorPiece **many_pieces(void)
 	return pointers;
 }
 
-OF_JOB(TENSOR_READ_MANY, tensor_read_many, TensorReadMany, body.n_pieces = MANY; body.pieces = many_pieces())
-REQUEST(reader_read_many, READER_READ_MANY, reader_read_many, ReaderReadMany, body.reader = 1;
-	body.n_pieces = MANY; body.pieces = many_pieces())
+/* R(name, the request before it or NULL, its body's number, field and type, and what is set in the body).
+ * Each connection has a job, and readers from when it has asked for nothing else. */
+#define REQUESTS(R)                                                                                          \
+	R(ping, NULL, PING, ping, Ping, (void)body)                                                          \
+	R(node_read, NULL, NODE_READ, node_read, NodeRead, (void)body)                                       \
+	R(jobs_read, NULL, JOBS_READ, jobs_read, JobsRead, (void)body)                                       \
+	R(units_read, NULL, UNITS_READ, units_read, UnitsRead, body.job = name_of(connection))               \
+	R(tensors_read, NULL, TENSORS_READ, tensors_read, TensorsRead, body.job = name_of(connection))       \
+	R(leases_read, NULL, LEASES_READ, leases_read, LeasesRead, body.name = name_of(connection))          \
+	R(statistics_map, NULL, STATISTICS_MAP, statistics_map, StatisticsMap,                               \
+	  body.job = name_of(connection))                                                                    \
+	R(statistics_read, NULL, STATISTICS_READ, statistics_read, StatisticsRead, body.job = 1)             \
+	R(blobs_read, NULL, BLOBS_READ, blobs_read, BlobsRead, body.job = name_of(connection))               \
+	R(scrub, NULL, SCRUB, scrub, Scrub, body.job = name_of(connection))                                  \
+	R(verify, NULL, VERIFY, verify, Verify, body.name = name_of(connection))                             \
+	R(job_evict, NULL, JOB_EVICT, job_evict, JobEvict, body.name = name_of(connection))                  \
+	R(job_release, NULL, JOB_RELEASE, job_release, JobRelease, body.name = name_of(connection))          \
+	R(job_drop, NULL, JOB_DROP, job_drop, JobDrop, body.name = name_of(connection))                      \
+	R(node_drain, NULL, NODE_DRAIN, node_drain, NodeDrain, (void)body)                                   \
+	R(watch, NULL, WATCH, watch, Watch, body.job = name_of(connection))                                  \
+	R(trace_read, trace, TRACE_READ, trace_read, TraceRead, (void)body)                                  \
+	R(snapshots_read, NULL, SNAPSHOTS_READ, snapshots_read, SnapshotsRead,                               \
+	  body.name = name_of(connection))                                                                   \
+	R(snapshot_diff, NULL, SNAPSHOT_DIFF, snapshot_diff, SnapshotDiff, body.name = name_of(connection))  \
+	R(reader_open, NULL, READER_OPEN, reader_open, ReaderOpen, body.name = name_of(connection))          \
+	R(reader_units, NULL, READER_UNITS, reader_units, ReaderUnits, body.reader = 1)                      \
+	R(reader_refresh, NULL, READER_REFRESH, reader_refresh, ReaderRefresh, body.reader = 1)              \
+	R(reader_read, NULL, READER_READ, reader_read, ReaderRead, body.reader = 1; body.count = 16;         \
+	  body.state = (char *)"parameter")                                                                  \
+	R(reader_read_many, NULL, READER_READ_MANY, reader_read_many, ReaderReadMany, body.reader = 1;       \
+	  body.n_pieces = MANY; body.pieces = many_pieces())                                                 \
+	R(reader_memory, NULL, READER_MEMORY, reader_memory, ReaderMemory, body.reader = 1;                  \
+	  body.bytes = MIB)                                                                                  \
+	R(reader_close, NULL, READER_CLOSE, reader_close, ReaderClose, body.reader = 1)                      \
+	R(job_ready, NULL, JOB_READY, job_ready, JobReady, body.job = 1; body.timeout_ms = 1)                \
+	R(gather, NULL, GATHER, gather, Gather, body.job = 1; body.epoch = 1)                                \
+	R(gather_await, NULL, GATHER_AWAIT, gather_await, GatherAwait, body.job = 1; body.request = 1)       \
+	R(gather_cancel, NULL, GATHER_CANCEL, gather_cancel, GatherCancel, body.job = 1; body.request = 1)   \
+	R(phase, NULL, PHASE, phase, Phase, body.job = 1; body.name = name_of(connection))                   \
+	R(prefetch, NULL, PREFETCH, prefetch, Prefetch, body.job = 1; body.n_units = HINTS;                  \
+	  body.units = zeros)                                                                                \
+	R(buffer_wait, NULL, BUFFER_WAIT, buffer_wait, BufferWait, body.job = 1; body.epoch = 1)             \
+	R(push, NULL, PUSH, push, Push, body.job = 1; body.epoch = 1)                                        \
+	R(groups_get, NULL, GROUPS_GET, groups_get, GroupsGet, body.job = 1; body.unit = 1)                  \
+	R(groups_set, NULL, GROUPS_SET, groups_set, GroupsSet, body.job = body.epoch = body.n_groups = 1;    \
+	  body.groups = zeros)                                                                               \
+	R(blob_write, NULL, BLOB_WRITE, blob_write, BlobWrite, body.job = 1; body.epoch = 1;                 \
+	  body.key = (char *)"position"; body.size = body.count = KIB)                                       \
+	R(blob_read, NULL, BLOB_READ, blob_read, BlobRead, body.job = 1; body.key = (char *)"position";      \
+	  body.count = KIB)                                                                                  \
+	R(tensor_write, NULL, TENSOR_WRITE, tensor_write, TensorWrite, body.job = 1;                         \
+	  body.state = (char *)"parameter"; body.count = 16)                                                 \
+	R(tensor_read, NULL, TENSOR_READ, tensor_read, TensorRead, body.job = 1;                             \
+	  body.state = (char *)"parameter")                                                                  \
+	R(tensor_read_many, NULL, TENSOR_READ_MANY, tensor_read_many, TensorReadMany, body.job = 1;          \
+	  body.n_pieces = MANY; body.pieces = many_pieces())                                                 \
+	R(step_begin, NULL, STEP_BEGIN, step_begin, StepBegin, body.job = 1;                                 \
+	  body.epoch = body.micro_batches = 1; body.rates = rates(true))                                     \
+	R(step_finish, NULL, STEP_FINISH, step_finish, StepFinish, body.job = 1; body.epoch = 1)             \
+	R(step_dropped, NULL, STEP, step, Step, body.job = body.epoch = 1; body.rates = rates(true))         \
+	R(step, NULL, STEP, step, Step, body.job = 1; body.epoch = 1; body.rates = rates(false))             \
+	R(write_end, NULL, WRITE_END, write_end, WriteEnd, body.job = 1; body.epoch = 1)                     \
+	R(write_begin, NULL, WRITE_BEGIN, write_begin, WriteBegin, body.job = 1; body.epoch = 1)             \
+	R(step_hurry, NULL, STEP_HURRY, step_hurry, StepHurry, body.job = 1; body.request = 1)               \
+	R(unit_define, NULL, UNIT_DEFINE, unit_define, UnitDefine, body.job = 1;                             \
+	  body.name = name_of(connection))                                                                   \
+	R(job_open, NULL, JOB_OPEN, job_open, JobOpen, body.name = name_of(connection); body.world_size = 1; \
+	  body.stage = 3)                                                                                    \
+	R(job_reserve, NULL, JOB_RESERVE, job_reserve, JobReserve, body.name = name_of(connection);          \
+	  body.snapshots = 1)                                                                                \
+	R(job_retain, NULL, JOB_RETAIN, job_retain, JobRetain, body.name = name_of(connection);              \
+	  body.every = body.keep = 1)                                                                        \
+	R(job_share, NULL, JOB_SHARE, job_share, JobShare, body.name = name_of(connection);                  \
+	  body.sharing = 1)                                                                                  \
+	R(snapshot_take, NULL, SNAPSHOT_TAKE, snapshot_take, SnapshotTake, body.name = name_of(connection);  \
+	  body.snapshot = (char *)"first")                                                                   \
+	R(snapshot_delete, NULL, SNAPSHOT_DELETE, snapshot_delete, SnapshotDelete,                           \
+	  body.name = name_of(connection);                                                                   \
+	  body.snapshot = (char *)"first")                                                                   \
+	R(job_fork, NULL, JOB_FORK, job_fork, JobFork, body.name = name_of(connection);                      \
+	  body.fork = (char *)"branch")                                                                      \
+	R(job_roll_back, NULL, JOB_ROLL_BACK, job_roll_back, JobRollBack, body.name = name_of(connection);   \
+	  body.snapshot = (char *)"first"; body.force = true)                                                \
+	R(job_leave, NULL, JOB_LEAVE, job_leave, JobLeave, body.job = 1; body.at_once = true)
 
-const struct raid_request raid_requests[] = {
-	{ "ping", NULL, ping },
-	{ "node_read", NULL, node_read },
-	{ "jobs_read", NULL, jobs_read },
-	{ "units_read", NULL, units_read },
-	{ "tensors_read", NULL, tensors_read },
-	{ "leases_read", NULL, leases_read },
-	{ "statistics_map", NULL, statistics_map },
-	{ "statistics_read", NULL, statistics_read },
-	{ "blobs_read", NULL, blobs_read },
-	{ "scrub", NULL, scrub },
-	{ "verify", NULL, verify },
-	{ "job_evict", NULL, job_evict },
-	{ "job_release", NULL, job_release },
-	{ "job_drop", NULL, job_drop },
-	{ "node_drain", NULL, node_drain },
-	{ "watch", NULL, watch },
-	{ "trace_read", trace, trace_read },
-	{ "snapshots_read", NULL, snapshots_read },
-	{ "snapshot_diff", NULL, snapshot_diff },
-	{ "reader_open", NULL, reader_open },
-	{ "reader_units", NULL, reader_units },
-	{ "reader_refresh", NULL, reader_refresh },
-	{ "reader_read", NULL, reader_read },
-	{ "reader_read_many", NULL, reader_read_many },
-	{ "reader_memory", NULL, reader_memory },
-	{ "reader_close", NULL, reader_close },
-	{ "job_ready", NULL, job_ready },
-	{ "gather", NULL, gather },
-	{ "gather_await", NULL, gather_await },
-	{ "gather_cancel", NULL, gather_cancel },
-	{ "phase", NULL, phase },
-	{ "prefetch", NULL, prefetch },
-	{ "buffer_wait", NULL, buffer_wait },
-	{ "push", NULL, push },
-	{ "groups_get", NULL, groups_get },
-	{ "groups_set", NULL, groups_set },
-	{ "blob_write", NULL, blob_write },
-	{ "blob_read", NULL, blob_read },
-	{ "tensor_write", NULL, tensor_write },
-	{ "tensor_read", NULL, tensor_read },
-	{ "tensor_read_many", NULL, tensor_read_many },
-	{ "step_begin", NULL, step_begin },
-	{ "step_finish", NULL, step_finish },
-	{ "step_dropped", NULL, step_dropped },
-	{ "step", NULL, step },
-	{ "write_end", NULL, write_end },
-	{ "write_begin", NULL, write_begin },
-	{ "step_hurry", NULL, step_hurry },
-	{ "unit_define", NULL, unit_define },
-	{ "job_open", NULL, job_open },
-	{ "job_reserve", NULL, job_reserve },
-	{ "job_retain", NULL, job_retain },
-	{ "job_share", NULL, job_share },
-	{ "snapshot_take", NULL, snapshot_take },
-	{ "snapshot_delete", NULL, snapshot_delete },
-	{ "job_fork", NULL, job_fork },
-	{ "job_roll_back", NULL, job_roll_back },
-	{ "job_leave", NULL, job_leave },
-};
+#define DEFINE(function, begin, CASE, field, Type, FIELDS)                                                   \
+	static void function(Tierd__Wire__Request *request, uint32_t connection)                             \
+	{                                                                                                    \
+		static Tierd__Wire__##Type body;                                                             \
+		tierd__wire__##field##__init(&body);                                                         \
+		FIELDS;                                                                                      \
+		request->body_case = TIERD__WIRE__REQUEST__BODY_##CASE;                                      \
+		request->field = &body;                                                                      \
+	}
+DEFINE(trace, NULL, TRACE, trace, Trace, body.name = name_of(connection))
+REQUESTS(DEFINE)
+
+#define ROW(function, begin, CASE, field, Type, FIELDS) { #function, begin, function },
+const struct raid_request raid_requests[] = { REQUESTS(ROW) };
 const unsigned raid_request_count = sizeof(raid_requests) / sizeof(raid_requests[0]);
