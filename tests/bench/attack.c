@@ -7,10 +7,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "proto/frame.h"
 #include "tests/bench/line.h"
 
@@ -119,7 +119,6 @@ static void flood_descriptors(const char *path)
 static void crowd_together(const char *path, bool (*act)(const struct line *line, void *argument),
 			   void *argument)
 {
-	static const struct timespec moment = { .tv_nsec = 100000 };
 	struct line crowd[CROWD];
 	bool goes_on = true;
 
@@ -130,7 +129,7 @@ static void crowd_together(const char *path, bool (*act)(const struct line *line
 	while (goes_on) {
 		for (unsigned i = 0; i < CROWD && goes_on; i++)
 			goes_on = act(&crowd[i], argument);
-		nanosleep(&moment, NULL);
+		clock_sleep_ns(100000);
 	}
 	for (unsigned i = 0; i < CROWD; i++)
 		line_close(&crowd[i]);

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-/* What the daemon does to its connections is part of the game: it begins again. */
+/* If the daemon closes its connections, the attack begins again. */
 struct attack {
 	const char *name;
 	void (*run)(const char *path);
@@ -13,7 +13,7 @@ struct attack {
 #define ATTACKS 8
 extern const struct attack attacks[ATTACKS];
 
-/* Stopped, until it is let go on. 0, or a negative errno; then there is nothing to end. */
+/* Starts the process stopped; attack_go_on() lets it run. After an error there is nothing to end. */
 int attack_start(const struct attack *attack, const char *path, pid_t *ret_pid);
 void attack_go_on(pid_t pid);
 int attack_stop(pid_t pid);

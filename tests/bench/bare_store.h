@@ -41,10 +41,10 @@ struct bare_store {
 		.disk = BENCH_DISK_INIT                                                                      \
 	}
 
-/* Everything but the store. */
+/* Opens everything but the store. */
 int bare_store_open(struct bare_store *bare);
 void bare_store_close(struct bare_store *bare);
-/* Of bytes, durable. */
+/* A durable layout of so many bytes. */
 int bare_store_layout(const struct bare_store *bare, struct store_layout **ret_layout);
 
 /* Waits for whatever is in flight, and says how it has ended. */

@@ -10,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/cleanup.h"
+#include "common/size.h"
 
 #define PAIRS 9 /* odd: one is the median */
 #define QUICK_PAIRS 3
@@ -44,7 +45,8 @@ int bench_make_folder(char *path, size_t size)
 	return -errno;
 }
 
-int bench_new(int argc, char **argv, struct bench **ret_bench)
+/* -EINVAL with the usage on stderr. */
+static int bench_new(int argc, char **argv, struct bench **ret_bench)
 {
 	static const struct option options[] = {
 		{ "quick", no_argument, NULL, 'q' },
@@ -81,6 +83,14 @@ bool bench_wants(const struct bench *bench, const char *name)
 		if (strcmp(bench->names[i], name) == 0)
 			return true;
 	return bench->name_count == 0;
+}
+
+bool bench_wants_one_of(const struct bench *bench, const char *const *names)
+{
+	for (; *names; names++)
+		if (bench_wants(bench, *names))
+			return true;
+	return false;
 }
 
 bool bench_is_quick(const struct bench *bench)
@@ -132,6 +142,11 @@ double bench_quantile(double *values, unsigned count, double part)
 	return values[(unsigned)(part * (count - 1))];
 }
 
+double bench_median(double *values, unsigned count)
+{
+	return bench_quantile(values, count, 0.5);
+}
+
 static double ratio_of(const struct pair *pair, enum bench_bound bound)
 {
 	return bound == BENCH_AT_LEAST ? pair->rates[0] / pair->rates[1] : pair->rates[1] / pair->rates[0];
@@ -161,14 +176,14 @@ int bench_measure(struct bench *bench, const struct bench_comparison *comparison
 			selves[i] = 1 / selves[i];
 	}
 	printf("%-24s ours %.2f, theirs %.2f %s\n", comparison->name,
-	       bench_quantile(ours, pairs, 0.5) / comparison->scale,
-	       bench_quantile(theirs, pairs, 0.5) / comparison->scale, comparison->unit);
+	       bench_median(ours, pairs) / comparison->scale, bench_median(theirs, pairs) / comparison->scale,
+	       comparison->unit);
 	*ret_result = (struct bench_result){ .name = comparison->name,
-					     .value = bench_quantile(ratios, pairs, 0.5),
+					     .value = bench_median(ratios, pairs),
 					     .unit = "ratio",
 					     .bound = comparison->bound,
 					     .limit = comparison->limit,
-					     .spread = bench_quantile(selves, pairs, 0.5) };
+					     .spread = bench_median(selves, pairs) };
 	return 0;
 }
 
@@ -177,10 +192,16 @@ int bench_compare(struct bench *bench, const struct bench_comparison *comparison
 	struct bench_result result;
 	int r = bench_measure(bench, comparison, &result);
 
-	return r < 0 ? r : bench_record(bench, &result);
+	return r < 0 ? r : bench_record_result(bench, &result);
 }
 
-int bench_record(struct bench *bench, const struct bench_result *result)
+int bench_record(struct bench *bench, const char *name, double value, const char *unit, double limit)
+{
+	return bench_record_result(
+		bench, &(struct bench_result){ .name = name, .value = value, .unit = unit, .limit = limit });
+}
+
+int bench_record_result(struct bench *bench, const struct bench_result *result)
 {
 	if (bench->count == MAX_RESULTS)
 		return -ENOBUFS;
@@ -197,6 +218,8 @@ int bench_record(struct bench *bench, const struct bench_result *result)
 
 void bench_skip(struct bench *bench, const char *name, const char *why)
 {
+	if (!bench_wants(bench, name))
+		return;
 	printf("%-24s skipped: %s\n", name, why);
 	fflush(stdout);
 	if (bench->skip_count < MAX_RESULTS) {
@@ -205,6 +228,31 @@ void bench_skip(struct bench *bench, const char *name, const char *why)
 		skip->name = name;
 		snprintf(skip->why, sizeof(skip->why), "%s", why);
 	}
+}
+
+uint64_t bench_proc_bytes(const char *path, const char *name)
+{
+	size_t length = strlen(name);
+	char line[256];
+	FILE *file = fopen(path, "re");
+	uint64_t kib = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, name, length) == 0 && line[length] == ':')
+			kib = strtoull(line + length + 1, NULL, 10);
+	if (file)
+		fclose(file);
+	return kib * KIB;
+}
+
+int bench_read_output(const char *command, char *text, size_t size)
+{
+	FILE *pipe = popen(command, "re");
+
+	if (!pipe)
+		return -errno;
+	text[fread(text, 1, size - 1, pipe)] = '\0';
+	return pclose(pipe) == 0 ? 0 : -EIO;
 }
 
 static cJSON *number_or_null(double number)
@@ -257,7 +305,7 @@ static int write_json(const struct bench *bench)
 	return r;
 }
 
-int bench_end(struct bench *bench, int result)
+static int bench_end(struct bench *bench, int result)
 {
 	int success = bench->count == 0 && bench->skip_count > 0 ? EXIT_SKIPPED : EXIT_SUCCESS;
 	int r = bench->json_path ? write_json(bench) : 0;
@@ -268,4 +316,12 @@ int bench_end(struct bench *bench, int result)
 		fprintf(stderr, "cannot write %s\n", bench->json_path);
 	free(bench);
 	return r < 0 || result < 0 ? EXIT_FAILURE : success;
+}
+
+int bench_main(int argc, char **argv, int (*run)(struct bench *bench))
+{
+	struct bench *bench = NULL;
+	int r = bench_new(argc, argv, &bench);
+
+	return r < 0 ? EXIT_FAILURE : bench_end(bench, run(bench));
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/clock.h"
 
@@ -38,11 +39,16 @@ struct bench_result {
 	double limit, spread;
 };
 
-/* Reads PROGRAM [--quick] [--json FILE] [NAME…]. 0, or -EINVAL with the usage on stderr. */
-int bench_new(int argc, char **argv, struct bench **ret_bench);
+/* A program of benchmarks: reads PROGRAM [--quick] [--json FILE] [NAME…], calls run(), which returns 0 or a
+ * negative errno, and writes the list of results where --json says. Returns the program's exit status: 77 if
+ * all that was asked for was skipped. */
+int bench_main(int argc, char **argv, int (*run)(struct bench *bench));
 
 /* Whether a result was asked for: by its name, or because no name was given. */
 bool bench_wants(const struct bench *bench, const char *name);
+/* Whether one of these results was. */
+#define bench_wants_any(bench, ...) bench_wants_one_of(bench, (const char *const[]){ __VA_ARGS__, NULL })
+bool bench_wants_one_of(const struct bench *bench, const char *const *names);
 bool bench_is_quick(const struct bench *bench);
 
 /* Nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance, of a second a run; the
@@ -51,13 +57,13 @@ bool bench_is_quick(const struct bench *bench);
  * side returned. */
 int bench_measure(struct bench *bench, const struct bench_comparison *comparison,
 		  struct bench_result *ret_result);
-/* And records it. */
+/* Measures, and records the result. */
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison);
 
-/* By chance. */
+/* True or false, by chance. */
 bool bench_toss(struct bench *bench);
 
-/* Since a reading of clock_now_ns(). */
+/* The time since a reading of clock_now_ns(). */
 static inline double bench_seconds_since(uint64_t start)
 {
 	return (double)(clock_now_ns() - start) / 1e9;
@@ -70,19 +76,24 @@ static inline double bench_ms_since(uint64_t start)
 
 /* Sorts the values; part: from 0, the least, to 1. */
 double bench_quantile(double *values, unsigned count, double part);
+double bench_median(double *values, unsigned count);
 
-/* -ENOBUFS: too many. */
-int bench_record(struct bench *bench, const struct bench_result *result);
+/* Records a value that is to be at most the limit; 0: there is none. -ENOBUFS: too many. */
+int bench_record(struct bench *bench, const char *name, double value, const char *unit, double limit);
+int bench_record_result(struct bench *bench, const struct bench_result *result);
 
-/* A result that this machine cannot give, for want of what is no part of tierd. The reason is copied. */
+/* Skips the result, if it is wanted: this machine cannot give it, for want of what is no part of tierd. The
+ * reason is copied. */
 void bench_skip(struct bench *bench, const char *name, const char *why);
+
+/* Reads a line such as "VmHWM:  123 kB" of a file of /proc: so many bytes; 0: it is not there. */
+uint64_t bench_proc_bytes(const char *path, const char *name);
+
+/* Runs a command of the shell, and keeps what it writes, as far as there is room. -EIO: it has failed. */
+int bench_read_output(const char *command, char *text, size_t size);
 
 /* A new folder on the disk that is measured: $TMPDIR's, or that of /var/tmp. The path is "" after an error.
  */
 int bench_make_folder(char *path, size_t size);
-
-/* Says what has failed (result: 0, or a negative errno), writes the list where --json says, and frees.
- * Returns the program's exit status: 77 if all that was asked for was skipped. */
-int bench_end(struct bench *bench, int result);
 
 #endif

@@ -152,7 +152,7 @@ static int measure(struct stage *stage, struct round *ret_round)
 	return r;
 }
 
-static int run(struct bench *bench, struct stage *stage)
+static int measure_all(struct bench *bench, struct stage *stage)
 {
 	unsigned rounds = bench_is_quick(bench) ? QUICK_ROUNDS : ROUNDS;
 	double costs[ROUNDS], steps[ROUNDS], commits[ROUNDS];
@@ -172,25 +172,24 @@ static int run(struct bench *bench, struct stage *stage)
 		return r;
 	printf("commit_cost: %llu MiB in %.0f ms, committed in %.1f ms with %d flushes of %.0f ms and what "
 	       "the disk takes\n",
-	       (unsigned long long)(stage->bare.bytes / MIB), bench_quantile(steps, rounds, 0.5),
-	       bench_quantile(commits, rounds, 0.5), FLUSHES, (double)FLUSH_NS / 1e6);
-	return bench_record(bench, &(struct bench_result){ .name = "commit_cost",
-							   .value = bench_quantile(costs, rounds, 0.5),
-							   .unit = "of a step",
-							   .limit = LIMIT });
+	       (unsigned long long)(stage->bare.bytes / MIB), bench_median(steps, rounds),
+	       bench_median(commits, rounds), FLUSHES, (double)FLUSH_NS / 1e6);
+	return bench_record(bench, "commit_cost", bench_median(costs, rounds), "of a step", LIMIT);
+}
+
+static int run(struct bench *bench)
+{
+	struct stage stage = { .bare = BARE_STORE_INIT };
+	int r = 0;
+
+	stage.bare.bytes = bench_is_quick(bench) ? QUICK_STATE_BYTES : STATE_BYTES;
+	if (bench_wants(bench, "commit_cost"))
+		r = measure_all(bench, &stage);
+	bare_store_close(&stage.bare);
+	return r;
 }
 
 int main(int argc, char **argv)
 {
-	struct stage stage = { .bare = BARE_STORE_INIT };
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	stage.bare.bytes = bench_is_quick(bench) ? QUICK_STATE_BYTES : STATE_BYTES;
-	if (bench_wants(bench, "commit_cost"))
-		r = run(bench, &stage);
-	bare_store_close(&stage.bare);
-	return bench_end(bench, r);
+	return bench_main(argc, argv, run);
 }

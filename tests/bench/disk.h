@@ -20,7 +20,7 @@ struct bench_disk {
 int bench_disk_open(struct bench_disk *disk, unsigned depth);
 /* Reserves a file; its tier is the caller's. */
 int bench_disk_add(const struct bench_disk *disk, uint64_t bytes, struct tier **ret_tier);
-/* Its file is freed. Also of one that was never opened, or only by half. */
+/* Frees its file. The disk may never have been opened, or only in part. */
 void bench_disk_close(struct bench_disk *disk);
 
 #endif

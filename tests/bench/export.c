@@ -34,28 +34,20 @@ struct stage {
 static int make_job(const struct stage *stage)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
 	struct tierd_node *node;
 	struct tierd_job *job;
-	int r = tierd_connect(stage->node.socket, &node);
+	int r;
 
 	options.name = "export";
 	options.parameter_placement = TIERD_PLACE_NVME;
 	options.host_budget = 8 * stage->elements * sizeof(float);
-	if (r == 0)
-		r = tierd_job_open(node, &options, &job);
-	if (r == 0)
-		r = bench_define_units(job, &(struct bench_units){ .count = UNITS,
-								   .elements = stage->elements,
-								   .format = TIERD_FP32,
-								   .is_frozen = true });
-	if (r == 0)
-		r = tierd_job_ready(job, -1, &state);
-	if (r == 0)
-		r = tierd_job_close(job);
-	if (r < 0)
-		fprintf(stderr, "%s\n", tierd_message());
-	return r;
+	r = bench_job_join(stage->node.socket, &options,
+			   &(struct bench_units){ .count = UNITS,
+						  .elements = stage->elements,
+						  .format = TIERD_FP32,
+						  .is_frozen = true },
+			   &node, &job);
+	return r < 0 ? r : tierd_job_close(job);
 }
 
 /* ---- The sides ---- */
@@ -165,25 +157,27 @@ static int compare(struct bench *bench, struct stage *stage)
 	return r;
 }
 
-int main(int argc, char **argv)
+static int run(struct bench *bench)
 {
 	struct stage stage = { .node = BENCH_NODE_INIT };
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
+	int r;
 
-	if (r < 0)
-		return EXIT_FAILURE;
+	if (!bench_wants_any(bench, "export_ratio", "import_ratio"))
+		return 0;
 	stage.elements = bench_is_quick(bench) ? QUICK_UNIT_ELEMENTS : UNIT_ELEMENTS;
 	stage.bytes = UNITS * stage.elements * sizeof(float);
 	stage.buffer = aligned_alloc(4096, COPY_BYTES);
-	if (bench_wants(bench, "export_ratio") || bench_wants(bench, "import_ratio")) {
-		r = stage.buffer ? bench_node_start(&stage.node, "512M", "4G") : -ENOMEM;
-		snprintf(stage.exported, sizeof(stage.exported), "%s/exported", stage.node.disk);
-		snprintf(stage.copied, sizeof(stage.copied), "%s/copied", stage.node.disk);
-		if (r == 0)
-			r = compare(bench, &stage);
-		bench_node_stop(&stage.node);
-	}
+	r = stage.buffer ? bench_node_start(&stage.node, "512M", "4G") : -ENOMEM;
+	snprintf(stage.exported, sizeof(stage.exported), "%s/exported", stage.node.disk);
+	snprintf(stage.copied, sizeof(stage.copied), "%s/copied", stage.node.disk);
+	if (r == 0)
+		r = compare(bench, &stage);
+	bench_node_stop(&stage.node);
 	free(stage.buffer);
-	return bench_end(bench, r);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
 }

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/cleanup.h"
+#include "tests/bench/bench.h"
 
 #define MAKING_DEPTH 16
 /* Of reads, writes and trims. Nothing is trimmed; but each buffer has room for the largest of these, and the
@@ -38,8 +39,7 @@ static double parse_rate(const char *text)
 static double run(const struct fio_job *job, double seconds)
 {
 	char command[4608], limit[64] = "", text[65536];
-	size_t length;
-	FILE *pipe;
+	int r;
 
 	if (seconds > 0)
 		snprintf(limit, sizeof(limit), "--time_based --runtime=%.0fms", seconds * 1e3);
@@ -48,12 +48,8 @@ static double run(const struct fio_job *job, double seconds)
 		 "--rw=%s " BLOCKS " --iodepth=%u --ioengine=io_uring --direct=1 --fixedbufs --registerfiles "
 		 "--fallocate=none %s --output-format=json 2>/dev/null",
 		 job->file, (unsigned long long)FIO_FILE_BYTES, job->direction, job->depth, limit);
-	pipe = popen(command, "re");
-	if (!pipe)
-		return -errno;
-	length = fread(text, 1, sizeof(text) - 1, pipe);
-	text[length] = '\0';
-	return pclose(pipe) == 0 ? parse_rate(text) : -EIO;
+	r = bench_read_output(command, text, sizeof(text));
+	return r == 0 ? parse_rate(text) : r;
 }
 
 double fio_run(void *context, double seconds)

@@ -13,44 +13,24 @@ int gather_open(const struct bench_node *tierd, const struct gather_job *wanted,
 		struct tierd_job **ret_job)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	int r;
 
 	options.name = wanted->name;
 	options.host_budget = wanted->host_budget;
-	r = tierd_connect(tierd->socket, ret_node);
-	if (r == 0)
-		r = tierd_job_open(*ret_node, &options, ret_job);
-	if (r == 0)
-		r = bench_define_units(*ret_job, &(struct bench_units){ .count = wanted->units,
-									.elements = wanted->elements,
-									.is_frozen = wanted->is_frozen });
-	if (r == 0)
-		r = tierd_job_ready(*ret_job, -1, &state);
-	if (r < 0)
-		fprintf(stderr, "%s: %s\n", wanted->name, tierd_message());
-	return r;
+	return bench_job_join(tierd->socket, &options,
+			      &(struct bench_units){ .count = wanted->units,
+						     .elements = wanted->elements,
+						     .is_frozen = wanted->is_frozen },
+			      ret_node, ret_job);
 }
 
-int gather_end_pass(struct tierd_job *job)
+static int run_cold(struct bench *bench)
 {
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-
-	return tierd_step(job, &rates, NULL);
-}
-
-static bool wants_cold(const struct bench *bench)
-{
-	return bench_wants(bench, "gather_cold_ratio") || bench_wants(bench, "nvme_cpu_cores");
-}
-
-static int skip_cold(struct bench *bench)
-{
-	static const char *const names[] = { "gather_cold_ratio", "nvme_cpu_cores" };
-
-	for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-		if (bench_wants(bench, names[i]))
-			bench_skip(bench, names[i], FIO_MISSING);
+	if (fio_is_installed())
+		return bench_wants_any(bench, "gather_cold_ratio", "nvme_cpu_cores")
+			       ? bench_gather_cold(bench)
+			       : 0;
+	bench_skip(bench, "gather_cold_ratio", FIO_MISSING);
+	bench_skip(bench, "nvme_cpu_cores", FIO_MISSING);
 	return 0;
 }
 
@@ -58,8 +38,7 @@ static int run(struct bench *bench)
 {
 	int r = 0;
 
-	if (bench_wants(bench, "gather_hit_pair_ns_p50") || bench_wants(bench, "gather_hit_pair_ns_p99") ||
-	    bench_wants(bench, "gather_hit_batch_ns"))
+	if (bench_wants_any(bench, "gather_hit_pair_ns_p50", "gather_hit_pair_ns_p99", "gather_hit_batch_ns"))
 		r = bench_gather_hits(bench);
 	if (r == 0 && bench_wants(bench, "gather_miss_host_us"))
 		r = bench_gather_misses(bench);
@@ -67,23 +46,14 @@ static int run(struct bench *bench)
 		r = bench_requests(bench);
 	if (r == 0 && bench_wants(bench, "isolation_p99_ratio"))
 		r = bench_isolation(bench);
-	if (r == 0 &&
-	    (bench_wants(bench, "hostile_latency_ratio") || bench_wants(bench, "hostile_request_ratio")))
+	if (r == 0 && bench_wants_any(bench, "hostile_latency_ratio", "hostile_request_ratio"))
 		r = bench_hostile(bench);
-	if (r == 0 && (bench_wants(bench, "hostile_io_ratio") || bench_wants(bench, "hostile_io_control")))
+	if (r == 0 && bench_wants_any(bench, "hostile_io_ratio", "hostile_io_control"))
 		r = bench_hostile_io(bench);
-	if (r == 0 && wants_cold(bench))
-		r = fio_is_installed() ? bench_gather_cold(bench) : skip_cold(bench);
-	return r;
+	return r < 0 ? r : run_cold(bench);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	r = run(bench);
-	return bench_end(bench, r);
+	return bench_main(argc, argv, run);
 }

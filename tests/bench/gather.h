@@ -27,7 +27,4 @@ struct gather_job {
 int gather_open(const struct bench_node *tierd, const struct gather_job *wanted, struct tierd_node **ret_node,
 		struct tierd_job **ret_job);
 
-/* A step that nobody has pushed to: it ends the pass, so that the order of its gathers is learned. */
-int gather_end_pass(struct tierd_job *job);
-
 #endif

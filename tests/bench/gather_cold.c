@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/clock.h"
 #include "common/size.h"
@@ -36,21 +35,12 @@ struct cold {
 	unsigned runs;
 };
 
-static int gather_next(struct cold *cold)
-{
-	struct tierd_view view;
-	uint32_t unit = cold->next++ % UNITS;
-	int r = tierd_gather(cold->job, unit, &view);
-
-	return r < 0 ? r : tierd_release(cold->job, unit);
-}
-
 static int gather_many(struct cold *cold, uint32_t count)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = gather_next(cold);
+		r = bench_gather_unit(cold->job, cold->next++ % UNITS);
 	return r;
 }
 
@@ -67,13 +57,12 @@ static int read_bytes(struct cold *cold, uint64_t *ret_bytes)
 /* Until tierd reads nothing any more. */
 static int settle(struct cold *cold)
 {
-	static const struct timespec pause = { .tv_nsec = SETTLE_MS * 1000000 };
 	uint64_t before = 0, after = 1;
 	int r = 0;
 
 	while (r == 0 && before != after) {
 		r = read_bytes(cold, &before);
-		nanosleep(&pause, NULL);
+		clock_sleep_ns(SETTLE_MS * UINT64_C(1000000));
 		if (r == 0)
 			r = read_bytes(cold, &after);
 	}
@@ -91,7 +80,7 @@ static double gather_for(struct cold *cold, double seconds)
 	if (r == 0)
 		r = bench_node_processor_ns(&cold->tierd, &busy_before);
 	while (r == 0 && clock_now_ns() < stop) {
-		r = gather_next(cold);
+		r = bench_gather_unit(cold->job, cold->next++ % UNITS);
 		gathered += UNIT_BYTES;
 	}
 	duration = clock_now_ns() - start;
@@ -127,7 +116,7 @@ static int open_job(struct cold *cold)
 	if (r == 0)
 		r = gather_many(cold, UNITS);
 	if (r == 0)
-		r = gather_end_pass(cold->job);
+		r = bench_step(cold->job, TIERD_DONE); /* ends the pass: its order is learned */
 	if (r < 0)
 		fprintf(stderr, "%s\n", tierd_message());
 	return r;
@@ -146,11 +135,8 @@ static int open_all(struct cold *cold)
 
 static int record_cores(struct bench *bench, struct cold *cold)
 {
-	return bench_record(bench,
-			    &(struct bench_result){ .name = "nvme_cpu_cores",
-						    .value = bench_quantile(cold->cores, cold->runs, 0.5),
-						    .unit = "cores",
-						    .limit = CORES_LIMIT });
+	return bench_record(bench, "nvme_cpu_cores", bench_median(cold->cores, cold->runs), "cores",
+			    CORES_LIMIT);
 }
 
 int bench_gather_cold(struct bench *bench)

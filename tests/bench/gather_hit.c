@@ -191,7 +191,7 @@ static int learn(struct tierd_job *job, uint32_t rank)
 
 	for (uint32_t unit = first; unit < end && r == 0; unit++)
 		r = gather_pair(job, unit);
-	return r < 0 ? r : gather_end_pass(job);
+	return r < 0 ? r : bench_step(job, TIERD_DONE);
 }
 
 static int account(struct scene *scene, struct tierd_job *job, const struct tierd_statistics *before,
@@ -266,8 +266,6 @@ static void measure_clock(struct scene *scene)
 
 static int run_all(struct scene *scene, const char *socket, double seconds)
 {
-	struct timespec duration = { .tv_sec = (time_t)seconds,
-				     .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
 	pid_t processes[RANKS];
 	unsigned count = 0;
 
@@ -280,7 +278,7 @@ static int run_all(struct scene *scene, const char *socket, double seconds)
 			return -errno;
 	}
 	pthread_barrier_wait(&scene->barrier);
-	nanosleep(&duration, NULL);
+	clock_sleep_ns((uint64_t)(seconds * 1e9));
 	atomic_store(&scene->is_over, true);
 	pthread_barrier_wait(&scene->barrier);
 	pthread_barrier_wait(&scene->barrier);
@@ -306,8 +304,7 @@ static int record(struct bench *bench, const struct scene *scene, const char *na
 	double clock = (double)quantile(&scene->clock, 0.5) / scene->ticks_per_ns;
 	double pair = quantile_of_all(scene, scene->pairs, part) - clock;
 
-	return bench_record(
-		bench, &(struct bench_result){ .name = name, .value = pair, .unit = "ns", .limit = limit });
+	return bench_record(bench, name, pair, "ns", limit);
 }
 
 static int record_batch(struct bench *bench, const struct scene *scene)
@@ -315,10 +312,7 @@ static int record_batch(struct bench *bench, const struct scene *scene)
 	double clock = (double)quantile(&scene->clock, 0.5) / scene->ticks_per_ns;
 	double batch = quantile_of_all(scene, scene->batches, 0.5) - clock;
 
-	return bench_record(bench, &(struct bench_result){ .name = "gather_hit_batch_ns",
-							   .value = batch / HOT_UNITS,
-							   .unit = "ns",
-							   .limit = 20 });
+	return bench_record(bench, "gather_hit_batch_ns", batch / HOT_UNITS, "ns", 20);
 }
 
 static int measure(struct bench *bench, struct scene *scene, const char *socket)

@@ -79,11 +79,7 @@ static int hide_units(void)
 
 static int gather_next(struct missing *missing)
 {
-	struct tierd_view view;
-	uint32_t unit = missing->next++ % UNITS;
-	int r = tierd_gather(missing->job, unit, &view);
-
-	return r < 0 ? r : tierd_release(missing->job, unit);
+	return bench_gather_unit(missing->job, missing->next++ % UNITS);
 }
 
 static int ask_next(struct missing *missing)

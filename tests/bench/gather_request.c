@@ -77,10 +77,8 @@ static int measure(struct bench *bench, const struct line *tierd, const struct l
 	if (r < 0)
 		return r;
 	printf("request_ratio: %.1f us to tierd and back, %.1f us to a process that does nothing\n",
-	       bench_quantile(ours, BLOCKS, 0.5), bench_quantile(theirs, BLOCKS, 0.5));
-	return bench_record(bench, &(struct bench_result){ .name = "request_ratio",
-							   .value = bench_quantile(ratios, BLOCKS, 0.5),
-							   .unit = "times" });
+	       bench_median(ours, BLOCKS), bench_median(theirs, BLOCKS));
+	return bench_record(bench, "request_ratio", bench_median(ratios, BLOCKS), "times", 0);
 }
 
 int bench_requests(struct bench *bench)

@@ -1,5 +1,5 @@
-/* A device that keeps no data: what is written from one buffer goes nowhere, and is told to be there. All
- * else it leaves to another one, on which it is stacked. */
+/* A device that drops what is written from one buffer, and reports it as written. All other transfers go to
+ * the device below it. */
 #ifndef TIERD_TESTS_BENCH_HOLLOW_H
 #define TIERD_TESTS_BENCH_HOLLOW_H
 

@@ -104,9 +104,8 @@ static double compare(const char *what, const char *beside_what, double samples[
 	double *alone = samples[ALONE], *beside = samples[BESIDE];
 
 	printf("hostile: %s alone: median %.0f us, p99 %.0f us; beside %s: %.0f us, %.0f us\n", what,
-	       bench_quantile(alone, counts[ALONE], 0.5), bench_quantile(alone, counts[ALONE], 0.99),
-	       beside_what, bench_quantile(beside, counts[BESIDE], 0.5),
-	       bench_quantile(beside, counts[BESIDE], 0.99));
+	       bench_median(alone, counts[ALONE]), bench_quantile(alone, counts[ALONE], 0.99), beside_what,
+	       bench_median(beside, counts[BESIDE]), bench_quantile(beside, counts[BESIDE], 0.99));
 	return bench_quantile(beside, counts[BESIDE], part) / bench_quantile(alone, counts[ALONE], part);
 }
 
@@ -141,14 +140,8 @@ static int suffer_all(struct bench *bench, struct victim *victim, const char *pa
 	for (unsigned i = 0; i < ATTACKS && r == 0; i++)
 		r = suffer(victim, &attacks[i], path, &worst);
 	if (r == 0)
-		r = bench_record(bench, &(struct bench_result){ .name = "hostile_latency_ratio",
-								.value = worst.gather,
-								.unit = "times",
-								.limit = LIMIT });
-	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = "hostile_request_ratio",
-								   .value = worst.round_trip,
-								   .unit = "times" });
+		r = bench_record(bench, "hostile_latency_ratio", worst.gather, "times", LIMIT);
+	return r < 0 ? r : bench_record(bench, "hostile_request_ratio", worst.round_trip, "times", 0);
 }
 
 int bench_hostile(struct bench *bench)

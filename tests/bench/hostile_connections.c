@@ -25,6 +25,7 @@
 #define PAIRS 8
 #define QUICK_PAIRS 1
 #define LIMIT 2
+#define NAME "hostile_connections_ratio"
 
 enum side { CONTROL, BESIDE, SIDES };
 
@@ -123,15 +124,12 @@ static int suffer(struct bench *bench, struct victim *victim, const char *path)
 		each[side] = victim->ms[side] / victim->steps[side];
 	printf("hostile: a step takes %.3f ms beside %s, %.3f beside %s\n", each[BESIDE],
 	       attackers[BESIDE].name, each[CONTROL], attackers[CONTROL].name);
-	return bench_record(bench, &(struct bench_result){ .name = "hostile_connections_ratio",
-							   .value = each[BESIDE] / each[CONTROL],
-							   .unit = "times",
-							   .limit = LIMIT });
+	return bench_record(bench, NAME, each[BESIDE] / each[CONTROL], "times", LIMIT);
 }
 
 /* ---- All of it ---- */
 
-static int run(struct bench *bench)
+static int attack_victim(struct bench *bench)
 {
 	struct victim victim = { .trains = { .units = UNITS, .elements = ELEMENTS }, .beside = { -1, -1 } };
 	struct bench_node node = BENCH_NODE_INIT;
@@ -151,17 +149,15 @@ static int run(struct bench *bench)
 	return r;
 }
 
+static int run(struct bench *bench)
+{
+	if (getuid() == 0)
+		return bench_wants(bench, NAME) ? attack_victim(bench) : 0;
+	bench_skip(bench, NAME, "only root can play two users");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	if (!bench_wants(bench, "hostile_connections_ratio"))
-		return bench_end(bench, 0);
-	if (getuid() == 0)
-		return bench_end(bench, run(bench));
-	bench_skip(bench, "hostile_connections_ratio", "only root can play two users");
-	return bench_end(bench, 0);
+	return bench_main(argc, argv, run);
 }

@@ -52,50 +52,26 @@ static int open_job(const char *path, const char *name, const struct load *load,
 		    struct tierd_node **ret_node, struct tierd_job **ret_job)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	int r = tierd_connect(path, ret_node);
 
 	options.name = name;
 	options.io_weight = weight;
 	options.parameter_placement = options.optimizer_placement = load->placement;
 	options.durability = TIERD_DURABILITY_NONE;
 	options.host_budget = load->placement == TIERD_PLACE_NVME && load->does_train ? 100 * MIB : 200 * MIB;
-	if (r == 0)
-		r = tierd_job_open(*ret_node, &options, ret_job);
-	if (r == 0)
-		r = bench_define_units(*ret_job, &(struct bench_units){ .count = load->units,
-									.elements = load->elements,
-									.is_frozen = !load->does_train });
-	if (r == 0)
-		r = tierd_job_ready(*ret_job, -1, &state);
-	if (r < 0)
-		fprintf(stderr, "%s: %s\n", name, tierd_message());
-	return r;
-}
-
-static int gather_unit(struct tierd_job *job, uint32_t unit)
-{
-	struct tierd_view view;
-	int r = tierd_gather(job, unit, &view);
-
-	return r == 0 ? tierd_release(job, unit) : r;
+	return bench_job_join(path, &options,
+			      &(struct bench_units){ .count = load->units,
+						     .elements = load->elements,
+						     .is_frozen = !load->does_train },
+			      ret_node, ret_job);
 }
 
 static int pass(struct tierd_job *job, const struct load *load)
 {
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-	struct tierd_ticket *ticket = NULL;
 	int r = 0;
 
 	for (uint32_t unit = 0; unit < load->units && r == 0; unit++)
-		r = load->does_train ? bench_stream_unit(job, unit) : gather_unit(job, unit);
-	if (r == 0 && load->does_train) {
-		r = tierd_step(job, &rates, &ticket);
-		if (r == 0)
-			r = tierd_ticket_wait(ticket, TIERD_DONE, -1);
-		tierd_ticket_free(ticket);
-	}
-	return r;
+		r = load->does_train ? bench_train_unit(job, unit, 0) : bench_gather_unit(job, unit);
+	return r == 0 && load->does_train ? bench_step(job, TIERD_DONE) : r;
 }
 
 /* ---- The attackers ---- */
@@ -208,8 +184,8 @@ static int suffer(struct victim *victim, const char *path, const struct load *lo
 	end_attackers(attackers);
 	if (r < 0)
 		return r;
-	alone = bench_quantile(victim->steps[ALONE], victim->counts[ALONE], 0.5);
-	beside = bench_quantile(victim->steps[BESIDE], victim->counts[BESIDE], 0.5);
+	alone = bench_median(victim->steps[ALONE], victim->counts[ALONE]);
+	beside = bench_median(victim->steps[BESIDE], victim->counts[BESIDE]);
 	printf("hostile_io: a step alone: %.0f ms; beside %s of another user: %.0f ms\n", alone, load->name,
 	       beside);
 	*ret_ratio = beside / alone;
@@ -239,14 +215,8 @@ static int suffer_all(struct bench *bench, const char *path)
 	}
 	tierd_disconnect(victim.node);
 	if (r == 0)
-		r = bench_record(bench, &(struct bench_result){ .name = "hostile_io_ratio",
-								.value = worst,
-								.unit = "times",
-								.limit = LIMIT });
-	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = "hostile_io_control",
-								   .value = control,
-								   .unit = "times" });
+		r = bench_record(bench, "hostile_io_ratio", worst, "times", LIMIT);
+	return r < 0 ? r : bench_record(bench, "hostile_io_control", control, "times", 0);
 }
 
 int bench_hostile_io(struct bench *bench)

@@ -21,6 +21,7 @@
 #define BLOCKS 12
 #define QUICK_BLOCKS 4
 #define LIMIT 2
+#define NAME "hostile_requests_ratio"
 #define SAMPLES 65536
 
 /* Two of each block, in the order ABBA. */
@@ -75,8 +76,8 @@ static int suffer(struct victim *victim, struct raid *raid, int what, unsigned b
 	if (r < 0)
 		return r;
 	for (int side = 0; side < SIDES; side++) {
-		steps[side] = bench_quantile(victim->step_ms[side], victim->steps[side], 0.5);
-		pings[side] = bench_quantile(victim->ping_us[side], victim->steps[side], 0.5);
+		steps[side] = bench_median(victim->step_ms[side], victim->steps[side]);
+		pings[side] = bench_median(victim->ping_us[side], victim->steps[side]);
 	}
 	*ret_ratio = steps[BESIDE] / steps[CONTROL];
 	printf("hostile: %-16s %6.2f times: a step takes %.3f ms, %.3f beside as much work; a ping %.0f us, "
@@ -100,14 +101,10 @@ static int suffer_all(struct bench *bench, struct victim *victim, struct raid *r
 		r = suffer(victim, raid, (int)i, blocks, &ratio);
 		worst = r == 0 && ratio > worst ? ratio : worst;
 	}
-	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = "hostile_requests_ratio",
-								   .value = worst,
-								   .unit = "times",
-								   .limit = LIMIT });
+	return r < 0 ? r : bench_record(bench, NAME, worst, "times", LIMIT);
 }
 
-static int run(struct bench *bench, struct bench_node *node, struct victim *victim, struct raid *raid)
+static int raid_victim(struct bench *bench, struct bench_node *node, struct victim *victim, struct raid *raid)
 {
 	int r = bench_node_start(node, "4G", "10G");
 
@@ -122,27 +119,27 @@ static int run(struct bench *bench, struct bench_node *node, struct victim *vict
 	return r == 0 ? suffer_all(bench, victim, raid) : r;
 }
 
-int main(int argc, char **argv)
+static int run(struct bench *bench)
 {
 	static struct victim victim = { .trains = { .units = VICTIM_UNITS, .elements = VICTIM_ELEMENTS },
 					.line = LINE_INIT };
 	struct bench_node node = BENCH_NODE_INIT;
 	struct raid raid = { .pid = -1 };
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
+	int r;
 
-	if (r < 0)
-		return EXIT_FAILURE;
-	if (!bench_wants(bench, "hostile_requests_ratio"))
-		return bench_end(bench, 0);
-	if (getuid() != 0) {
-		bench_skip(bench, "hostile_requests_ratio", "only root can play two users");
-		return bench_end(bench, 0);
-	}
-	r = run(bench, &node, &victim, &raid);
+	if (getuid() != 0)
+		bench_skip(bench, NAME, "only root can play two users");
+	if (getuid() != 0 || !bench_wants(bench, NAME))
+		return 0;
+	r = raid_victim(bench, &node, &victim, &raid);
 	raid_end(&raid);
 	line_close(&victim.line);
 	tierd_disconnect(victim.trains.node);
 	bench_node_stop(&node);
-	return bench_end(bench, r);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
 }

@@ -183,10 +183,7 @@ static const struct depth depths[] = {
 
 static int record_rate(struct bench *bench, const char *name, double *rates)
 {
-	return bench_record(bench,
-			    &(struct bench_result){ .name = name,
-						    .value = bench_quantile(rates, DEPTH_TURNS, 0.5) / 1e6,
-						    .unit = "MB/s" });
+	return bench_record(bench, name, bench_median(rates, DEPTH_TURNS) / 1e6, "MB/s", 0);
 }
 
 static bool is_depth_wanted(const struct bench *bench, const struct depth *depth)
@@ -229,7 +226,7 @@ static int read_at_depths(struct bench *bench, struct stage *stage)
 
 /* ---- */
 
-static int run(struct bench *bench, struct stage *stage)
+static int compare_all(struct bench *bench, struct stage *stage)
 {
 	int r = stage_open(stage);
 
@@ -255,33 +252,30 @@ static bool is_wanted(const struct bench *bench)
 	return false;
 }
 
-static void skip_if_wanted(struct bench *bench, const char *name)
-{
-	if (bench_wants(bench, name))
-		bench_skip(bench, name, FIO_MISSING);
-}
-
-static int skip(struct bench *bench)
+static void skip(struct bench *bench)
 {
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects); i++)
-		skip_if_wanted(bench, subjects[i].name);
+		bench_skip(bench, subjects[i].name, FIO_MISSING);
 	for (size_t i = 0; i < ARRAY_LENGTH(depths); i++) {
-		skip_if_wanted(bench, depths[i].ours);
-		skip_if_wanted(bench, depths[i].theirs);
+		bench_skip(bench, depths[i].ours, FIO_MISSING);
+		bench_skip(bench, depths[i].theirs, FIO_MISSING);
 	}
-	return 0;
+}
+
+static int run(struct bench *bench)
+{
+	struct stage stage = { .disk = BENCH_DISK_INIT };
+	int r = 0;
+
+	if (!fio_is_installed())
+		skip(bench);
+	else if (is_wanted(bench))
+		r = compare_all(bench, &stage);
+	stage_close(&stage);
+	return r;
 }
 
 int main(int argc, char **argv)
 {
-	struct stage stage = { .disk = BENCH_DISK_INIT };
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	if (is_wanted(bench))
-		r = fio_is_installed() ? run(bench, &stage) : skip(bench);
-	stage_close(&stage);
-	return bench_end(bench, r);
+	return bench_main(argc, argv, run);
 }

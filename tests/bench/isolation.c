@@ -84,7 +84,7 @@ static int stream_until_stopped(struct isolation *isolation)
 
 	do {
 		for (uint32_t unit = 0; unit < STREAM_UNITS && r == 0; unit++)
-			r = bench_stream_unit(isolation->job, unit);
+			r = bench_train_unit(isolation->job, unit, 0);
 		if (r == 0)
 			r = end_step(&ticket);
 		if (r == 0)
@@ -205,10 +205,10 @@ static int report(struct bench *bench, struct isolation *isolation)
 		return -ENODATA;
 	printf("isolation: %u gathers of %llu MiB alone: median %.1f ms, p99 %.1f ms; beside a stream of "
 	       "%.0f MiB/s: %.1f ms, %.1f ms\n",
-	       count, (unsigned long long)(2 * QUIET_ELEMENTS / MIB), bench_quantile(alone, count, 0.5),
+	       count, (unsigned long long)(2 * QUIET_ELEMENTS / MIB), bench_median(alone, count),
 	       bench_quantile(alone, count, 0.99), moved / (double)MIB / ((double)isolation->beside_ns / 1e9),
-	       bench_quantile(beside, count, 0.5), bench_quantile(beside, count, 0.99));
-	return bench_record(
+	       bench_median(beside, count), bench_quantile(beside, count, 0.99));
+	return bench_record_result(
 		bench, &(struct bench_result){ .name = "isolation_p99_ratio",
 					       .value = bench_quantile(beside, count, 0.99) /
 							bench_quantile(alone, count, 0.99),

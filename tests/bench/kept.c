@@ -125,12 +125,8 @@ static int record_one(struct bench *bench, const struct kept *one, double ratio)
 	int r;
 
 	printf("%-24s kept fraction %.2f: %.3f of what its bytes take\n", RATIO, one->fraction, ratio);
-	r = bench_record(bench,
-			 &(struct bench_result){ .name = one->bytes, .value = bytes, .unit = "times" });
-	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = one->time,
-								   .value = ratio * bytes,
-								   .unit = "times" });
+	r = bench_record(bench, one->bytes, bytes, "times", 0);
+	return r < 0 ? r : bench_record(bench, one->time, ratio * bytes, "times", 0);
 }
 
 static int record(struct bench *bench, unsigned rounds, double (*ratios)[ROUNDS], double *selves)
@@ -138,18 +134,18 @@ static int record(struct bench *bench, unsigned rounds, double (*ratios)[ROUNDS]
 	double worst = 0;
 
 	for (size_t f = 0; f < FRACTIONS; f++) {
-		double ratio = bench_quantile(ratios[f], rounds, 0.5);
+		double ratio = bench_median(ratios[f], rounds);
 		int r = record_one(bench, &kept[f], ratio);
 
 		if (r < 0)
 			return r;
 		worst = f > 0 && ratio > worst ? ratio : worst;
 	}
-	return bench_record(bench, &(struct bench_result){ .name = RATIO,
-							   .value = worst,
-							   .unit = "ratio",
-							   .limit = LIMIT,
-							   .spread = bench_quantile(selves, rounds, 0.5) });
+	return bench_record_result(bench, &(struct bench_result){ .name = RATIO,
+								  .value = worst,
+								  .unit = "ratio",
+								  .limit = LIMIT,
+								  .spread = bench_median(selves, rounds) });
 }
 
 int kept_measure(struct bench *bench, struct tierd_node *node)

@@ -24,13 +24,10 @@ const struct stream_kernels *kernels_streams(void)
 	return &stream_scalar;
 }
 
-int main(int argc, char **argv)
+static int run(struct bench *bench)
 {
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
+	int r = 0;
 
-	if (r < 0)
-		return EXIT_FAILURE;
 	printf("%u threads, %s\n", pass_threads(), simd_level_name(simd_level()));
 	if (bench_wants(bench, "adam_ratio"))
 		r = bench_updates(bench);
@@ -38,5 +35,10 @@ int main(int argc, char **argv)
 		r = bench_update_peer(bench);
 	if (r == 0 && bench_wants(bench, "reduce_ratio"))
 		r = bench_reduce(bench);
-	return bench_end(bench, r);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
 }

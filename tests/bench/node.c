@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/tierd.h"
 #include "common/size.h"
 #include "tests/bench/bench.h"
 
@@ -45,7 +44,6 @@ static void run_daemon(const struct bench_node *node)
 
 int bench_node_await(struct bench_node *node)
 {
-	static const struct timespec pause = { .tv_nsec = 1000000 };
 	struct tierd_node *connection;
 	int r = -ETIMEDOUT;
 
@@ -59,7 +57,7 @@ int bench_node_await(struct bench_node *node)
 			node->pid = -1;
 			return -ECHILD;
 		}
-		nanosleep(&pause, NULL);
+		clock_sleep_ns(1000000);
 	}
 	return r;
 }
@@ -108,6 +106,30 @@ int bench_define_units(struct tierd_job *job, const struct bench_units *units)
 	return r;
 }
 
+int bench_job_open(struct tierd_node *node, const struct tierd_job_options *options,
+		   const struct bench_units *units, struct tierd_job **ret_job)
+{
+	int r = tierd_job_open(node, options, ret_job);
+
+	if (r == 0)
+		r = bench_define_units(*ret_job, units);
+	if (r == 0)
+		r = tierd_job_ready(*ret_job, -1, NULL);
+	if (r < 0)
+		fprintf(stderr, "%s: %s\n", options->name, tierd_message());
+	return r;
+}
+
+int bench_job_join(const char *socket, const struct tierd_job_options *options,
+		   const struct bench_units *units, struct tierd_node **ret_node, struct tierd_job **ret_job)
+{
+	int r = tierd_connect(socket, ret_node);
+
+	if (r < 0)
+		fprintf(stderr, "%s: %s\n", options->name, tierd_message());
+	return r < 0 ? r : bench_job_open(*ret_node, options, units, ret_job);
+}
+
 int bench_push(struct tierd_job *job, uint32_t unit, const struct tierd_view *gradients, uint64_t elements)
 {
 	uint16_t *values = tierd_at(gradients, 0);
@@ -115,6 +137,38 @@ int bench_push(struct tierd_job *job, uint32_t unit, const struct tierd_view *gr
 	for (uint64_t i = 0; i < elements; i++)
 		values[i] = BENCH_GRADIENT;
 	return tierd_push(job, unit);
+}
+
+int bench_train_unit(struct tierd_job *job, uint32_t unit, uint64_t elements)
+{
+	struct tierd_view parameters, gradients;
+	int r = tierd_gather(job, unit, &parameters);
+
+	if (r == 0)
+		r = tierd_gradients(job, unit, &gradients);
+	if (r == 0)
+		r = bench_push(job, unit, &gradients, elements);
+	return r == 0 ? tierd_release(job, unit) : r;
+}
+
+int bench_gather_unit(struct tierd_job *job, uint32_t unit)
+{
+	struct tierd_view view;
+	int r = tierd_gather(job, unit, &view);
+
+	return r == 0 ? tierd_release(job, unit) : r;
+}
+
+int bench_step(struct tierd_job *job, enum tierd_event event)
+{
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	struct tierd_ticket *ticket = NULL;
+	int r = tierd_step(job, &rates, event == TIERD_DURABLE ? &ticket : NULL);
+
+	if (r == 0 && ticket)
+		r = tierd_ticket_wait(ticket, event, -1);
+	tierd_ticket_free(ticket);
+	return r;
 }
 
 int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns)
@@ -151,19 +205,10 @@ int bench_node_moved_bytes(const struct bench_node *node, double *ret_bytes)
 
 uint64_t bench_node_memory(const struct bench_node *node, const char *what)
 {
-	unsigned long long kib = 0;
-	size_t length = strlen(what);
-	char path[64], line[256];
-	FILE *file;
+	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)node->pid);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (strncmp(line, what, length) == 0 && line[length] == ':')
-			kib = strtoull(line + length + 1, NULL, 10);
-	if (file)
-		fclose(file);
-	return kib * KIB;
+	return bench_proc_bytes(path, what);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
@@ -192,18 +237,6 @@ void bench_node_stop(struct bench_node *node)
 		nftw(node->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	if (node->disk[0])
 		nftw(node->disk, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-int bench_stream_unit(struct tierd_job *job, uint32_t unit)
-{
-	struct tierd_view parameters, gradients;
-	int r = tierd_gather(job, unit, &parameters);
-
-	if (r == 0)
-		r = tierd_gradients(job, unit, &gradients);
-	if (r == 0)
-		r = tierd_push(job, unit);
-	return r == 0 ? tierd_release(job, unit) : r;
 }
 
 int bench_node_let_others_in(const struct bench_node *node)

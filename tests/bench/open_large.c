@@ -253,15 +253,7 @@ static int expect_all(struct bare_store *bare)
 
 static uint64_t resident_bytes(void)
 {
-	FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long long resident = 0;
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "%*u %llu", &resident) != 1)
-		resident = 0;
-	fclose(file);
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+	return bench_proc_bytes("/proc/self/status", "VmRSS");
 }
 
 struct opening {
@@ -330,20 +322,14 @@ static int report(struct bench *bench, const struct stage *stage, const struct o
 	       "s; "
 	       "a step that changed all of them took %.2f s, and %.2f s to be committed\n",
 	       (double)stage->bare.bytes / 1e12, extents, (double)map_bytes(stage) / (double)MIB,
-	       bench_quantile(floors, count, 0.5), stage->step_seconds, stage->commit_seconds);
-	r = bench_record(bench, &(struct bench_result){ .name = "open_10tb_s",
-							.value = bench_quantile(seconds, count, 0.5),
-							.unit = "s",
-							.limit = LIMIT_SECONDS });
+	       bench_median(floors, count), stage->step_seconds, stage->commit_seconds);
+	r = bench_record(bench, "open_10tb_s", bench_median(seconds, count), "s", LIMIT_SECONDS);
 	return r < 0 ? r
-		     : bench_record(bench,
-				    &(struct bench_result){ .name = "metadata_extent_bytes",
-							    .value = bench_quantile(resident, count, 0.5),
-							    .unit = "bytes",
-							    .limit = EXTENT_LIMIT });
+		     : bench_record(bench, "metadata_extent_bytes", bench_median(resident, count), "bytes",
+				    EXTENT_LIMIT);
 }
 
-static int run(struct bench *bench, struct stage *stage)
+static int measure_all(struct bench *bench, struct stage *stage)
 {
 	unsigned count = bench_is_quick(bench) ? QUICK_OPENINGS : OPENINGS;
 	struct opening openings[OPENINGS];
@@ -354,17 +340,19 @@ static int run(struct bench *bench, struct stage *stage)
 	return r < 0 ? r : report(bench, stage, openings, count);
 }
 
-int main(int argc, char **argv)
+static int run(struct bench *bench)
 {
 	struct stage stage = { .bare = BARE_STORE_INIT };
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
+	int r = 0;
 
-	if (r < 0)
-		return EXIT_FAILURE;
 	stage.bare.bytes = bench_is_quick(bench) ? QUICK_STATE_BYTES : STATE_BYTES;
-	if (bench_wants(bench, "open_10tb_s") || bench_wants(bench, "metadata_extent_bytes"))
-		r = run(bench, &stage);
+	if (bench_wants_any(bench, "open_10tb_s", "metadata_extent_bytes"))
+		r = measure_all(bench, &stage);
 	stage_close(&stage);
-	return bench_end(bench, r);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
 }

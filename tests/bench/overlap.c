@@ -223,23 +223,15 @@ static int measure(struct bench *bench, struct training *training, const struct 
 static int open_job(struct training *training)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	int r = tierd_connect(training->tierd.socket, &training->node);
 
 	options.name = "overlap";
 	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
 	options.gradient_placement = TIERD_PLACE_HOST;
 	options.host_budget = training->units * UNIT_ELEMENTS * sizeof(float) +
 			      SPARE_UNITS * UNIT_ELEMENTS * sizeof(uint16_t);
-	if (r == 0)
-		r = tierd_job_open(training->node, &options, &training->job);
-	if (r == 0)
-		r = bench_define_units(training->job, &(struct bench_units){ .count = training->units,
-									     .elements = UNIT_ELEMENTS });
-	if (r == 0)
-		r = tierd_job_ready(training->job, -1, NULL);
-	if (r < 0)
-		fprintf(stderr, "overlap: %s\n", tierd_message());
-	return r;
+	return bench_job_join(training->tierd.socket, &options,
+			      &(struct bench_units){ .count = training->units, .elements = UNIT_ELEMENTS },
+			      &training->node, &training->job);
 }
 
 static int open_all(struct bench *bench, struct training *training)
@@ -255,7 +247,7 @@ static int open_all(struct bench *bench, struct training *training)
 	return r < 0 ? r : open_job(training);
 }
 
-static int run(struct bench *bench, struct training *training)
+static int measure_all(struct bench *bench, struct training *training)
 {
 	struct bench_result worst = { 0 }, result;
 	int r = open_all(bench, training);
@@ -273,25 +265,27 @@ static int run(struct bench *bench, struct training *training)
 	printf("overlap_ratio: the worst is %s\n", worst.name);
 	worst.name = "overlap_ratio";
 	worst.limit = LIMIT;
-	return bench_record(bench, &worst);
+	return bench_record_result(bench, &worst);
 }
 
-int main(int argc, char **argv)
+static int run(struct bench *bench)
 {
 	struct training training = { .tierd = BENCH_NODE_INIT, .fio.direction = "readwrite" };
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
+	int r = 0;
 
-	if (r < 0)
-		return EXIT_FAILURE;
 	training.units = bench_is_quick(bench) ? QUICK_UNITS : UNITS;
-	if (bench_wants(bench, "overlap_ratio") && !fio_is_installed())
+	if (!fio_is_installed())
 		bench_skip(bench, "overlap_ratio", FIO_MISSING);
 	else if (bench_wants(bench, "overlap_ratio"))
-		r = run(bench, &training);
+		r = measure_all(bench, &training);
 	tierd_ticket_free(training.ticket);
 	tierd_disconnect(training.node);
 	bench_node_stop(&training.tierd);
 	burner_free(training.burner);
-	return bench_end(bench, r);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
 }

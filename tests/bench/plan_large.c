@@ -266,35 +266,17 @@ static int come_back(struct stage *stage)
 
 /* ---- Telling ---- */
 
-static double peak_bytes(void)
-{
-	FILE *file = fopen("/proc/self/status", "re");
-	unsigned long kib = 0;
-	char line[128];
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmHWM: %lu kB", &kib) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return (double)(kib * KIB);
-}
-
 static int report(struct bench *bench, const struct stage *stage)
 {
-	int r = bench_record(bench, &(struct bench_result){ .name = "plan_10tb_s",
-							    .value = stage->seconds,
-							    .unit = "s",
-							    .limit = LIMIT_SECONDS });
+	int r = bench_record(bench, "plan_10tb_s", stage->seconds, "s", LIMIT_SECONDS);
 
 	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = "plan_10tb_gib",
-								   .value = peak_bytes() / (double)GIB,
-								   .unit = "GiB",
-								   .limit = LIMIT_GIB });
+		     : bench_record(bench, "plan_10tb_gib",
+				    (double)bench_proc_bytes("/proc/self/status", "VmHWM") / (double)GIB,
+				    "GiB", LIMIT_GIB);
 }
 
-static int run(struct bench *bench, struct stage *stage)
+static int plan_all(struct bench *bench, struct stage *stage)
 {
 	static const struct {
 		const char *name;
@@ -313,16 +295,15 @@ static int run(struct bench *bench, struct stage *stage)
 	return r;
 }
 
-int main(int argc, char **argv)
+static int run(struct bench *bench)
 {
 	static struct stage stage;
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
 
-	if (r < 0)
-		return EXIT_FAILURE;
 	stage.units = bench_is_quick(bench) ? QUICK_UNITS : UNITS;
-	if (bench_wants(bench, "plan_10tb_s") || bench_wants(bench, "plan_10tb_gib"))
-		r = run(bench, &stage);
-	return bench_end(bench, r);
+	return bench_wants_any(bench, "plan_10tb_s", "plan_10tb_gib") ? plan_all(bench, &stage) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
 }

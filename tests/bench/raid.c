@@ -11,10 +11,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "tests/bench/line.h"
 
 #define DEFINITIONS 256 /* that are sent before their answers are read */
@@ -260,8 +260,6 @@ static void drain(struct raider *raider)
 
 static void obey(struct raider *raider)
 {
-	static const struct timespec moment = { .tv_nsec = 1000000 };
-
 	for (;;) {
 		int wanted = atomic_load(&raider->orders->wanted);
 
@@ -271,7 +269,7 @@ static void obey(struct raider *raider)
 		if (wanted >= 0)
 			drain(raider);
 		if (wanted == RAID_IDLE)
-			nanosleep(&moment, NULL);
+			clock_sleep_ns(1000000);
 	}
 }
 
@@ -292,13 +290,6 @@ static void run_raider(struct raid_orders *orders, const char *path, uint32_t un
 }
 
 /* ---- Life ---- */
-
-static void pause_shortly(void)
-{
-	static const struct timespec moment = { .tv_nsec = 1000000 };
-
-	nanosleep(&moment, NULL);
-}
 
 static bool has_ended(const struct raid *raid)
 {
@@ -321,7 +312,7 @@ int raid_start(struct raid *raid, const char *path, uint32_t units)
 	while (atomic_load(&raid->orders->is_ready) == 0) {
 		if (has_ended(raid))
 			return -ECHILD;
-		pause_shortly();
+		clock_sleep_ns(1000000);
 	}
 	int r = atomic_load(&raid->orders->is_ready);
 
@@ -336,7 +327,7 @@ int raid_turn_to(struct raid *raid, int what)
 			raid->pid = -1;
 			return -ECHILD;
 		}
-		pause_shortly();
+		clock_sleep_ns(1000000);
 	}
 	return 0;
 }

@@ -21,7 +21,7 @@ struct raid_request {
 extern const struct raid_request raid_requests[];
 extern const unsigned raid_request_count;
 
-/* What it does: idle, to spin without a request, or a request by its index. */
+/* What a raid does: nothing, spin without a request, or a request by its index. */
 enum { RAID_IDLE = -1, RAID_SPIN = -2 };
 
 struct raid {
@@ -35,7 +35,7 @@ struct raid {
 
 /* Jobs of so many units are made, and ready, when it returns. 0, or a negative errno. */
 int raid_start(struct raid *raid, const char *path, uint32_t units);
-/* When it does so. -ECHILD: it has ended. */
+/* Returns when the raid does that. -ECHILD: it has ended. */
 int raid_turn_to(struct raid *raid, int what);
 void raid_end(struct raid *raid);
 

@@ -27,7 +27,7 @@
 #define HUGE_PAGES_LIMIT_MS 50
 #define LIMIT_MS_PER_GIB 15
 #define LARGE_TIMES 10	   /* a large job, of the usual one */
-#define LARGE_ROOM_TIMES 2 /* what the machine is to have free for that, of its bytes */
+#define LARGE_FREE_TIMES 2 /* what the machine is to have free for that, of its bytes */
 
 enum pages { HUGE_PAGES, SMALL_PAGES, PAGES };
 
@@ -61,22 +61,18 @@ static double gib(const struct attach *attach)
 static int open_job(const char *socket, const struct attach *attach, struct tierd_job **ret_job)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
 	struct tierd_node *node;
-	int r = tierd_connect(socket, &node);
 
 	options.name = "attach";
 	options.parameter_placement = TIERD_PLACE_HOST;
 	if (attach->is_frozen)
 		options.durability = TIERD_DURABILITY_NONE;
-	if (r == 0)
-		r = tierd_job_open(node, &options, ret_job);
-	if (r == 0)
-		r = bench_define_units(*ret_job, &(struct bench_units){ .count = UNITS,
-									.elements = attach->elements,
-									.is_frozen = attach->is_frozen,
-									.format = TIERD_FP32 });
-	return r < 0 ? r : tierd_job_ready(*ret_job, -1, &state);
+	return bench_job_join(socket, &options,
+			      &(struct bench_units){ .count = UNITS,
+						     .elements = attach->elements,
+						     .is_frozen = attach->is_frozen,
+						     .format = TIERD_FP32 },
+			      &node, ret_job);
 }
 
 static int use_all(struct tierd_job *job, uint64_t elements)
@@ -158,20 +154,9 @@ static int train_and_kill(struct attach *attach, const char *socket)
 }
 
 /* Whether most of what the job has is in huge pages. */
-static bool has_huge_pages(const struct attach *attach, pid_t tierd)
+static bool has_huge_pages(const struct attach *attach, const struct bench_node *tierd)
 {
-	unsigned long long kib, found = 0;
-	char path[64], line[256];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)tierd);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "ShmemPmdMapped: %llu kB", &kib) == 1)
-			found = kib * KIB;
-	if (file)
-		fclose(file);
-	return found >= UNITS * attach->elements * sizeof(float) / 2;
+	return bench_node_memory(tierd, "ShmemPmdMapped") >= UNITS * attach->elements * sizeof(float) / 2;
 }
 
 /* What the machine itself takes to give out as much memory as the job fills, for its parameters and the sums
@@ -218,7 +203,7 @@ static int train_and_restart(struct attach *attach, enum pages pages, const stru
 	int r = train_and_kill(attach, tierd->socket);
 
 	attach->opens[pages][attach->open_count[pages]++] = attach->wait->open;
-	attach->is_huge[pages] = r == 0 && has_huge_pages(attach, tierd->pid);
+	attach->is_huge[pages] = r == 0 && has_huge_pages(attach, tierd);
 	for (unsigned i = 0; i < RESTARTS && r == 0; i++)
 		r = restart(attach, pages, tierd->socket);
 	return r;
@@ -251,43 +236,35 @@ static int serve_large(struct attach *attach)
 
 /* ---- Results ---- */
 
-static double median(double *values, unsigned count)
-{
-	return bench_quantile(values, count, 0.5);
-}
-
 static int report_attach(struct bench *bench, struct attach *attach, enum pages pages, const char *name)
 {
-	double value = median(attach->pointers[pages], attach->pointer_count[pages]);
+	double value = bench_median(attach->pointers[pages], attach->pointer_count[pages]);
 	double limit = attach->is_huge[pages] ? HUGE_PAGES_LIMIT_MS : LIMIT_MS_PER_GIB * gib(attach);
 
 	printf("%s: %.2f GiB in %s pages: the job is open after %.0f ms; restarted %u times, the first "
 	       "pointer "
 	       "after %.2f ms, at most %.2f ms; all of it used once, after %.1f ms more\n",
 	       name, gib(attach), attach->is_huge[pages] ? "huge" : "small",
-	       median(attach->opens[pages], attach->open_count[pages]), attach->pointer_count[pages], value,
-	       attach->pointers[pages][attach->pointer_count[pages] - 1],
-	       median(attach->uses[pages], attach->pointer_count[pages]));
+	       bench_median(attach->opens[pages], attach->open_count[pages]), attach->pointer_count[pages],
+	       value, attach->pointers[pages][attach->pointer_count[pages] - 1],
+	       bench_median(attach->uses[pages], attach->pointer_count[pages]));
 	if (!bench_wants(bench, name))
 		return 0;
-	return bench_record(
-		bench, &(struct bench_result){ .name = name, .value = value, .unit = "ms", .limit = limit });
+	return bench_record(bench, name, value, "ms", limit);
 }
 
 /* Of both sizes the longer one. */
 static int report_reattach(struct bench *bench, double small_ms, struct attach *large)
 {
-	double large_ms = median(large->pointers[HUGE_PAGES], large->pointer_count[HUGE_PAGES]);
+	double large_ms = bench_median(large->pointers[HUGE_PAGES], large->pointer_count[HUGE_PAGES]);
 
 	printf("reattach_ms: %.2f GiB in %s pages: the job is open after %.0f ms; restarted %u times, the "
 	       "first pointer after %.2f ms, at most %.2f ms; of a tenth of that after %.2f ms\n",
 	       gib(large), large->is_huge[HUGE_PAGES] ? "huge" : "small", large->opens[HUGE_PAGES][0],
 	       large->pointer_count[HUGE_PAGES], large_ms,
 	       large->pointers[HUGE_PAGES][large->pointer_count[HUGE_PAGES] - 1], small_ms);
-	return bench_record(bench, &(struct bench_result){ .name = "reattach_ms",
-							   .value = small_ms > large_ms ? small_ms : large_ms,
-							   .unit = "ms",
-							   .limit = HUGE_PAGES_LIMIT_MS });
+	return bench_record(bench, "reattach_ms", small_ms > large_ms ? small_ms : large_ms, "ms",
+			    HUGE_PAGES_LIMIT_MS);
 }
 
 static int report_open(struct bench *bench, struct attach *attach)
@@ -296,11 +273,8 @@ static int report_open(struct bench *bench, struct attach *attach)
 
 	if (!bench_wants(bench, "open_job_ms"))
 		return 0;
-	return bench_record(bench,
-			    &(struct bench_result){ .name = "open_job_ms",
-						    .value = median(attach->opens[HUGE_PAGES], count),
-						    .unit = "ms",
-						    .limit = median(attach->populates[HUGE_PAGES], count) });
+	return bench_record(bench, "open_job_ms", bench_median(attach->opens[HUGE_PAGES], count), "ms",
+			    bench_median(attach->populates[HUGE_PAGES], count));
 }
 
 static void free_attach(struct attach *attach)
@@ -328,30 +302,17 @@ static int new_attach(uint64_t elements, struct attach **ret_attach)
 	return 0;
 }
 
-static uint64_t available_bytes(void)
-{
-	unsigned long long kib = 0;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "re");
-
-	while (file && kib == 0 && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-			kib = 0;
-	if (file)
-		fclose(file);
-	return kib * KIB;
-}
-
 static int attach_large(struct bench *bench, struct attach *small)
 {
-	uint64_t bytes = LARGE_TIMES * UNITS * small->elements * sizeof(float), room = available_bytes();
-	double small_ms = median(small->pointers[HUGE_PAGES], small->pointer_count[HUGE_PAGES]);
+	uint64_t bytes = LARGE_TIMES * UNITS * small->elements * sizeof(float);
+	uint64_t available = bench_proc_bytes("/proc/meminfo", "MemAvailable");
+	double small_ms = bench_median(small->pointers[HUGE_PAGES], small->pointer_count[HUGE_PAGES]);
 	struct attach *large;
 	int r;
 
 	/* Where there is less it says how much it measured, and scales nothing. */
-	if (bytes > room / LARGE_ROOM_TIMES)
-		bytes = room / LARGE_ROOM_TIMES;
+	if (bytes > available / LARGE_FREE_TIMES)
+		bytes = available / LARGE_FREE_TIMES;
 	r = new_attach(bytes / UNITS / sizeof(float), &large);
 	if (r < 0)
 		return r;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -47,10 +46,7 @@ static int measure_base(struct bench *bench, const char *name, const struct idle
 	       (double)(bench_node_memory(&idle->tierd, "Private_Clean") +
 			bench_node_memory(&idle->tierd, "Private_Dirty")) /
 		       1e6);
-	return bench_record(bench, &(struct bench_result){ .name = name,
-							   .value = (double)all / 1e6,
-							   .unit = "MB",
-							   .limit = BASE_LIMIT_MB });
+	return bench_record(bench, name, (double)all / 1e6, "MB", BASE_LIMIT_MB);
 }
 
 /* ---- Jobs and connections that are idle ---- */
@@ -58,19 +54,14 @@ static int measure_base(struct bench *bench, const char *name, const struct idle
 static int open_job(struct tierd_node *node, const char *name)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_job *job;
 	int r;
 
 	options.name = name;
 	options.host_budget = 128 * MIB;
-	r = tierd_job_open(node, &options, &job);
-	if (r == 0)
-		r = bench_define_units(job,
-				       &(struct bench_units){ .count = UNITS, .elements = UNIT_ELEMENTS });
-	if (r == 0)
-		r = tierd_job_ready(job, -1, NULL);
-	return r < 0 ? r : tierd_step(job, &rates, NULL);
+	r = bench_job_open(node, &options, &(struct bench_units){ .count = UNITS, .elements = UNIT_ELEMENTS },
+			   &job);
+	return r < 0 ? r : bench_step(job, TIERD_DONE);
 }
 
 static int open_all(struct idle *idle)
@@ -125,31 +116,25 @@ static int measure_status(struct bench *bench, const char *name, struct idle *id
 	if (r < 0)
 		return r;
 	printf("%s: at most %.2f ms; a program that does nothing takes %.2f ms\n", name,
-	       bench_quantile(ours, STATUS_RUNS, 1), bench_quantile(theirs, STATUS_RUNS, 0.5));
-	return bench_record(bench, &(struct bench_result){ .name = name,
-							   .value = bench_quantile(ours, STATUS_RUNS, 0.5),
-							   .unit = "ms",
-							   .limit = STATUS_LIMIT_MS });
+	       bench_quantile(ours, STATUS_RUNS, 1), bench_median(theirs, STATUS_RUNS));
+	return bench_record(bench, name, bench_median(ours, STATUS_RUNS), "ms", STATUS_LIMIT_MS);
 }
 
 /* ---- Processor time ---- */
 
 static int measure_processor(struct bench *bench, const char *name, const struct idle *idle)
 {
-	struct timespec duration = { .tv_sec = bench_is_quick(bench) ? QUICK_IDLE_SECONDS : IDLE_SECONDS };
+	uint64_t seconds = bench_is_quick(bench) ? QUICK_IDLE_SECONDS : IDLE_SECONDS;
 	uint64_t start = clock_now_ns(), before = 0, after = 0;
 	int r = bench_node_processor_ns(&idle->tierd, &before);
 
-	nanosleep(&duration, NULL);
+	clock_sleep_ns(seconds * UINT64_C(1000000000));
 	if (r == 0)
 		r = bench_node_processor_ns(&idle->tierd, &after);
 	if (r < 0)
 		return r;
-	return bench_record(bench, &(struct bench_result){ .name = name,
-							   .value = 100 * (double)(after - before) /
-								    (double)(clock_now_ns() - start),
-							   .unit = "%",
-							   .limit = IDLE_LIMIT_PERCENT });
+	return bench_record(bench, name, 100 * (double)(after - before) / (double)(clock_now_ns() - start),
+			    "%", IDLE_LIMIT_PERCENT);
 }
 
 int bench_idle(struct bench *bench)

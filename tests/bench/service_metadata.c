@@ -16,41 +16,21 @@
 #define UNIT_ELEMENTS 256
 #define LIMIT 512
 
-/* Until then what is written of it is there twice. */
-static int await_durable(struct tierd_job *job)
-{
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-	struct tierd_ticket *ticket = NULL;
-	int r = tierd_step(job, &rates, &ticket);
-
-	if (r == 0)
-		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
-	tierd_ticket_free(ticket);
-	return r;
-}
-
 static int open_job(const struct bench_node *tierd, unsigned units, struct tierd_node **ret_node)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
 	struct tierd_job *job;
-	int r = tierd_connect(tierd->socket, ret_node);
+	int r;
 
 	options.name = "metadata";
 	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
 	options.host_budget = 256 * MIB;
-	if (r == 0)
-		r = tierd_job_open(*ret_node, &options, &job);
-	if (r == 0)
-		r = bench_define_units(job, &(struct bench_units){ .count = units,
-								   .elements = UNIT_ELEMENTS,
-								   .is_frozen = true });
-	if (r == 0)
-		r = tierd_job_ready(job, -1, NULL);
-	if (r == 0)
-		r = await_durable(job);
-	if (r < 0)
-		fprintf(stderr, "metadata: %s\n", tierd_message());
-	return r;
+	r = bench_job_join(
+		tierd->socket, &options,
+		&(struct bench_units){ .count = units, .elements = UNIT_ELEMENTS, .is_frozen = true },
+		ret_node, &job);
+	/* Until it is durable, what is written of it is there twice. */
+	return r < 0 ? r : bench_step(job, TIERD_DURABLE);
 }
 
 /* Where parameters lie for clients to map: they are no metadata. */
@@ -113,9 +93,6 @@ int bench_metadata(struct bench *bench)
 		return r;
 	printf("metadata_unit_bytes: %.1f MiB of %u units, %.1f MiB of %u\n", few_bytes / (double)MIB,
 	       FEW_UNITS, many_bytes / (double)MIB, many);
-	return bench_record(bench,
-			    &(struct bench_result){ .name = "metadata_unit_bytes",
-						    .value = (many_bytes - few_bytes) / (many - FEW_UNITS),
-						    .unit = "bytes",
-						    .limit = LIMIT });
+	return bench_record(bench, "metadata_unit_bytes", (many_bytes - few_bytes) / (many - FEW_UNITS),
+			    "bytes", LIMIT);
 }

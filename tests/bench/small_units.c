@@ -24,17 +24,14 @@ struct side {
 static int open_job(struct tierd_node *node, const char *name, struct side *side)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	int r;
 
 	options.name = name;
 	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_HOST;
 	options.durability = TIERD_DURABILITY_NONE;
 	options.gradient_buffers = side->units > 1 ? BUFFERS : 0;
-	r = tierd_job_open(node, &options, &side->job);
-	if (r == 0)
-		r = bench_define_units(
-			side->job, &(struct bench_units){ .count = side->units, .elements = side->elements });
-	return r < 0 ? r : tierd_job_ready(side->job, -1, NULL);
+	return bench_job_open(node, &options,
+			      &(struct bench_units){ .count = side->units, .elements = side->elements },
+			      &side->job);
 }
 
 static int train_unit(const struct side *side, uint32_t unit)
@@ -100,18 +97,18 @@ static int measure(struct bench *bench, struct tierd_node *node)
 
 	if (r == 0)
 		r = open_job(node, "large", &large);
-	if (r < 0) {
-		fprintf(stderr, NAME ": %s\n", tierd_message());
-		return r;
-	}
-	return bench_compare(bench, &comparison);
+	return r < 0 ? r : bench_compare(bench, &comparison);
 }
 
 static int run(struct bench *bench)
 {
 	struct bench_node tierd = BENCH_NODE_INIT;
 	struct tierd_node *node = NULL;
-	int r = bench_node_start(&tierd, "1G", "1G");
+	int r;
+
+	if (!bench_wants(bench, NAME))
+		return 0;
+	r = bench_node_start(&tierd, "1G", "1G");
 
 	if (r == 0)
 		r = tierd_connect(tierd.socket, &node);
@@ -124,12 +121,5 @@ static int run(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	if (bench_wants(bench, NAME))
-		r = run(bench);
-	return bench_end(bench, r);
+	return bench_main(argc, argv, run);
 }

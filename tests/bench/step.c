@@ -92,11 +92,8 @@ static int measure_bytes(struct bench *bench, struct step_scene *scene, const st
 		fprintf(stderr, "%s: %s\n", layout->name, tierd_message());
 		return r;
 	}
-	return bench_record(bench, &(struct bench_result){ .name = layout->name,
-							   .value = cost.bytes /
-								    (double)(scene->units * STEPPER_ELEMENTS),
-							   .unit = "bytes",
-							   .limit = layout->limit });
+	return bench_record(bench, layout->name, cost.bytes / (double)(scene->units * STEPPER_ELEMENTS),
+			    "bytes", layout->limit);
 }
 
 /* ---- Time ---- */
@@ -146,7 +143,7 @@ static bool is_wanted(const struct bench *bench)
 	return bench_wants(bench, "step_nvme_ratio") || kept_is_wanted(bench) || step_wants_peer(bench);
 }
 
-static int run(struct bench *bench)
+static int run_in_scene(struct bench *bench)
 {
 	struct step_scene scene = { .tierd = BENCH_NODE_INIT,
 				    .fio.direction = "readwrite",
@@ -169,14 +166,12 @@ static int run(struct bench *bench)
 	return r;
 }
 
+static int run(struct bench *bench)
+{
+	return is_wanted(bench) ? run_in_scene(bench) : 0;
+}
+
 int main(int argc, char **argv)
 {
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	if (is_wanted(bench))
-		r = run(bench);
-	return bench_end(bench, r);
+	return bench_main(argc, argv, run);
 }

@@ -26,10 +26,10 @@ struct step_scene {
 	struct fio_job fio;
 };
 
-/* In the place of the job before, which is closed. */
+/* Opens the job in place of the one before, which is closed. */
 int step_open_job(struct step_scene *scene, const struct step_layout *layout);
 
-/* Of one step. */
+/* What one step cost. */
 struct step_cost {
 	double bytes;	   /* from the first push on */
 	double late_bytes; /* of those, from the closing of the step on */
@@ -42,7 +42,7 @@ int step_take(const struct step_scene *scene, struct step_cost *ret_cost);
 /* Two steps: the first finds moments that nobody has written yet, and the second the places of that. */
 int step_warm_up(const struct step_scene *scene);
 
-/* The same beside DeepSpeed, if it is there. */
+/* The same compared with DeepSpeed, if it is installed. */
 bool step_wants_peer(const struct bench *bench);
 int bench_step_peer(struct bench *bench, const struct step_scene *scene);
 

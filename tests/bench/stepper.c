@@ -13,7 +13,6 @@ int stepper_open(struct tierd_node *node, const struct stepper_options *stepper,
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
 	struct tierd_group group = TIERD_GROUP_INIT;
 	struct tierd_job *job = NULL;
-	struct tierd_job_state state;
 	int r;
 
 	group.moments = stepper->moments;
@@ -31,7 +30,7 @@ int stepper_open(struct tierd_node *node, const struct stepper_options *stepper,
 		r = bench_define_units(
 			job, &(struct bench_units){ .count = stepper->units, .elements = STEPPER_ELEMENTS });
 	if (r == 0)
-		r = tierd_job_ready(job, -1, &state);
+		r = tierd_job_ready(job, -1, NULL);
 	if (r < 0 && job)
 		(void)tierd_job_detach(job);
 	if (r == 0)

@@ -29,7 +29,7 @@ int stepper_open(struct tierd_node *node, const struct stepper_options *options,
 int stepper_least(struct tierd_node *node, const struct stepper_options *options, uint64_t *ret_bytes);
 
 int stepper_push(const struct stepper *stepper);
-/* Until the step is so far; how long that took. */
+/* Takes a step, and waits for the event; how long that took. */
 int stepper_step(const struct stepper *stepper, enum tierd_event event, double *ret_seconds);
 
 #endif

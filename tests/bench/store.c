@@ -20,19 +20,16 @@
 static int open_job(struct store_scene *scene)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	int r;
 
 	options.name = "store";
 	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
 	/* The sums of its gradients have to lie there, too. */
 	options.host_budget = (scene->units + ARENA_UNITS) * UNIT_ELEMENTS * sizeof(float);
-	r = tierd_job_open(scene->node, &options, &scene->job);
-	if (r == 0)
-		r = bench_define_units(scene->job, &(struct bench_units){ .count = scene->units,
-									  .elements = UNIT_ELEMENTS,
-									  .format = TIERD_FP32 });
-	return r < 0 ? r : tierd_job_ready(scene->job, -1, &state);
+	return bench_job_open(scene->node, &options,
+			      &(struct bench_units){ .count = scene->units,
+						     .elements = UNIT_ELEMENTS,
+						     .format = TIERD_FP32 },
+			      &scene->job);
 }
 
 int store_scene_join(struct store_scene *scene)
@@ -43,11 +40,9 @@ int store_scene_join(struct store_scene *scene)
 	options.socket_path = scene->tierd.socket;
 	options.reconnect_ms = RECONNECT_MS;
 	r = tierd_connect_with(&options, &scene->node);
-	if (r == 0)
-		r = open_job(scene);
 	if (r < 0)
 		fprintf(stderr, "store: %s\n", tierd_message());
-	return r;
+	return r < 0 ? r : open_job(scene);
 }
 
 int store_scene_open(struct store_scene *scene, bool is_quick)
@@ -109,6 +104,19 @@ int store_scene_train(struct store_scene *scene, struct tierd_ticket **ret_ticke
 	return r;
 }
 
+int store_scene_train_durably(struct store_scene *scene, double *ret_ms)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = store_scene_train(scene, &ticket);
+	uint64_t start = clock_now_ns();
+
+	if (r == 0)
+		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
+	*ret_ms = bench_ms_since(start);
+	tierd_ticket_free(ticket);
+	return r;
+}
+
 int store_scene_gather(struct store_scene *scene, uint32_t unit, double *ret_ms)
 {
 	uint64_t start = clock_now_ns();
@@ -138,42 +146,35 @@ static int expect_all_written(struct tierd_job *job, unsigned units)
 int store_make_large(struct tierd_node *node, const struct tierd_job_options *options, unsigned units,
 		     struct tierd_job **ret_job)
 {
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-	struct tierd_ticket *ticket = NULL;
-	struct tierd_job_state state;
-	int r = tierd_job_open(node, options, ret_job);
+	int r = bench_job_open(node, options,
+			       &(struct bench_units){ .count = units,
+						      .elements = STORE_LARGE_ELEMENTS,
+						      .format = TIERD_FP32,
+						      .is_frozen = true },
+			       ret_job);
 
+	if (r < 0)
+		return r;
+	r = expect_all_written(*ret_job, units);
 	if (r == 0)
-		r = bench_define_units(*ret_job, &(struct bench_units){ .count = units,
-									.elements = STORE_LARGE_ELEMENTS,
-									.format = TIERD_FP32,
-									.is_frozen = true });
-	if (r == 0)
-		r = tierd_job_ready(*ret_job, -1, &state);
-	if (r == 0)
-		r = expect_all_written(*ret_job, units);
-	if (r == 0)
-		r = tierd_step(*ret_job, &rates, &ticket);
-	if (r == 0)
-		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
+		r = bench_step(*ret_job, TIERD_DURABLE);
 	if (r < 0)
 		fprintf(stderr, "%s: %s\n", options->name, tierd_message());
-	tierd_ticket_free(ticket);
 	return r;
 }
 
 /* ---- All of them ---- */
 
-static int run_in_scene(struct bench *bench, bool wants_map, bool wants_commit, bool wants_recover)
+static int run_in_scene(struct bench *bench)
 {
 	struct store_scene scene;
 	int r = store_scene_open(&scene, bench_is_quick(bench));
 
-	if (r == 0 && wants_map)
+	if (r == 0 && bench_wants(bench, "map_bytes_ratio"))
 		r = bench_map_bytes(bench, &scene);
-	if (r == 0 && wants_commit)
+	if (r == 0 && bench_wants_any(bench, "commit_stall_ms", "commit_wait_ms"))
 		r = bench_commit(bench, &scene);
-	if (r == 0 && wants_recover)
+	if (r == 0 && bench_wants(bench, "recover_ms"))
 		r = bench_recover(bench, &scene);
 	store_scene_close(&scene);
 	return r;
@@ -181,27 +182,18 @@ static int run_in_scene(struct bench *bench, bool wants_map, bool wants_commit, 
 
 static int run(struct bench *bench)
 {
-	bool wants_map = bench_wants(bench, "map_bytes_ratio");
-	bool wants_commit = bench_wants(bench, "commit_stall_ms") || bench_wants(bench, "commit_wait_ms");
-	bool wants_recover = bench_wants(bench, "recover_ms");
 	int r = 0;
 
-	if (wants_map || wants_commit || wants_recover)
-		r = run_in_scene(bench, wants_map, wants_commit, wants_recover);
+	if (bench_wants_any(bench, "map_bytes_ratio", "commit_stall_ms", "commit_wait_ms", "recover_ms"))
+		r = run_in_scene(bench);
 	if (r == 0 && bench_wants(bench, "open_ms_10gib"))
 		r = bench_open(bench);
-	if (r == 0 && (bench_wants(bench, "snapshot_ms") || bench_wants(bench, "snapshot_growth_ms")))
+	if (r == 0 && bench_wants_any(bench, "snapshot_ms", "snapshot_growth_ms"))
 		r = bench_snapshot(bench);
 	return r;
 }
 
 int main(int argc, char **argv)
 {
-	struct bench *bench = NULL;
-	int r = bench_new(argc, argv, &bench);
-
-	if (r < 0)
-		return EXIT_FAILURE;
-	r = run(bench);
-	return bench_end(bench, r);
+	return bench_main(argc, argv, run);
 }

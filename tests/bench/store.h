@@ -25,6 +25,8 @@ uint64_t store_scene_bytes(const struct store_scene *scene);
 
 /* A step that updates everything, applied; its ticket says when it is durable. */
 int store_scene_train(struct store_scene *scene, struct tierd_ticket **ret_ticket);
+/* The same, until it is durable; how long after it was applied. */
+int store_scene_train_durably(struct store_scene *scene, double *ret_ms);
 /* A gather of a unit, and its release, in milliseconds. */
 int store_scene_gather(struct store_scene *scene, uint32_t unit, double *ret_ms);
 

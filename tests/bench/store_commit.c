@@ -81,19 +81,6 @@ static int time_flushes(struct holdup *holdup, double *ret_ms)
 	return r;
 }
 
-static int wait_for_commit(struct holdup *holdup, double *ret_ms)
-{
-	struct tierd_ticket *ticket = NULL;
-	int r = store_scene_train(holdup->scene, &ticket);
-	uint64_t start = clock_now_ns();
-
-	if (r == 0)
-		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
-	*ret_ms = bench_ms_since(start);
-	tierd_ticket_free(ticket);
-	return r;
-}
-
 static int open_file(struct holdup *holdup)
 {
 	char path[sizeof(holdup->scene->tierd.disk) + 16];
@@ -118,7 +105,7 @@ static double report_side(struct holdup *holdup, enum side side, const char *whe
 	double longest = bench_quantile(gathers, count, 1);
 
 	printf("commit_stall_ms: %u gathers %s: median %.2f ms, p99 %.2f ms, longest %.2f ms\n", count, when,
-	       bench_quantile(gathers, count, 0.5), bench_quantile(gathers, count, 0.99), longest);
+	       bench_median(gathers, count), bench_quantile(gathers, count, 0.99), longest);
 	return longest;
 }
 
@@ -134,18 +121,10 @@ static int report(struct bench *bench, struct holdup *holdup, unsigned rounds)
 	printf("commit_wait_ms: a step is durable %.2f ms after it is applied (at most %.2f ms); two flushes "
 	       "of "
 	       "another file take %.2f ms\n",
-	       bench_quantile(holdup->lags, rounds, 0.5), bench_quantile(holdup->lags, rounds, 1),
-	       bench_quantile(holdup->flushes, rounds, 0.5));
-	r = bench_record(bench, &(struct bench_result){ .name = "commit_stall_ms",
-							.value = beside - alone,
-							.unit = "ms",
-							.limit = LIMIT_MS });
-	return r < 0 ? r
-		     : bench_record(bench,
-				    &(struct bench_result){ .name = "commit_wait_ms",
-							    .value = bench_quantile(waits, rounds, 0.5),
-							    .unit = "ms",
-							    .limit = LIMIT_MS });
+	       bench_median(holdup->lags, rounds), bench_quantile(holdup->lags, rounds, 1),
+	       bench_median(holdup->flushes, rounds));
+	r = bench_record(bench, "commit_stall_ms", beside - alone, "ms", LIMIT_MS);
+	return r < 0 ? r : bench_record(bench, "commit_wait_ms", bench_median(waits, rounds), "ms", LIMIT_MS);
 }
 
 int bench_commit(struct bench *bench, struct store_scene *scene)
@@ -161,7 +140,7 @@ int bench_commit(struct bench *bench, struct store_scene *scene)
 	for (unsigned i = 0; i < rounds && r == 0; i++) {
 		r = gather_beside_commit(holdup);
 		if (r == 0)
-			r = wait_for_commit(holdup, &holdup->lags[i]);
+			r = store_scene_train_durably(scene, &holdup->lags[i]);
 		if (r == 0)
 			r = time_flushes(holdup, &holdup->flushes[i]);
 	}

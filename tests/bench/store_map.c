@@ -1,5 +1,6 @@
 /* What a commit writes beside the state: nodes of the map, superblocks and the record, over the bytes of a
- * step that rewrites everything. What devices were asked to write says the daemon, of the state and in all.
+ * step that rewrites everything. The daemon says how many bytes it asked devices to write, of the state and
+ * in all.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,18 +32,13 @@ static double sum_of_paths(const cJSON *tiers)
 static int written_bytes(const struct bench_node *tierd, double *ret_bytes)
 {
 	char command[512], text[MAX_TEXT];
-	size_t length;
 	cJSON *tiers;
-	FILE *pipe;
+	int r;
 
 	snprintf(command, sizeof(command), "'%s' --socket '%s' --json tiers", TIERCTL_PROGRAM, tierd->socket);
-	pipe = popen(command, "re");
-	if (!pipe)
-		return -errno;
-	length = fread(text, 1, sizeof(text) - 1, pipe);
-	text[length] = '\0';
-	if (pclose(pipe) != 0)
-		return -EIO;
+	r = bench_read_output(command, text, sizeof(text));
+	if (r < 0)
+		return r;
 	tiers = cJSON_Parse(text);
 	if (!tiers)
 		return -EPROTO;
@@ -62,27 +58,16 @@ static int state_bytes(const struct store_scene *scene, double *ret_bytes)
 	return r;
 }
 
-static int train_until_durable(struct store_scene *scene)
-{
-	struct tierd_ticket *ticket = NULL;
-	int r = store_scene_train(scene, &ticket);
-
-	if (r == 0)
-		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
-	tierd_ticket_free(ticket);
-	return r;
-}
-
 /* Between two commits nothing else is written: the job has one trainer, who waits for them. */
 static int measure(struct store_scene *scene, double *ret_state, double *ret_beside)
 {
-	double state[2] = { 0 }, all[2] = { 0 };
+	double state[2] = { 0 }, all[2] = { 0 }, lag;
 	int r = state_bytes(scene, &state[0]);
 
 	if (r == 0)
 		r = written_bytes(&scene->tierd, &all[0]);
 	if (r == 0)
-		r = train_until_durable(scene);
+		r = store_scene_train_durably(scene, &lag);
 	if (r == 0)
 		r = state_bytes(scene, &state[1]);
 	if (r == 0)
@@ -96,9 +81,9 @@ static int measure(struct store_scene *scene, double *ret_state, double *ret_bes
 
 int bench_map_bytes(struct bench *bench, struct store_scene *scene)
 {
-	double ratios[STEPS], state = 1, beside = 0;
+	double ratios[STEPS], state = 1, beside = 0, lag;
 	/* The first commit has all that was initialized, and what the job is. */
-	int r = train_until_durable(scene);
+	int r = store_scene_train_durably(scene, &lag);
 
 	for (unsigned i = 0; i < STEPS && r == 0; i++) {
 		r = measure(scene, &state, &beside);
@@ -108,8 +93,5 @@ int bench_map_bytes(struct bench *bench, struct store_scene *scene)
 		return r;
 	printf("map_bytes_ratio: a step writes %.1f MiB of state, and a commit %.1f KiB beside it\n",
 	       state / (double)MIB, beside / (double)KIB);
-	return bench_record(bench, &(struct bench_result){ .name = "map_bytes_ratio",
-							   .value = bench_quantile(ratios, STEPS, 0.5),
-							   .unit = "times",
-							   .limit = LIMIT });
+	return bench_record(bench, "map_bytes_ratio", bench_median(ratios, STEPS), "times", LIMIT);
 }

@@ -69,8 +69,8 @@ static int restart_and_join(struct store_scene *scene, double *ret_ms)
 
 static int report(struct bench *bench, const struct store_scene *scene, struct recovery *recovery)
 {
-	double median = bench_quantile(recovery->went_on, recovery->count, 0.5);
-	double anew = bench_quantile(recovery->anew, recovery->count, 0.5);
+	double median = bench_median(recovery->went_on, recovery->count);
+	double anew = bench_median(recovery->anew, recovery->count);
 
 	printf("recover_ms: %.2f GiB; of %u kills: a trainer that goes on gathers after %.0f ms, at most "
 	       "%.0f "
@@ -78,21 +78,15 @@ static int report(struct bench *bench, const struct store_scene *scene, struct r
 	       (double)store_scene_bytes(scene) / (double)GIB, recovery->count, median,
 	       bench_quantile(recovery->went_on, recovery->count, 1), anew,
 	       bench_quantile(recovery->anew, recovery->count, 1));
-	return bench_record(bench, &(struct bench_result){ .name = "recover_ms",
-							   .value = median > anew ? median : anew,
-							   .unit = "ms",
-							   .limit = LIMIT_MS });
+	return bench_record(bench, "recover_ms", median > anew ? median : anew, "ms", LIMIT_MS);
 }
 
 int bench_recover(struct bench *bench, struct store_scene *scene)
 {
 	struct recovery recovery = { .count = bench_is_quick(bench) ? QUICK_KILLS : KILLS };
-	struct tierd_ticket *ticket = NULL;
-	int r = store_scene_train(scene, &ticket);
+	double lag;
+	int r = store_scene_train_durably(scene, &lag);
 
-	if (r == 0)
-		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
-	tierd_ticket_free(ticket);
 	for (unsigned i = 0; i < recovery.count && r == 0; i++) {
 		r = restart_under(scene, &recovery.went_on[i]);
 		if (r == 0)

@@ -79,20 +79,15 @@ static int report(struct bench *bench, struct snapshots *snapshots)
 	for (unsigned i = 0; i < SIZES; i++) {
 		double *samples = snapshots->samples[i];
 
-		medians[i] = bench_quantile(samples, ROUNDS, 0.5);
+		medians[i] = bench_median(samples, ROUNDS);
 		printf("snapshot_ms: of %.2f GiB after %.2f ms (at most %.2f ms)\n",
 		       (double)(snapshots->units[i] * STORE_LARGE_BYTES) / (double)GIB, medians[i],
 		       bench_quantile(samples, ROUNDS, 1));
 	}
-	r = bench_record(bench, &(struct bench_result){ .name = "snapshot_ms",
-							.value = medians[LARGE],
-							.unit = "ms",
-							.limit = LIMIT_MS });
+	r = bench_record(bench, "snapshot_ms", medians[LARGE], "ms", LIMIT_MS);
 	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = "snapshot_growth_ms",
-								   .value = medians[LARGE] - medians[SMALL],
-								   .unit = "ms",
-								   .limit = GROWTH_LIMIT_MS });
+		     : bench_record(bench, "snapshot_growth_ms", medians[LARGE] - medians[SMALL], "ms",
+				    GROWTH_LIMIT_MS);
 }
 
 int bench_snapshot(struct bench *bench)

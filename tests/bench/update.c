@@ -64,13 +64,13 @@ static struct look look_at(const struct bench *bench, struct subject *subject)
 	for (unsigned rival = 0; rival < SUBJECT_RIVALS; rival++) {
 		for (unsigned turn = 0; turn < turns; turn++)
 			ratios[rival][turn] = rates[0][turn] / rates[1 + rival][turn];
-		over[rival] = bench_quantile(ratios[rival], turns, 0.5);
+		over[rival] = bench_median(ratios[rival], turns);
 	}
 	look.lesser = over[SUBJECT_STREAM] > over[SUBJECT_NEAR] ? SUBJECT_STREAM : SUBJECT_NEAR;
 	look.ratio = over[look.lesser];
 	print_subject(subject);
 	printf(" %.2f G elements/s; %.3f of streaming, %.3f of itself in the cache\n",
-	       bench_quantile(rates[0], turns, 0.5) / 1e9, over[SUBJECT_STREAM], over[SUBJECT_NEAR]);
+	       bench_median(rates[0], turns) / 1e9, over[SUBJECT_STREAM], over[SUBJECT_NEAR]);
 	return look;
 }
 

@@ -63,9 +63,9 @@ static int look_at(const struct bench *bench, const struct variant *variant, str
 			ours[turn] = pass_run(&match->subject.ours, seconds);
 		ratios[turn] = ours[turn] / theirs[turn];
 	}
-	*ret_ratio = bench_quantile(ratios, turns, 0.5);
-	printf("%s: %.2f G elements/s over its %.2f, of %s\n", NAME, bench_quantile(ours, turns, 0.5) / 1e9,
-	       bench_quantile(theirs, turns, 0.5) / 1e9, variant->text);
+	*ret_ratio = bench_median(ratios, turns);
+	printf("%s: %.2f G elements/s over its %.2f, of %s\n", NAME, bench_median(ours, turns) / 1e9,
+	       bench_median(theirs, turns) / 1e9, variant->text);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ struct bench_victim {
 
 /* Connects, and makes its job; units and elements are given. */
 int bench_victim_open(struct bench_victim *victim, const char *path);
-/* A whole one, until it is applied. */
+/* Takes a step, and waits until it is applied. */
 int bench_victim_step(const struct bench_victim *victim);
 
 #endif
