@@ -43,8 +43,7 @@ struct setting {
 struct training {
 	const struct setting *setting;
 	bool is_whole; /* all tensors but the last in one unit */
-	struct tierd_node *nodes[RANKS];
-	struct tierd_job *jobs[RANKS];
+	struct ranks ranks;
 	uint64_t step;
 };
 
@@ -92,12 +91,10 @@ static void put(void *values, uint32_t format, uint64_t at, float value)
 {
 	uint16_t half = float16_from_float(value);
 
-	if (format == TIERD_FP32)
-		((float *)values)[at] = value;
-	else if (format == TIERD_FP16)
+	if (format == TIERD_FP16)
 		memcpy((char *)values + 2 * at, &half, 2);
 	else
-		memcpy((char *)values + 2 * at, (const char *)&value + 2, 2);
+		support_put(values, format, at, value);
 }
 
 /* ---- A job ---- */
@@ -127,8 +124,8 @@ static void open_rank(struct training *training, uint32_t rank, const char *name
 	options.snapshots = setting->parameters == TIERD_PLACE_NVME ? 1 : 0;
 	options.source = source;
 	options.with_optimizer = source != NULL;
-	training->nodes[rank] = support_connect();
-	OK(tierd_job_open(training->nodes[rank], &options, &training->jobs[rank]));
+	training->ranks.nodes[rank] = support_connect();
+	OK(tierd_job_open(training->ranks.nodes[rank], &options, &training->ranks.jobs[rank]));
 }
 
 static void define(const struct training *training, struct tierd_job *job, bool has_source)
@@ -160,21 +157,14 @@ static void begin(struct training *training, const struct setting *setting, bool
 	struct tierd_job_state state;
 
 	*training = (struct training){ .setting = setting, .is_whole = is_whole };
+	training->ranks.count = setting->world_size;
 	for (uint32_t rank = 0; rank < setting->world_size; rank++) {
 		open_rank(training, rank, name, source);
-		define(training, training->jobs[rank], source != NULL);
+		define(training, training->ranks.jobs[rank], source != NULL);
 	}
-	support_ready(training->jobs, setting->world_size, 0, NULL);
-	OK(tierd_job_state(training->jobs[0], &state));
+	support_ready(training->ranks.jobs, setting->world_size, 0, NULL);
+	OK(tierd_job_state(training->ranks.jobs[0], &state));
 	training->step = state.step;
-}
-
-static void end(struct training *training)
-{
-	for (uint32_t rank = 0; rank < training->setting->world_size; rank++) {
-		OK(tierd_job_close(training->jobs[rank]));
-		tierd_disconnect(training->nodes[rank]);
-	}
 }
 
 static uint32_t unit_of(const struct training *training, unsigned tensor)
@@ -202,7 +192,7 @@ static void fill(const struct training *training, const struct tierd_view *view,
 
 static void push(const struct training *training, unsigned batch, uint32_t rank, unsigned first, unsigned end)
 {
-	struct tierd_job *job = training->jobs[rank];
+	struct tierd_job *job = training->ranks.jobs[rank];
 	uint32_t unit = unit_of(training, first);
 	bool absent[TENSORS] = { 0 }, has_some = false;
 	struct tierd_view view;
@@ -226,9 +216,9 @@ static void push_alone(const struct training *training, unsigned batch, uint32_t
 
 	if (!is_present(training->step, batch, rank, tensor))
 		return;
-	OK(tierd_gradients(training->jobs[rank], unit_of(training, tensor), &view));
+	OK(tierd_gradients(training->ranks.jobs[rank], unit_of(training, tensor), &view));
 	fill(training, &view, batch, rank, tensor);
-	OK(tierd_push(training->jobs[rank], unit_of(training, tensor)));
+	OK(tierd_push(training->ranks.jobs[rank], unit_of(training, tensor)));
 }
 
 static void push_all(const struct training *training, unsigned batch, uint32_t rank)
@@ -275,26 +265,25 @@ static void finish(const struct training *training, struct tierd_ticket **ticket
 			continue;
 		for (unsigned tensor = 0; tensor < TENSORS; tensor++)
 			if (tensor != FROZEN)
-				write_shard(training, training->jobs[rank], tensor);
-		OK(tierd_step_finish(training->jobs[rank]));
+				write_shard(training, training->ranks.jobs[rank], tensor);
+		OK(tierd_step_finish(training->ranks.jobs[rank]));
 	}
 }
 
 static void take_step(struct training *training)
 {
 	const struct setting *setting = training->setting;
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f);
 	struct tierd_ticket *tickets[RANKS];
 
-	rates.learning_rate = 0.01f;
 	rates.drop = training->step == DROPPED;
 	for (uint32_t rank = 0; rank < setting->world_size && setting->is_announced && !rates.drop; rank++)
-		OK(tierd_step_begin(training->jobs[rank], &rates, micro_batches(setting)));
+		OK(tierd_step_begin(training->ranks.jobs[rank], &rates, micro_batches(setting)));
 	for (unsigned batch = 0; batch < micro_batches(setting); batch++)
 		for (uint32_t rank = 0; rank < setting->world_size; rank++)
 			push_all(training, batch, rank);
 	for (uint32_t rank = 0; rank < setting->world_size; rank++)
-		OK(tierd_step(training->jobs[rank], &rates, &tickets[rank]));
+		OK(tierd_step(training->ranks.jobs[rank], &rates, &tickets[rank]));
 	if (setting->optimizer == TIERD_NONE)
 		finish(training, tickets);
 	for (uint32_t rank = 0; rank < setting->world_size; rank++) {
@@ -319,8 +308,9 @@ static float values[LARGEST];
 /* False: the optimizer keeps no such thing. */
 static bool read_state(const struct training *training, unsigned tensor, unsigned state)
 {
-	int r = tierd_tensor_read(training->jobs[0], unit_of(training, tensor), place_of(training, tensor),
-				  states[state], 0, tensors[tensor].elements, values);
+	int r = tierd_tensor_read(training->ranks.jobs[0], unit_of(training, tensor),
+				  place_of(training, tensor), states[state], 0, tensors[tensor].elements,
+				  values);
 
 	REQUIRE(r == 0 || r == -ENODATA || r == -EINVAL);
 	return r == 0;
@@ -364,8 +354,8 @@ static void compare(const struct setting *setting)
 		take_step(&apart);
 		expect_same(&whole, &apart);
 	}
-	end(&whole);
-	end(&apart);
+	ranks_close(&whole.ranks);
+	ranks_close(&apart.ranks);
 	support_drop("whole");
 	support_drop("apart");
 }
@@ -378,7 +368,7 @@ static void a_copy_goes_on_as_its_source(const struct setting *setting, const ch
 	begin(&whole, setting, true, "whole", NULL);
 	train(&whole, 2);
 	if (strchr(source, '@')) {
-		OK(tierd_snapshot(whole.jobs[0], "early"));
+		OK(tierd_snapshot(whole.ranks.jobs[0], "early"));
 		train(&whole, 3);
 	}
 	begin(&copy, setting, false, "copy", source);
@@ -391,9 +381,9 @@ static void a_copy_goes_on_as_its_source(const struct setting *setting, const ch
 	train(&again, 5);
 	train(&whole, 5);
 	expect_same(&whole, &again);
-	end(&again);
-	end(&copy);
-	end(&whole);
+	ranks_close(&again.ranks);
+	ranks_close(&copy.ranks);
+	ranks_close(&whole.ranks);
 	support_drop("again");
 	support_drop("copy");
 	support_drop("whole");
@@ -429,11 +419,10 @@ static void parts_that_are_uneven_make_no_tensor(void)
 {
 	struct tierd_node *node = support_connect();
 	struct tierd_job *from = open_sliced(node, "from", NULL, 2), *to;
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.5f);
 
 	OK(tierd_job_ready(from, -1, NULL));
 	OK(support_push(from, 1, 0, 0));
-	rates.learning_rate = 0.5f;
 	OK(tierd_step(from, &rates, NULL));
 	to = open_sliced(node, "to", "from", 1);
 	FAILS(tierd_job_ready(to, -1, NULL), -EINVAL,
@@ -448,7 +437,7 @@ static void what_is_wrong_is_refused(void)
 {
 	static const struct setting setting = { "refused", 1,	  3, TIERD_ADAMW, TIERD_PLACE_HOST, 0,
 						false,	   false, 0 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(1);
 	struct tierd_step_result result;
 	struct tierd_ticket *ticket;
 	struct training training;
@@ -456,7 +445,7 @@ static void what_is_wrong_is_refused(void)
 	struct tierd_view view;
 
 	begin(&training, &setting, true, "refused", NULL);
-	struct tierd_job *job = training.jobs[0];
+	struct tierd_job *job = training.ranks.jobs[0];
 
 	FAILS(tierd_push_with(job, 0, absent, TENSORS - 1, NULL), -EINVAL, "call tierd_gradients first");
 	OK(tierd_gradients(job, 0, &view));
@@ -466,13 +455,12 @@ static void what_is_wrong_is_refused(void)
 	OK(tierd_push_with(job, 0, absent, TENSORS - 1, &ticket));
 	OK(tierd_ticket_wait(ticket, TIERD_DONE, -1));
 	tierd_ticket_free(ticket);
-	rates.learning_rate = 1;
 	OK(tierd_step(job, &rates, &ticket));
 	OK(tierd_ticket_wait(ticket, TIERD_DONE, -1));
 	OK(tierd_ticket_step_result(ticket, &result));
 	REQUIRE(result.gradient_norm == 0 && !result.is_skipped);
 	tierd_ticket_free(ticket);
-	end(&training);
+	ranks_close(&training.ranks);
 	support_drop("refused");
 }
 
@@ -526,6 +514,6 @@ int main(int argc, char **argv)
 		train(&training, (uint64_t)atoi(argv[4]));
 	else
 		write_bits(&training, argv[4]);
-	end(&training);
+	ranks_close(&training.ranks);
 	return 0;
 }

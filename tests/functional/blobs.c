@@ -34,9 +34,8 @@ static struct tierd_job *start(const char *name, bool is_durable, uint64_t blob_
 
 static void take_step_with(struct tierd_job *job, float gradient)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.1f);
 
-	rates.learning_rate = 0.1f;
 	OK(support_push(job, 0, ELEMENTS, gradient));
 	OK(tierd_step(job, &rates, NULL));
 }

@@ -231,10 +231,9 @@ static int update_shard(const struct rank *rank, float rate)
 
 static int take_step(struct rank *rank)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f / (float)(rank->step + 1));
 	int r = 0;
 
-	rates.learning_rate = 0.01f / (float)(rank->step + 1);
 	if (rank->configuration->is_announced)
 		r = tierd_step_begin(rank->job, &rates, rank->configuration->micro_batches);
 	for (unsigned i = 0; i < rank->configuration->micro_batches; i++)

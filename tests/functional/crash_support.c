@@ -80,14 +80,30 @@ struct tierd_job *support_join(struct tierd_node *node, const struct tierd_job_o
 			       unsigned units)
 {
 	struct tierd_job *job;
-	char name[16];
 
 	OK(tierd_job_open(node, options, &job));
+	support_define_all(job, units, TIERD_FP32, 1000, 1.0, 0.0);
+	return job;
+}
+
+struct tierd_job *support_begin(struct tierd_node *node, const struct tierd_job_options *options,
+				unsigned units)
+{
+	struct tierd_job *job = support_join(node, options, units);
+
+	OK(tierd_job_ready(job, -1, NULL));
+	return job;
+}
+
+void support_define_all(struct tierd_job *job, unsigned units, uint32_t format, uint64_t elements,
+			double value, double more)
+{
+	char name[16];
+
 	for (unsigned i = 0; i < units; i++) {
 		snprintf(name, sizeof(name), "u%u", i);
-		support_define(job, name, TIERD_FP32, 1000, 1.0);
+		REQUIRE(support_define(job, name, format, elements, value + i * more) == i);
 	}
-	return job;
 }
 
 void support_ready(struct tierd_job **ranks, unsigned count, int expected, const char *text)
@@ -129,6 +145,57 @@ int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float 
 	return r;
 }
 
+struct tierd_rates support_rates(float learning_rate)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+
+	rates.learning_rate = learning_rate;
+	return rates;
+}
+
+struct tierd_step_result support_take(struct tierd_ticket *ticket, enum tierd_event event)
+{
+	struct tierd_step_result result;
+
+	OK(tierd_ticket_wait(ticket, event, -1));
+	OK(tierd_ticket_step_result(ticket, &result));
+	tierd_ticket_free(ticket);
+	return result;
+}
+
+struct tierd_step_result support_step(struct tierd_job **ranks, unsigned count,
+				      const struct tierd_rates *rates, enum tierd_event event)
+{
+	struct tierd_ticket *tickets[CROWD_MAX];
+	struct tierd_step_result result = { 0 };
+
+	REQUIRE(count <= CROWD_MAX);
+	for (unsigned rank = 0; rank < count; rank++)
+		OK(tierd_step(ranks[rank], rates, &tickets[rank]));
+	for (unsigned rank = 0; rank < count; rank++)
+		result = support_take(tickets[rank], event);
+	return result;
+}
+
+void ranks_close(struct ranks *ranks)
+{
+	for (unsigned rank = 0; rank < ranks->count; rank++) {
+		OK(tierd_job_close(ranks->jobs[rank]));
+		tierd_disconnect(ranks->nodes[rank]);
+	}
+}
+
+void support_put(void *values, uint32_t format, uint64_t at, float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	if (format == TIERD_FP32)
+		((float *)values)[at] = value;
+	else
+		((uint16_t *)values)[at] = (uint16_t)(bits >> 16);
+}
+
 void support_fill(void *values, uint64_t count, bool is_bf16, uint64_t seed)
 {
 	for (uint64_t i = 0; i < count; i += 4) {
@@ -136,13 +203,8 @@ void support_fill(void *values, uint64_t count, bool is_bf16, uint64_t seed)
 
 		for (uint64_t j = i; j < count && j < i + 4; j++, word >>= 16) {
 			float value = (float)(int16_t)word / 32768.0f;
-			uint32_t bits;
 
-			memcpy(&bits, &value, sizeof(bits));
-			if (is_bf16)
-				((uint16_t *)values)[j] = (uint16_t)(bits >> 16);
-			else
-				((float *)values)[j] = value;
+			support_put(values, is_bf16 ? TIERD_BF16 : TIERD_FP32, j, value);
 		}
 	}
 }

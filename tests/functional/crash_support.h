@@ -46,6 +46,15 @@ uint32_t support_define(struct tierd_job *job, const char *name, uint32_t format
 struct tierd_job *support_join(struct tierd_node *node, const struct tierd_job_options *options,
 			       unsigned units);
 
+/* The same, and ready: the job of one rank. */
+struct tierd_job *support_begin(struct tierd_node *node, const struct tierd_job_options *options,
+				unsigned units);
+
+/* Defines units of one vector, u0, u1, …: values of the first, and how much more each has than the one
+ * before. */
+void support_define_all(struct tierd_job *job, unsigned units, uint32_t format, uint64_t elements,
+			double value, double more);
+
 /* Waits until all ranks of a job are ready, which are jobs of this process; each is told the same. */
 void support_ready(struct tierd_job **ranks, unsigned count, int expected, const char *text);
 
@@ -55,7 +64,30 @@ void support_drop(const char *name);
 /* Gathers the unit, pushes gradients that are all `gradient`, and releases it. */
 int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float gradient);
 
+/* Without anything else that a step may say. */
+struct tierd_rates support_rates(float learning_rate);
+
+/* Waits for the step's event, frees its ticket, and returns what came of it. */
+struct tierd_step_result support_take(struct tierd_ticket *ticket, enum tierd_event event);
+
+/* All ranks of a job, which are of this process, close a step and wait for its event. */
+struct tierd_step_result support_step(struct tierd_job **ranks, unsigned count,
+				      const struct tierd_rates *rates, enum tierd_event event);
+
+/* An element of a bf16 or an fp32 tensor; for bf16 the lower bits are cut off. */
+void support_put(void *values, uint32_t format, uint64_t at, float value);
+
 #define CROWD_MAX 16
+
+/* Ranks of this process, each with a connection of its own. */
+struct ranks {
+	unsigned count;
+	struct tierd_node *nodes[CROWD_MAX];
+	struct tierd_job *jobs[CROWD_MAX];
+};
+
+/* They leave the job in good order, and disconnect. */
+void ranks_close(struct ranks *ranks);
 
 /* With values between -1 and 1, fp32 or bf16, that follow from the seed. */
 void support_fill(void *values, uint64_t count, bool is_bf16, uint64_t seed);

@@ -1,7 +1,11 @@
-/* Steps that their ranks drop: what was pushed before them counts for nothing, and all ranks say the same. */
+/* Steps that their ranks drop: what was pushed before them counts for nothing, and all ranks say the same.
+ * And the loss scale of a job, of a step that is closed early and when a rank is lost; how it moves is shown
+ * by the matrix. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "crash_support.h"
 
@@ -12,17 +16,10 @@
 static void open_ranks(struct tierd_node *node, struct tierd_job_options *options,
 		       struct tierd_job *ret_jobs[RANKS])
 {
-	struct tierd_ticket *ready;
-
 	options->world_size = RANKS;
-	for (unsigned i = 0; i < RANKS; i++) {
-		options->rank = i;
-		ret_jobs[i] = support_join(node, options, 1);
-	}
-	OK(tierd_job_ready_begin(ret_jobs[0], -1, &ready));
-	OK(tierd_job_ready(ret_jobs[1], -1, NULL));
-	OK(tierd_ticket_wait(ready, TIERD_DONE, -1));
-	tierd_ticket_free(ready);
+	for (options->rank = 0; options->rank < RANKS; options->rank++)
+		ret_jobs[options->rank] = support_join(node, options, 1);
+	support_ready(ret_jobs, RANKS, 0, NULL);
 }
 
 static void close_ranks(struct tierd_job *jobs[RANKS])
@@ -37,25 +34,11 @@ static void push(struct tierd_job *jobs[RANKS], float gradient)
 		OK(support_push(jobs[i], 0, ELEMENTS, gradient));
 }
 
-static struct tierd_step_result take(struct tierd_job *jobs[RANKS], const struct tierd_rates *rates)
-{
-	struct tierd_step_result result;
-	struct tierd_ticket *first;
-
-	OK(tierd_step(jobs[0], rates, &first));
-	OK(tierd_step(jobs[1], rates, NULL));
-	OK(tierd_ticket_wait(first, TIERD_DONE, -1));
-	OK(tierd_ticket_step_result(first, &result));
-	tierd_ticket_free(first);
-	return result;
-}
-
 static struct tierd_step_result step(struct tierd_job *jobs[RANKS])
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.125f);
 
-	rates.learning_rate = 0.125f;
-	return take(jobs, &rates);
+	return support_step(jobs, RANKS, &rates, TIERD_DONE);
 }
 
 /* Nothing has to be given beside it. */
@@ -65,7 +48,7 @@ static void drop(struct tierd_job *jobs[RANKS], uint64_t number)
 	struct tierd_step_result result;
 
 	rates.drop = true;
-	result = take(jobs, &rates);
+	result = support_step(jobs, RANKS, &rates, TIERD_DONE);
 	REQUIRE(result.is_skipped && result.step == number && result.gradient_norm == 0);
 }
 
@@ -159,21 +142,8 @@ static void a_rank_that_updates_its_shard_has_nothing_to_finish(struct tierd_nod
 	options.optimizer = TIERD_NONE;
 	open_ranks(node, &options, jobs);
 	for (uint64_t number = 1; number < 4; number++) {
-		struct tierd_rates rates = TIERD_RATES_INIT;
-		struct tierd_ticket *tickets[RANKS];
-
-		rates.drop = true;
 		push(jobs, 1.0f);
-		for (unsigned i = 0; i < RANKS; i++)
-			OK(tierd_step(jobs[i], &rates, &tickets[i]));
-		for (unsigned i = 0; i < RANKS; i++) {
-			struct tierd_step_result result;
-
-			OK(tierd_ticket_wait(tickets[i], TIERD_DONE, -1));
-			OK(tierd_ticket_step_result(tickets[i], &result));
-			REQUIRE(result.is_skipped && result.step == number);
-			tierd_ticket_free(tickets[i]);
-		}
+		drop(jobs, number);
 	}
 	close_ranks(jobs);
 }
@@ -198,6 +168,109 @@ static void all_ranks_drop_or_none(struct tierd_node *node)
 	close_ranks(jobs);
 }
 
+/* ---- The loss scale ---- */
+
+static struct tierd_job_options dynamic_options(const char *name)
+{
+	struct tierd_job_options options = support_options(name, 0, 1);
+
+	options.loss_scale = 64;
+	options.loss_scale_interval = 2;
+	options.loss_scale_growth = 4;
+	options.loss_scale_backoff = 0.5f;
+	options.loss_scale_minimum = 16;
+	return options;
+}
+
+static struct tierd_step_result step_alone(struct tierd_job *job, float gradient, float loss_scale)
+{
+	struct tierd_rates rates = support_rates(0.125f);
+	struct tierd_step_result result;
+
+	rates.loss_scale = loss_scale;
+	OK(support_push(job, 0, ELEMENTS, gradient));
+	result = support_step(&job, 1, &rates, TIERD_DONE);
+	return result;
+}
+
+static struct tierd_job *join_at(struct tierd_node *node, const struct tierd_job_options *options,
+				 float loss_scale)
+{
+	struct tierd_job *job = support_join(node, options, 1);
+	struct tierd_job_state state;
+
+	OK(tierd_job_state(job, &state));
+	REQUIRE(state.loss_scale == loss_scale);
+	OK(tierd_job_ready(job, -1, &state));
+	REQUIRE(state.loss_scale == loss_scale);
+	return job;
+}
+
+static void a_step_closed_early_says_its_scale(struct tierd_node *node)
+{
+	struct tierd_job_options options = dynamic_options("early");
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	struct tierd_ticket *first, *second;
+	struct tierd_step_result result;
+	struct tierd_job *jobs[RANKS], *job, *other;
+
+	open_ranks(node, &options, jobs);
+	job = jobs[0];
+	other = jobs[1];
+	OK(support_push(job, 0, ELEMENTS, INFINITY));
+	OK(tierd_step(job, &rates, &first));
+	OK(tierd_step(job, &rates, &second));
+	FAILS(tierd_ticket_wait(second, TIERD_DONE, -1), -EINVAL,
+	      "not known before the last step is decided");
+	tierd_ticket_free(second);
+	rates.loss_scale = 64;
+	OK(tierd_step(job, &rates, &second));
+	OK(tierd_step(other, &rates, NULL));
+	OK(tierd_ticket_wait(first, TIERD_DONE, -1));
+	OK(tierd_ticket_step_result(first, &result));
+	REQUIRE(result.is_skipped && result.loss_scale == 64 && result.next_loss_scale == 32);
+	/* It is divided by what its gradients were multiplied with, whatever the scale has become. */
+	OK(support_push(other, 0, ELEMENTS, 64.0f));
+	OK(tierd_step(other, &rates, NULL));
+	OK(tierd_ticket_wait(second, TIERD_DONE, -1));
+	OK(tierd_ticket_step_result(second, &result));
+	REQUIRE(!result.is_skipped && result.loss_scale == 64 && result.next_loss_scale == 32);
+	REQUIRE(result.gradient_norm == sqrt(ELEMENTS));
+	tierd_ticket_free(first);
+	tierd_ticket_free(second);
+	OK(tierd_job_close(job));
+	OK(tierd_job_close(other));
+}
+
+/* A rank that is killed has nothing to hand on: the daemon has it. */
+static void the_scale_stays_with_the_job(struct tierd_node *node)
+{
+	struct tierd_job_options options = dynamic_options("scaled");
+	struct tierd_job *job;
+	int status;
+	pid_t pid;
+
+	options.optimizer = TIERD_SGD;
+	pid = fork();
+	REQUIRE(pid >= 0);
+	if (pid == 0) {
+		node = support_connect();
+		job = join_at(node, &options, 64);
+		step_alone(job, 64, 0);
+		step_alone(job, INFINITY, 0);
+		step_alone(job, 32, 0);
+		_exit(0); /* without a word */
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid && status == 0);
+	job = join_at(node, &options, 32);
+	/* The step before counts towards the interval, too. */
+	REQUIRE(step_alone(job, 32, 0).next_loss_scale == 128);
+	OK(tierd_job_close(job));
+	job = join_at(node, &options, 128);
+	REQUIRE(step_alone(job, INFINITY, 0).next_loss_scale == 64);
+	OK(tierd_job_close(job));
+}
+
 int main(void)
 {
 	static void (*const tests[])(struct tierd_node * node) = {
@@ -205,6 +278,8 @@ int main(void)
 		the_loss_scale_stays,
 		a_rank_that_updates_its_shard_has_nothing_to_finish,
 		all_ranks_drop_or_none,
+		a_step_closed_early_says_its_scale,
+		the_scale_stays_with_the_job,
 	};
 	struct tierd_node *node = support_connect();
 

@@ -23,17 +23,15 @@ static void join(const char *name, const char *durability)
 	options.durability = strcmp(durability, "none") == 0   ? TIERD_DURABILITY_NONE
 			     : strcmp(durability, "step") == 0 ? TIERD_DURABILITY_STEP
 							       : (uint32_t)atoi(durability);
-	job = support_join(node, &options, 1);
-	OK(tierd_job_ready(job, -1, NULL));
+	job = support_begin(node, &options, 1);
 }
 
 /* The last step is applied; its ticket is the caller's. */
 static struct tierd_ticket *train(unsigned steps)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.1f);
 	struct tierd_ticket *ticket = NULL;
 
-	rates.learning_rate = 0.1f;
 	for (unsigned step = 0; step < steps; step++) {
 		tierd_ticket_free(ticket);
 		OK(support_push(job, 0, ELEMENTS, 1.0f));
@@ -68,13 +66,10 @@ static void many_steps_wait_for_one_commit(const char *name, const char *durabil
 static void who_waits_before_it_is_applied_is_served(const char *name, const char *durability)
 {
 	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-	struct tierd_ticket *ticket;
 
 	join(name, durability);
 	for (unsigned step = 0; step < FEW_STEPS; step++) {
-		OK(tierd_step(job, &rates, &ticket));
-		OK(tierd_ticket_wait(ticket, TIERD_DURABLE, -1));
-		tierd_ticket_free(ticket);
+		support_step(&job, 1, &rates, TIERD_DURABLE);
 	}
 	OK(tierd_job_detach(job));
 }

@@ -57,9 +57,8 @@ static bool is_over(void)
 
 static void train(struct tierd_job *job, struct diary *diary, uint64_t steps)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f);
 
-	rates.learning_rate = 0.01f;
 	for (uint64_t i = 0; i < steps && !is_over(); i++) {
 		model_push(job, &model, UINT32_MAX, diary->step);
 		OK(tierd_step(job, &rates, NULL));

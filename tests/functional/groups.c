@@ -2,7 +2,7 @@
  * which each tensor has a group of its own, whose rates are in each step those of the group that it is in
  * here.
  *
- *   groups                    all stages, ranks, optimizers and places; what is refused
+ *   groups                    all stages, ranks, optimizers and places
  *   groups train NAME STEPS   a durable job of one rank, to that step; on its way it has the groups that it
  * had groups bits NAME FILE     writes all that it keeps to FILE */
 #include <errno.h>
@@ -40,8 +40,7 @@ struct setting {
 struct training {
 	const struct setting *setting;
 	bool moves; /* else each tensor has a group of its own */
-	struct tierd_node *nodes[RANKS];
-	struct tierd_job *jobs[RANKS];
+	struct ranks ranks;
 	uint64_t step;
 };
 
@@ -92,8 +91,8 @@ static void open_rank(struct training *training, uint32_t rank, const char *name
 	options.optimizer_placement = setting->place;
 	options.gradient_buffers = 4;
 	options.snapshots = setting->place == TIERD_PLACE_NVME ? 1 : 0;
-	training->nodes[rank] = support_connect();
-	OK(tierd_job_open(training->nodes[rank], &options, &training->jobs[rank]));
+	training->ranks.nodes[rank] = support_connect();
+	OK(tierd_job_open(training->ranks.nodes[rank], &options, &training->ranks.jobs[rank]));
 }
 
 static void define(const struct training *training, struct tierd_job *job)
@@ -120,21 +119,14 @@ static void begin(struct training *training, const struct setting *setting, bool
 	struct tierd_job_state state;
 
 	*training = (struct training){ .setting = setting, .moves = moves };
+	training->ranks.count = setting->world_size;
 	for (uint32_t rank = 0; rank < setting->world_size; rank++) {
 		open_rank(training, rank, name);
-		define(training, training->jobs[rank]);
+		define(training, training->ranks.jobs[rank]);
 	}
-	support_ready(training->jobs, setting->world_size, 0, NULL);
-	OK(tierd_job_state(training->jobs[0], &state));
+	support_ready(training->ranks.jobs, setting->world_size, 0, NULL);
+	OK(tierd_job_state(training->ranks.jobs[0], &state));
 	training->step = state.step;
-}
-
-static void end(struct training *training)
-{
-	for (uint32_t rank = 0; rank < training->setting->world_size; rank++) {
-		OK(tierd_job_close(training->jobs[rank]));
-		tierd_disconnect(training->nodes[rank]);
-	}
 }
 
 static uint32_t unit_of(unsigned tensor)
@@ -176,7 +168,7 @@ static void move_unit(struct tierd_job *job, uint32_t unit, uint64_t step)
 /* A call too many for one rank, which says the same in the end. */
 static void move(const struct training *training, uint32_t rank)
 {
-	struct tierd_job *job = training->jobs[rank];
+	struct tierd_job *job = training->ranks.jobs[rank];
 
 	expect_groups(job, training->step);
 	if (rank == 1)
@@ -191,7 +183,7 @@ static void move(const struct training *training, uint32_t rank)
 /* Few bits, so that no sum depends on its order. */
 static void fill(const struct tierd_view *view, uint64_t step, uint32_t rank, unsigned tensor)
 {
-	char *values = tierd_at(view, place_of(tensor));
+	void *values = tierd_at(view, place_of(tensor));
 	uint64_t seed = (step * RANKS + rank) * TENSORS + tensor;
 
 	for (uint64_t at = 0; at < tensors[tensor].elements; at++) {
@@ -199,10 +191,7 @@ static void fill(const struct tierd_view *view, uint64_t step, uint32_t rank, un
 
 		if (step == SKIPPED && at == 7)
 			value = INFINITY;
-		if (tensors[tensor].format == TIERD_FP32)
-			memcpy(values + 4 * at, &value, 4);
-		else
-			memcpy(values + 2 * at, (const char *)&value + 2, 2);
+		support_put(values, tensors[tensor].format, at, value);
 	}
 }
 
@@ -211,22 +200,20 @@ static void push(const struct training *training, uint32_t rank)
 	struct tierd_view view;
 
 	for (uint32_t unit = 0; unit < 2; unit++) {
-		OK(tierd_gradients(training->jobs[rank], unit, &view));
+		OK(tierd_gradients(training->ranks.jobs[rank], unit, &view));
 		for (unsigned tensor = 0; tensor < TENSORS; tensor++)
 			if (unit_of(tensor) == unit && tensor != FROZEN)
 				fill(&view, training->step, rank, tensor);
-		OK(tierd_push(training->jobs[rank], unit));
+		OK(tierd_push(training->ranks.jobs[rank], unit));
 	}
 }
 
 static void take_step(struct training *training)
 {
 	const struct setting *setting = training->setting;
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct tierd_ticket *tickets[RANKS];
+	struct tierd_rates rates = support_rates(0.01f);
 	struct tierd_group groups[TENSORS];
 
-	rates.learning_rate = 0.01f;
 	if (!training->moves) {
 		rates.group_count = fill_groups(training, training->step + 1, groups);
 		rates.groups = groups;
@@ -234,15 +221,10 @@ static void take_step(struct training *training)
 	for (uint32_t rank = 0; rank < setting->world_size && training->moves; rank++)
 		move(training, rank);
 	for (uint32_t rank = 0; rank < setting->world_size && setting->is_announced; rank++)
-		OK(tierd_step_begin(training->jobs[rank], &rates, 1));
+		OK(tierd_step_begin(training->ranks.jobs[rank], &rates, 1));
 	for (uint32_t rank = 0; rank < setting->world_size; rank++)
 		push(training, rank);
-	for (uint32_t rank = 0; rank < setting->world_size; rank++)
-		OK(tierd_step(training->jobs[rank], &rates, &tickets[rank]));
-	for (uint32_t rank = 0; rank < setting->world_size; rank++) {
-		OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
-		tierd_ticket_free(tickets[rank]);
-	}
+	support_step(training->ranks.jobs, setting->world_size, &rates, TIERD_DONE);
 	training->step++;
 }
 
@@ -261,8 +243,8 @@ static char values[2][4 * LARGEST];
 /* 0: the optimizer keeps no such thing. */
 static uint64_t read_state(const struct training *training, unsigned tensor, unsigned state, char *bytes)
 {
-	int r = tierd_tensor_read(training->jobs[0], unit_of(tensor), place_of(tensor), states[state], 0,
-				  tensors[tensor].elements, bytes);
+	int r = tierd_tensor_read(training->ranks.jobs[0], unit_of(tensor), place_of(tensor), states[state],
+				  0, tensors[tensor].elements, bytes);
 
 	REQUIRE(r == 0 || r == -ENODATA || r == -EINVAL);
 	if (r < 0)
@@ -291,8 +273,8 @@ static void compare(const struct setting *setting)
 			differing++;
 		}
 	REQUIRE(differing == 0);
-	end(&moved);
-	end(&fixed);
+	ranks_close(&moved.ranks);
+	ranks_close(&fixed.ranks);
 	support_drop("moved");
 	support_drop("fixed");
 }
@@ -311,157 +293,6 @@ static void write_bits(const struct training *training, const char *path)
 	REQUIRE(fclose(file) == 0);
 }
 
-/* ---- What is refused ---- */
-
-static struct tierd_job *open_one(struct tierd_node *node, uint32_t rank, uint32_t nonfinite)
-{
-	struct tierd_job_options options = support_options("refused", rank, RANKS);
-	struct tierd_group groups[GROUPS] = { TIERD_GROUP_INIT, TIERD_GROUP_INIT, TIERD_GROUP_INIT };
-	struct tierd_tensor pair[] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
-	struct tierd_job *job;
-
-	groups[1].weight_decay = 0.5f;
-	groups[2].moments = TIERD_MOMENTS_BF16;
-	options.groups = groups;
-	options.group_count = GROUPS;
-	options.nonfinite = nonfinite;
-	OK(tierd_job_open(node, &options, &job));
-	pair[0].name = "left";
-	pair[1].name = "right";
-	for (unsigned i = 0; i < 2; i++) {
-		pair[i].dimensions = 1;
-		pair[i].shape[0] = 100;
-		pair[i].initializer = TIERD_INITIALIZE_ZEROS;
-	}
-	pair[1].is_frozen = true;
-	OK(tierd_unit_define(job, "pair", pair, 2, NULL));
-	return job;
-}
-
-static void expect_pair(struct tierd_job *job, uint32_t left, uint32_t right)
-{
-	uint32_t groups[2];
-
-	OK(tierd_groups_get(job, 0, groups, 2));
-	REQUIRE(groups[0] == left && groups[1] == right);
-}
-
-static void push_value(struct tierd_job *job, float value)
-{
-	struct tierd_view view;
-
-	OK(tierd_gradients(job, 0, &view));
-	memcpy(tierd_at(&view, 0), (const char *)&value + 2, 2);
-	OK(tierd_push(job, 0));
-}
-
-static void what_is_wrong_is_refused(struct tierd_job *job)
-{
-	static const uint32_t beyond[] = { 3, 0 }, others[] = { 2, 0 }, one[] = { 1, 1 };
-	uint32_t groups[3];
-
-	FAILS(tierd_groups_set(job, 1, one, 2), -EINVAL, "has no unit 1");
-	FAILS(tierd_groups_get(job, 1, groups, 2), -EINVAL, "has no unit 1");
-	FAILS(tierd_groups_set(job, 0, one, 1), -EINVAL, "2 tensors, and there is a group for 1");
-	FAILS(tierd_groups_get(job, 0, groups, 3), -EINVAL, "2 tensors, and there are groups for 3");
-	FAILS(tierd_groups_set(job, 0, beyond, 2), -EINVAL,
-	      "tensor \"left\" is in parameter group 3; the job has 3");
-	FAILS(tierd_groups_set(job, 0, others, 2), -EINVAL,
-	      "tensor \"left\" cannot be in parameter group 2, which keeps moments in another format than "
-	      "group 0");
-	expect_pair(job, 0, 0);
-}
-
-/* Of frozen ones nothing depends on it: any group is as good as the other. */
-static void ranks_say_the_same(struct tierd_job **jobs)
-{
-	static const uint32_t one[] = { 1, 2 }, none[] = { 0, 2 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct tierd_ticket *ticket, *second;
-
-	rates.learning_rate = 1;
-	OK(tierd_groups_set(jobs[0], 0, one, 2));
-	OK(tierd_groups_set(jobs[1], 0, none, 2));
-	expect_pair(jobs[0], 1, 2);
-	expect_pair(jobs[1], 0, 2);
-	OK(tierd_step(jobs[0], &rates, &ticket));
-	FAILS(tierd_groups_set(jobs[0], 0, none, 2), -EBUSY, "rank 0 has a step on its way");
-	OK(tierd_step(jobs[1], &rates, &second));
-	FAILS(tierd_ticket_wait(second, TIERD_DONE, -1), -EINVAL,
-	      "job refused, rank 1: unit \"pair\", tensor \"left\": parameter group 0 here, 1 at the ranks "
-	      "that "
-	      "have closed this step");
-	tierd_ticket_free(second);
-	OK(tierd_groups_set(jobs[1], 0, one, 2));
-	OK(tierd_step(jobs[1], &rates, NULL));
-	OK(tierd_ticket_wait(ticket, TIERD_DONE, -1));
-	tierd_ticket_free(ticket);
-}
-
-static void an_announced_step_keeps_its_groups(struct tierd_job *job)
-{
-	static const uint32_t one[] = { 1, 2 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
-
-	rates.learning_rate = 1;
-	OK(tierd_step_begin(job, &rates, 1));
-	FAILS(tierd_groups_set(job, 0, one, 2), -EBUSY, "before tierd_step_begin");
-	expect_pair(job, 0, 2);
-}
-
-/* A step that is not taken keeps them for the next one; an epoch that ends does not. */
-static void they_count_for_the_step_that_is_decided(struct tierd_job **jobs)
-{
-	static const uint32_t one[] = { 1, 2 }, none[] = { 0, 2 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct tierd_ticket *tickets[RANKS];
-
-	rates.learning_rate = 1;
-	for (unsigned attempt = 0; attempt < 2; attempt++) {
-		for (uint32_t rank = 0; rank < RANKS; rank++) {
-			if (attempt == 0)
-				OK(tierd_groups_set(jobs[rank], 0, none, 2));
-			push_value(jobs[rank], attempt == 0 ? NAN : 1);
-			OK(tierd_step(jobs[rank], &rates, &tickets[rank]));
-		}
-		for (uint32_t rank = 0; rank < RANKS; rank++) {
-			if (attempt == 0)
-				FAILS(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1), -EDOM, "NaN");
-			else
-				OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
-			tierd_ticket_free(tickets[rank]);
-			expect_pair(jobs[rank], 0, 2);
-		}
-	}
-	OK(tierd_groups_set(jobs[0], 0, one, 2));
-}
-
-static void refusals(void)
-{
-	struct tierd_node *nodes[RANKS] = { support_connect(), support_connect() };
-	struct tierd_job *jobs[RANKS];
-
-	for (uint32_t rank = 0; rank < RANKS; rank++)
-		jobs[rank] = open_one(nodes[rank], rank, TIERD_NONFINITE_REPORT);
-	FAILS(tierd_groups_set(jobs[0], 0, (uint32_t[]){ 1, 1 }, 2), -EINVAL, "");
-	expect_pair(jobs[0], 0, 0);
-	support_ready(jobs, RANKS, 0, NULL);
-	what_is_wrong_is_refused(jobs[0]);
-	ranks_say_the_same(jobs);
-	they_count_for_the_step_that_is_decided(jobs);
-	an_announced_step_keeps_its_groups(jobs[1]);
-	OK(tierd_job_detach(jobs[1]));
-	jobs[1] = open_one(nodes[1], 1, TIERD_NONFINITE_REPORT);
-	support_ready(jobs, RANKS, 0, NULL);
-	for (uint32_t rank = 0; rank < RANKS; rank++)
-		expect_pair(jobs[rank], 0, 2);
-	for (uint32_t rank = 0; rank < RANKS; rank++) {
-		OK(tierd_job_close(jobs[rank]));
-		tierd_disconnect(nodes[rank]);
-	}
-	support_drop("refused");
-}
-
 static const struct setting durable = { "durable",	    1,	 3, TIERD_ADAMW, TIERD_PLACE_NVME,
 					TIERD_MOMENTS_INT8, true };
 
@@ -478,7 +309,6 @@ static void play_all(void)
 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
 		compare(&settings[i]);
-	refusals();
 }
 
 int main(int argc, char **argv)
@@ -490,11 +320,11 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	begin(&training, &durable, true, argv[2]);
-	expect_groups(training.jobs[0], training.step);
+	expect_groups(training.ranks.jobs[0], training.step);
 	if (strcmp(argv[1], "train") == 0)
 		train(&training, (uint64_t)atoi(argv[3]));
 	else
 		write_bits(&training, argv[3]);
-	end(&training);
+	ranks_close(&training.ranks);
 	return 0;
 }

@@ -190,10 +190,9 @@ static int commit(struct rank *rank)
 
 static int take_step(struct rank *rank)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f / (float)(rank->step + 1));
 	int r = 0;
 
-	rates.learning_rate = 0.01f / (float)(rank->step + 1);
 	for (uint32_t unit = 0; r == 0 && unit < UNITS; unit++)
 		r = push_unit(rank, unit);
 	if (r == 0)

@@ -54,7 +54,7 @@ static struct tierd_job *join(struct tierd_node *node)
 
 static void step(struct tierd_job *job)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(RATE);
 	struct tierd_view view;
 	uint16_t *gradients, values[GRADIENTS];
 
@@ -65,7 +65,6 @@ static void step(struct tierd_job *job)
 	for (uint64_t i = 0; i < ELEMENTS; i++)
 		gradients[i] = values[i % GRADIENTS];
 	OK(tierd_push(job, 0));
-	rates.learning_rate = RATE;
 	OK(tierd_step(job, &rates, NULL));
 }
 

@@ -2,11 +2,8 @@
  * Every unit is one value repeated, another in each version; so a reader sees whether all it reads is of one
  * version, and whether it stays so under its lease.
  *
- *   leases SEED KILLS
- *   leases debug      with TIERD_DEBUG=leases: reads without a lease fault */
+ *   leases SEED KILLS */
 #include <errno.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -47,16 +44,12 @@ static uint64_t budget(void)
 static void join(struct reader *reader)
 {
 	struct tierd_job_options options = support_options("leases", reader->rank, RANKS);
-	char name[16];
 
 	options.host_budget = budget();
 	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
 	reader->node = support_connect();
 	OK(tierd_job_open(reader->node, &options, &reader->job));
-	for (unsigned unit = 0; unit < UNITS; unit++) {
-		snprintf(name, sizeof(name), "u%u", unit);
-		support_define(reader->job, name, TIERD_BF16, ELEMENTS, unit + 1);
-	}
+	support_define_all(reader->job, UNITS, TIERD_BF16, ELEMENTS, 1, 1);
 }
 
 /* ---- Looking ---- */
@@ -165,11 +158,10 @@ static int push_ones(struct reader *reader, unsigned unit)
 
 static int take_step(struct reader *reader)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.25f);
 	struct tierd_ticket *ticket = NULL;
 	int r = look_around(reader);
 
-	rates.learning_rate = 0.25f;
 	for (unsigned unit = 0; r == 0 && unit < UNITS; unit++)
 		if ((unit + reader->step) % RANKS == reader->rank)
 			r = push_ones(reader, unit);
@@ -232,79 +224,9 @@ static void read_under_fire(uint64_t seed, unsigned kills)
 	support_drop("leases");
 }
 
-/* ---- Debugging ---- */
-
-static sigjmp_buf after_fault;
-
-static void on_fault(int number)
-{
-	siglongjmp(after_fault, number);
-}
-
-static bool faults(const struct tierd_view *view, uint64_t element)
-{
-	static volatile float sink;
-
-	if (sigsetjmp(after_fault, 1) != 0)
-		return true;
-	sink = ((const volatile float *)tierd_at(view, 0))[element];
-	(void)sink;
-	return false;
-}
-
-static void debug_leases(void)
-{
-	struct tierd_job_options options = support_options("debug", 0, 1);
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-	struct tierd_node *node = support_connect();
-	struct tierd_view first, again;
-	struct tierd_job *job;
-
-	signal(SIGSEGV, on_fault);
-	setenv("TIERD_DEBUG", "leases", 1);
-	OK(tierd_job_open(node, &options, &job));
-	support_define(job, "u0", TIERD_FP32, ELEMENTS * 2, 1.0);
-	support_define(job, "u1", TIERD_FP32, 1000, 1.0);
-	OK(tierd_job_ready(job, -1, NULL));
-
-	OK(tierd_gather(job, 0, &first));
-	REQUIRE(!faults(&first, 0) && !faults(&first, ELEMENTS * 2 - 1));
-	OK(tierd_gather(job, 0, &again));
-	OK(tierd_release(job, 0));
-	REQUIRE(!faults(&first, 0) && !faults(&again, ELEMENTS * 2 - 1));
-	OK(tierd_release(job, 0));
-	REQUIRE(faults(&first, 0) && faults(&first, ELEMENTS * 2 - 1));
-	FAILS(tierd_release(job, 0), -EINVAL, "without having been gathered");
-
-	/* The other unit's lease opens none of its pages, and a step is no trouble. */
-	OK(tierd_gather(job, 1, &again));
-	REQUIRE(!faults(&again, 999) && faults(&first, 0));
-	OK(tierd_release(job, 1));
-	REQUIRE(faults(&again, 0));
-	OK(support_push(job, 0, ELEMENTS * 2, 1.0f));
-	OK(tierd_step(job, &rates, NULL));
-	OK(tierd_gather(job, 0, &first));
-	REQUIRE(first.version == 1 && !faults(&first, 5));
-	/* Writing is never possible. */
-	bool has_faulted = sigsetjmp(after_fault, 1) != 0;
-
-	if (!has_faulted)
-		*(volatile float *)tierd_at(&first, 0) = 0;
-	REQUIRE(has_faulted);
-	OK(tierd_release(job, 0));
-	REQUIRE(faults(&first, 5));
-	OK(tierd_job_close(job));
-	tierd_disconnect(node);
-	support_drop("debug");
-}
-
 int main(int argc, char *argv[])
 {
-	if (argc == 2)
-		debug_leases();
-	else if (argc == 3)
-		read_under_fire(strtoull(argv[1], NULL, 10), (unsigned)strtoul(argv[2], NULL, 10));
-	else
-		REQUIRE(!"usage");
+	REQUIRE(argc == 3);
+	read_under_fire(strtoull(argv[1], NULL, 10), (unsigned)strtoul(argv[2], NULL, 10));
 	return 0;
 }

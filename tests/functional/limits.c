@@ -1,13 +1,9 @@
 /* Jobs of very many small units and tensors: as many as a job may have, and one more.
  *
  *   limits units COUNT RANKS STAGE   defines, gathers, pushes and updates each of them; looks at every value
- *   limits tensors COUNT FROZEN      defines them in units of TENSORS; trains, if that many are allowed
- *
- * A line on stdout says what each part took: for a person, nothing depends on it. */
+ *   limits tensors COUNT FROZEN      defines them in units of TENSORS; trains, if that many are allowed */
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
-#include <time.h>
 
 #include "crash_support.h"
 
@@ -18,31 +14,7 @@
 #define MOST_TENSORS 1000000
 #define TOO_MANY "a job has at most 100000 units and 1000000 tensors here"
 
-struct ranks {
-	unsigned count;
-	struct tierd_node *nodes[RANKS_MAX];
-	struct tierd_job *jobs[RANKS_MAX];
-};
-
 static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL, 0.0f };
-
-static void __attribute__((format(printf, 1, 2))) tell(const char *format, ...)
-{
-	static struct timespec last;
-	struct timespec now;
-	va_list arguments;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (last.tv_sec)
-		printf("%7.3f s ",
-		       (double)(now.tv_sec - last.tv_sec) + (double)(now.tv_nsec - last.tv_nsec) * 1e-9);
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	putchar('\n');
-	fflush(stdout);
-	last = now;
-}
 
 static void open_job(struct ranks *ranks, const char *name, unsigned count, uint32_t stage)
 {
@@ -57,53 +29,7 @@ static void open_job(struct ranks *ranks, const char *name, unsigned count, uint
 	}
 }
 
-static void make_ready(struct ranks *ranks)
-{
-	struct tierd_ticket *tickets[RANKS_MAX];
-
-	for (unsigned rank = 0; rank < ranks->count; rank++)
-		OK(tierd_job_ready_begin(ranks->jobs[rank], -1, &tickets[rank]));
-	for (unsigned rank = 0; rank < ranks->count; rank++) {
-		OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
-		tierd_ticket_free(tickets[rank]);
-	}
-}
-
-static void take_step(struct ranks *ranks)
-{
-	struct tierd_ticket *tickets[RANKS_MAX];
-	struct tierd_step_result result;
-
-	for (unsigned rank = 0; rank < ranks->count; rank++)
-		OK(tierd_step(ranks->jobs[rank], &rates, &tickets[rank]));
-	for (unsigned rank = 0; rank < ranks->count; rank++) {
-		OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
-		OK(tierd_ticket_step_result(tickets[rank], &result));
-		REQUIRE(result.step == 1 && !result.is_skipped);
-		tierd_ticket_free(tickets[rank]);
-	}
-}
-
-static void end_job(struct ranks *ranks, const char *name)
-{
-	for (unsigned rank = 0; rank < ranks->count; rank++) {
-		OK(tierd_job_close(ranks->jobs[rank]));
-		tierd_disconnect(ranks->nodes[rank]);
-	}
-	support_drop(name);
-}
-
 /* ---- Units ---- */
-
-static void define_units(struct tierd_job *job, uint32_t count)
-{
-	char name[24];
-
-	for (uint32_t i = 0; i < count; i++) {
-		snprintf(name, sizeof(name), "unit%u", i);
-		REQUIRE(support_define(job, name, TIERD_FP32, ELEMENTS, 1.0) == i);
-	}
-}
 
 /* Every unit, by every rank; its gradients are its number, halved by each rank after the first. */
 static void push_all(struct ranks *ranks, uint32_t count)
@@ -155,30 +81,25 @@ static void look_at_moments(const struct ranks *ranks, uint32_t count)
 static void many_units_are_trained(uint32_t count, unsigned rank_count, uint32_t stage)
 {
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	struct tierd_step_result result;
 	struct ranks ranks;
 	uint32_t unit;
 
-	tell("%u units, %u ranks, stage %u", count, rank_count, stage);
 	open_job(&ranks, "units", rank_count, stage);
 	for (unsigned rank = 0; rank < rank_count; rank++)
-		define_units(ranks.jobs[rank], count);
-	tell("to define them");
+		support_define_all(ranks.jobs[rank], count, TIERD_FP32, ELEMENTS, 1.0, 0.0);
 	tensor.name = "more";
 	if (count == MOST_UNITS)
 		FAILS(tierd_unit_define(ranks.jobs[0], "more", &tensor, 1, &unit), -E2BIG, TOO_MANY);
-	make_ready(&ranks);
-	tell("to be ready");
+	support_ready(ranks.jobs, ranks.count, 0, NULL);
 	look_at_all(&ranks, count, 0);
-	tell("to gather all");
 	push_all(&ranks, count);
-	tell("to push all");
-	take_step(&ranks);
-	tell("to step");
+	result = support_step(ranks.jobs, ranks.count, &rates, TIERD_DONE);
+	REQUIRE(result.step == 1 && !result.is_skipped);
 	look_at_all(&ranks, count, 1);
-	tell("to gather all");
 	look_at_moments(&ranks, count);
-	end_job(&ranks, "units");
-	tell("to look at moments and end");
+	ranks_close(&ranks);
+	support_drop("units");
 }
 
 /* ---- Tensors ---- */
@@ -204,10 +125,10 @@ static int define_tensors(struct tierd_job *job, uint32_t index, uint32_t count,
 static void many_tensors_are_trained(uint32_t count, bool is_frozen)
 {
 	struct tierd_view view;
+	struct tierd_step_result result;
 	struct ranks ranks;
 	uint32_t units = 0;
 
-	tell("%u tensors, %s", count, is_frozen ? "frozen" : "trainable");
 	open_job(&ranks, "tensors", 1, 3);
 	for (uint32_t left = count; left > 0; units++) {
 		uint32_t some = left < TENSORS ? left : TENSORS;
@@ -215,20 +136,18 @@ static void many_tensors_are_trained(uint32_t count, bool is_frozen)
 		OK(define_tensors(ranks.jobs[0], units, some, is_frozen));
 		left -= some;
 	}
-	tell("to define them");
 	if (count == MOST_TENSORS)
 		FAILS(define_tensors(ranks.jobs[0], units, 1, is_frozen), -E2BIG, TOO_MANY);
-	make_ready(&ranks);
-	tell("to be ready");
+	support_ready(ranks.jobs, ranks.count, 0, NULL);
 	for (uint32_t unit = 0; unit < units; unit++) {
 		OK(tierd_gather(ranks.jobs[0], unit, &view));
 		REQUIRE(*(const uint16_t *)tierd_at(&view, (count - unit * TENSORS - 1) % TENSORS) == 0x3f80);
 		OK(tierd_release(ranks.jobs[0], unit));
 	}
-	tell("to gather all");
-	take_step(&ranks);
-	end_job(&ranks, "tensors");
-	tell("to step and end");
+	result = support_step(ranks.jobs, ranks.count, &rates, TIERD_DONE);
+	REQUIRE(result.step == 1 && !result.is_skipped);
+	ranks_close(&ranks);
+	support_drop("tensors");
 }
 
 int main(int argc, char *argv[])

@@ -6,16 +6,6 @@
 
 static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL, 0.0f };
 
-static void define_all(struct tierd_job *job)
-{
-	char name[16];
-
-	for (unsigned unit = 0; unit < LONG_UNITS; unit++) {
-		snprintf(name, sizeof(name), "long%u", unit);
-		support_define(job, name, TIERD_FP32, LONG_ELEMENTS, 1.0);
-	}
-}
-
 /* Of this process's lease pages, the one with a lease on the first unit. */
 static void *find_page(void)
 {
@@ -52,13 +42,9 @@ void long_step_join(struct long_step *step, const char *name)
 		options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
 		step->nodes[rank] = support_connect();
 		OK(tierd_job_open(step->nodes[rank], &options, &step->jobs[rank]));
-		define_all(step->jobs[rank]);
-		OK(tierd_job_ready_begin(step->jobs[rank], -1, &step->tickets[rank]));
+		support_define_all(step->jobs[rank], LONG_UNITS, TIERD_FP32, LONG_ELEMENTS, 1.0, 0.0);
 	}
-	for (unsigned rank = 0; rank < LONG_RANKS; rank++) {
-		OK(tierd_ticket_wait(step->tickets[rank], TIERD_DONE, -1));
-		tierd_ticket_free(step->tickets[rank]);
-	}
+	support_ready(step->jobs, LONG_RANKS, 0, NULL);
 	OK(tierd_gather(step->jobs[0], 0, &view));
 	step->page = find_page();
 	OK(tierd_release(step->jobs[0], 0));

@@ -1,5 +1,6 @@
-/* Jobs that keep moments in bf16 or in 8 bits, beside others in fp32: the same bits wherever they lie,
- * however they are partitioned and whatever interrupts them; and choices that are refused. */
+/* Jobs that keep moments in bf16 or in 8 bits, beside others in fp32: the same bits wherever they lie, at
+ * each stage; what a copy takes of them; and choices that are refused. Several ranks, and daemons that die,
+ * are shown by gpt_optimizers and kills_backup. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,10 +58,9 @@ static struct tierd_job *join(struct tierd_node *node, struct tierd_job_options 
 
 static void step(struct tierd_job *job, uint64_t number)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f);
 	struct model model = mixed();
 
-	rates.learning_rate = 0.01f;
 	model_push(job, &model, UINT32_MAX, number);
 	OK(tierd_step(job, &rates, NULL));
 }
@@ -108,38 +108,6 @@ static void moments_are_the_same_wherever_they_lie(struct tierd_node *node)
 	train_mixed(node, "lower", 2, TIERD_PLACE_NVME, 0, STEPS);
 	require_same(node, "lower", "whole");
 	support_drop("lower");
-}
-
-/* Three ranks, of which the last to close the step has all of the gradients. */
-static void moments_are_the_same_with_more_ranks(struct tierd_node *node)
-{
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct model model = mixed();
-	struct tierd_ticket *tickets[3];
-	struct tierd_job *jobs[3];
-
-	rates.learning_rate = 0.01f;
-	for (uint32_t rank = 0; rank < 3; rank++) {
-		struct tierd_job_options options = support_options("ranks", rank, 3);
-
-		jobs[rank] = join(node, &options, TIERD_MOMENTS_FP32, short_format);
-	}
-	support_ready(jobs, 3, 0, NULL);
-	for (uint64_t number = 0; number < STEPS; number++) {
-		for (unsigned rank = 0; rank < 3; rank++) {
-			if (rank == 2)
-				model_push(jobs[rank], &model, UINT32_MAX, number);
-			OK(tierd_step(jobs[rank], &rates, &tickets[rank]));
-		}
-		for (unsigned rank = 0; rank < 3; rank++) {
-			OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
-			tierd_ticket_free(tickets[rank]);
-		}
-	}
-	for (unsigned rank = 0; rank < 3; rank++)
-		OK(tierd_job_close(jobs[rank]));
-	require_same(node, "ranks", "whole");
-	support_drop("ranks");
 }
 
 /* ---- Formats ---- */
@@ -316,11 +284,10 @@ static struct tierd_job *join_short(struct tierd_node *node, struct tierd_job_op
 static void make_partial_source(struct tierd_node *node)
 {
 	struct tierd_job_options options = support_options("part", 0, 1);
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f);
 	struct model model = { 1, { taken } };
 	struct tierd_job *job = join_short(node, &options, &model);
 
-	rates.learning_rate = 0.01f;
 	model_push(job, &model, UINT32_MAX, 0);
 	OK(tierd_step(job, &rates, NULL));
 	OK(tierd_job_close(job));
@@ -418,22 +385,6 @@ static void other_formats_are_refused(struct tierd_node *node)
 	OK(tierd_job_close(job));
 }
 
-/* ---- A daemon that finds them ---- */
-
-static void half_of_the_steps(struct tierd_node *node)
-{
-	train_mixed(node, "halves", 3, TIERD_PLACE_NVME, 0, STEPS / 2);
-	train_mixed(node, "hosted", 3, TIERD_PLACE_HOST, 0, STEPS / 2);
-}
-
-static void the_other_half(struct tierd_node *node)
-{
-	train_mixed(node, "halves", 3, TIERD_PLACE_NVME, STEPS / 2, STEPS);
-	require_same(node, "halves", "whole");
-	train_mixed(node, "hosted", 3, TIERD_PLACE_HOST, STEPS / 2, STEPS);
-	require_same(node, "hosted", "whole");
-}
-
 int main(int argc, char **argv)
 {
 	struct tierd_node *node = support_connect();
@@ -443,18 +394,12 @@ int main(int argc, char **argv)
 		short_format = TIERD_MOMENTS_INT8;
 		short_name = "int8";
 	}
-	if (argc > 2) {
-		the_other_half(node);
-	} else {
-		moments_are_the_same_wherever_they_lie(node);
-		moments_are_the_same_with_more_ranks(node);
-		each_group_has_its_own_format(node);
-		a_copy_keeps_what_has_room(node);
-		a_unit_is_taken_beside_one_that_begins_anew(node);
-		written_moments_are_rounded(node);
-		other_formats_are_refused(node);
-		half_of_the_steps(node);
-	}
+	moments_are_the_same_wherever_they_lie(node);
+	each_group_has_its_own_format(node);
+	a_copy_keeps_what_has_room(node);
+	a_unit_is_taken_beside_one_that_begins_anew(node);
+	written_moments_are_rounded(node);
+	other_formats_are_refused(node);
 	tierd_disconnect(node);
 	return 0;
 }

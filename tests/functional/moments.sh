@@ -1,5 +1,5 @@
 #!/bin/sh
-# Jobs that keep their moments in bf16 or in 8 bits, all or some of them, and a daemon that finds them.
+# Jobs that keep their moments in bf16 or in 8 bits, all or some of them.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
 program=$1 format=$2
@@ -11,7 +11,3 @@ for moments in "\"fp32, $format\"" '"fp32"'; do
 	grep -q "\"moments\":[[:space:]]*$moments" "$scratch/out" || fail "no job with moments in $moments: $(cat "$scratch/out")"
 done
 tierd_stop
-tierd_start
-timeout "$patience" "$program" "$format" again || fail 'with jobs that were found on the devices: see above'
-tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

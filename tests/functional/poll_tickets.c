@@ -1,12 +1,9 @@
-/* Tickets and poll(): when the descriptor is readable, what is late, given up or left behind, and an event
- * loop that trains.
- *
- *   poll_tickets          lists the scenes
- *   poll_tickets SCENE    runs one */
+/* Tickets and poll(): when the descriptor is readable, and what is late, given up or left behind. What
+ * becomes of gathers and tickets that are given up is shown by the unit tests of the library, too. */
 #include <errno.h>
-#include <string.h>
+#include <poll.h>
 
-#include "poll_train.h"
+#include "crash_support.h"
 
 #define ELEMENTS 1000
 #define UNITS 4
@@ -20,6 +17,36 @@ struct pair {
 };
 
 static struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+
+/* ---- poll() ---- */
+
+static void poll_wait(const struct tierd_ticket *ticket)
+{
+	struct pollfd waiting = { .fd = tierd_ticket_descriptor(ticket), .events = POLLIN };
+
+	REQUIRE(waiting.fd >= 0);
+	REQUIRE(poll(&waiting, 1, PATIENCE_MS) == 1 && waiting.revents == POLLIN);
+}
+
+static bool poll_is_readable(int fd)
+{
+	struct pollfd waiting = { .fd = fd, .events = POLLIN };
+	int r = poll(&waiting, 1, 0);
+
+	REQUIRE(r >= 0);
+	return r == 1;
+}
+
+static int poll_for(struct tierd_ticket *ticket, enum tierd_event event)
+{
+	int r = tierd_ticket_wait(ticket, event, 0);
+
+	while (r == -ETIMEDOUT) {
+		poll_wait(ticket);
+		r = tierd_ticket_wait(ticket, event, 0);
+	}
+	return r;
+}
 
 /* ---- Two ranks ---- */
 
@@ -66,14 +93,6 @@ static void settle(struct tierd_job *job)
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
 
 	OK(tierd_statistics(job, &statistics));
-}
-
-static void close_step(struct tierd_job *job)
-{
-	struct tierd_ticket *ticket;
-
-	OK(tierd_step(job, &rates, &ticket));
-	tierd_ticket_free(ticket);
 }
 
 /* Rank 1 takes its part in the step, and has seen it applied. */
@@ -277,101 +296,6 @@ static void a_rank_that_is_late_is_named(void)
 
 /* ---- Given up ---- */
 
-static void a_gather_in_flight_is_given_up(void)
-{
-	struct pair pair = { 0 };
-	struct tierd_ticket *ticket;
-
-	begin_pair(&pair, "gather");
-	close_step(pair.jobs[0]);
-	OK(tierd_gather_begin(pair.jobs[0], 1, &ticket));
-	settle(pair.jobs[0]);
-	tierd_ticket_free(ticket);
-	/* Nor is the next step held up by what it waited for. */
-	close_step(pair.jobs[0]);
-	follow(&pair);
-	follow(&pair);
-	FAILS(tierd_release(pair.jobs[0], 1), -EINVAL, "without having been gathered");
-	both_go_on(&pair);
-	end_pair(&pair);
-}
-
-/* Its answer, with the lease, lies in the socket: nobody holds it, so nothing is in the way of a step. */
-static void a_gather_whose_answer_is_unread_is_given_up(void)
-{
-	struct pair pair = { 0 };
-	struct tierd_ticket *step, *gather;
-
-	begin_pair(&pair, "answered");
-	OK(tierd_step(pair.jobs[0], &rates, &step));
-	OK(tierd_gather_begin(pair.jobs[0], 1, &gather));
-	settle(pair.jobs[0]);
-	follow(&pair);
-	tierd_ticket_free(gather);
-	tierd_ticket_free(step);
-	close_step(pair.jobs[0]);
-	follow(&pair);
-	both_go_on(&pair);
-	end_pair(&pair);
-}
-
-static void a_push_given_up_is_in_the_sum(void)
-{
-	struct pair pair = { 0 };
-	struct tierd_ticket *push, *step;
-	struct tierd_step_result result;
-	struct tierd_view gradients;
-
-	begin_pair(&pair, "push");
-	OK(tierd_gradients(pair.jobs[0], 1, &gradients));
-	for (unsigned i = 0; i < ELEMENTS; i++)
-		((float *)tierd_at(&gradients, 0))[i] = 1.0f;
-	OK(tierd_push_begin(pair.jobs[0], 1, &push));
-	tierd_ticket_free(push);
-	OK(tierd_step(pair.jobs[0], &rates, &step));
-	OK(support_push(pair.jobs[1], 1, ELEMENTS, 1.0f));
-	follow(&pair);
-	OK(poll_for(step, TIERD_DONE));
-	OK(tierd_ticket_step_result(step, &result));
-	tierd_ticket_free(step);
-	REQUIRE(result.gradient_norm > 63.2 && result.gradient_norm < 63.3); /* (1 + 1) · √1000 */
-	both_go_on(&pair);
-	end_pair(&pair);
-}
-
-static void a_step_given_up_is_applied(void)
-{
-	struct pair pair = { 0 };
-	struct tierd_view view;
-
-	begin_pair(&pair, "step");
-	close_step(pair.jobs[0]);
-	follow(&pair);
-	OK(tierd_gather(pair.jobs[0], 3, &view));
-	REQUIRE(view.version == 1);
-	OK(tierd_release(pair.jobs[0], 3));
-	both_go_on(&pair);
-	end_pair(&pair);
-}
-
-/* What comes of it is kept for the next call. */
-static void a_ready_given_up_is_found_by_the_next(void)
-{
-	struct pair pair = { .name = "ready" };
-	struct tierd_job_state state;
-	struct tierd_ticket *ticket;
-
-	for (unsigned rank = 0; rank < 2; rank++)
-		join(&pair, rank);
-	OK(tierd_job_ready_begin(pair.jobs[0], -1, &ticket));
-	tierd_ticket_free(ticket);
-	OK(tierd_job_ready(pair.jobs[1], -1, NULL));
-	OK(tierd_job_ready(pair.jobs[0], -1, &state));
-	REQUIRE(state.status == TIERD_NEW && state.step == 0);
-	both_go_on(&pair);
-	end_pair(&pair);
-}
-
 /* One that cannot block is refused until the answer has come. */
 static void a_ready_given_up_is_found_by_the_next_ticket(void)
 {
@@ -398,63 +322,6 @@ static void a_ready_given_up_is_found_by_the_next_ticket(void)
 	end_pair(&pair);
 }
 
-/* More than half a pack each: three units, two slots. */
-#define LARGE_UNITS 3
-#define LARGE_ELEMENTS UINT64_C(540672)
-
-static struct tierd_job *join_large(struct tierd_node *node)
-{
-	struct tierd_job_options options = support_options("slots", 0, 1);
-	struct tierd_job *job;
-	char name[16];
-
-	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
-	/* Sums, two gradient buffers, two slots, and change. */
-	options.host_budget = 4 * LARGE_ELEMENTS * (LARGE_UNITS + 2 + 2) + (2 << 20);
-	OK(tierd_job_open(node, &options, &job));
-	for (unsigned unit = 0; unit < LARGE_UNITS; unit++) {
-		snprintf(name, sizeof(name), "large%u", unit);
-		support_define(job, name, TIERD_FP32, LARGE_ELEMENTS, unit + 1);
-	}
-	OK(tierd_job_ready(job, -1, NULL));
-	return job;
-}
-
-/* It waits for as long as both slots are leased; where it is given up it takes none. */
-static void a_gather_that_waits_for_a_slot_is_given_up(void)
-{
-	struct tierd_node *node = support_connect();
-	struct tierd_job *job = join_large(node);
-	struct tierd_ticket *given_up, *kept;
-	struct tierd_view view;
-
-	OK(tierd_gather(job, 0, &view));
-	OK(tierd_gather(job, 1, &view));
-	OK(tierd_gather_begin(job, 2, &given_up));
-	OK(tierd_gather_begin(job, 2, &kept));
-	settle(job);
-	REQUIRE(!poll_is_readable(tierd_ticket_descriptor(kept)));
-	FAILS(tierd_gather_end(given_up, 0, &view), -ETIMEDOUT, "tierd goes on with it");
-	tierd_ticket_free(given_up);
-	settle(job);
-	REQUIRE(!poll_is_readable(tierd_ticket_descriptor(kept)));
-	OK(tierd_release(job, 0));
-	OK(poll_for(kept, TIERD_DONE));
-	OK(tierd_gather_end(kept, 0, &view));
-	REQUIRE(((const float *)tierd_at(&view, 0))[LARGE_ELEMENTS - 1] == 3.0f);
-	OK(tierd_release(job, 2));
-	FAILS(tierd_release(job, 2), -EINVAL, "without having been gathered");
-	/* The slot is there for another unit. */
-	OK(tierd_gather(job, 0, &view));
-	REQUIRE(((const float *)tierd_at(&view, 0))[0] == 1.0f);
-	OK(tierd_release(job, 0));
-	OK(tierd_release(job, 1));
-	OK(tierd_step(job, &rates, NULL));
-	OK(tierd_job_close(job));
-	tierd_disconnect(node);
-	support_drop("slots");
-}
-
 /* ---- Left behind ---- */
 
 /* tierd may hear of this rank's next step before it hears that the other has gone; that step would count. */
@@ -469,7 +336,7 @@ static void await_loss(struct tierd_job *job)
 	REQUIRE(r == -ESTALE);
 }
 
-static void tickets_of_a_job_that_is_left_are_told(bool is_disconnected)
+static void tickets_of_a_job_that_is_left_are_told(void)
 {
 	struct pair pair = { 0 };
 	struct tierd_ticket *tickets[3];
@@ -484,13 +351,8 @@ static void tickets_of_a_job_that_is_left_are_told(bool is_disconnected)
 	OK(tierd_gather_begin(pair.jobs[0], 0, &tickets[2]));
 	fd = tierd_ticket_descriptor(tickets[2]);
 	REQUIRE(fd >= 0);
-	if (is_disconnected) {
-		tierd_disconnect(pair.nodes[0]);
-		FAILS(tierd_ticket_descriptor(tickets[2]), -ENOTCONN, "disconnected");
-	} else {
-		OK(tierd_job_detach(pair.jobs[0]));
-		REQUIRE(poll_is_readable(fd));
-	}
+	OK(tierd_job_detach(pair.jobs[0]));
+	REQUIRE(poll_is_readable(fd));
 	for (unsigned i = 0; i < 2; i++) {
 		int r = tierd_ticket_wait(tickets[i], TIERD_DONE, -1);
 
@@ -503,8 +365,7 @@ static void tickets_of_a_job_that_is_left_are_told(bool is_disconnected)
 	REQUIRE(tierd_gather_end(tickets[2], -1, &view) < 0);
 
 	/* The other rank is told, and both begin again. */
-	if (!is_disconnected)
-		tierd_disconnect(pair.nodes[0]);
+	tierd_disconnect(pair.nodes[0]);
 	await_loss(pair.jobs[1]);
 	FAILS(tierd_step(pair.jobs[1], &rates, NULL), -ESTALE, "rank 0 (pid ");
 	join(&pair, 0);
@@ -513,69 +374,20 @@ static void tickets_of_a_job_that_is_left_are_told(bool is_disconnected)
 	end_pair(&pair);
 }
 
-static void tickets_of_a_detached_job_are_told(void)
+int main(void)
 {
-	tickets_of_a_job_that_is_left_are_told(false);
-}
+	static void (*const scenes[])(void) = {
+		the_descriptor_is_readable_when_something_is_done,
+		one_look_does_not_hide_another_ticket,
+		a_ticket_that_is_done_at_once_is_seen,
+		a_look_takes_in_what_no_ticket_waits_for,
+		what_is_late_goes_on,
+		a_rank_that_is_late_is_named,
+		a_ready_given_up_is_found_by_the_next_ticket,
+		tickets_of_a_job_that_is_left_are_told,
+	};
 
-static void tickets_outlive_their_node(void)
-{
-	tickets_of_a_job_that_is_left_are_told(true);
-}
-
-/* ---- Training ---- */
-
-static void an_event_loop_gives_the_bits_of_blocking_calls(void)
-{
-	static char names[2][16] = { "blocking", "polling" };
-	struct crowd crowds[2];
-
-	crowd_start(&crowds[0], TRAIN_RANKS, train_space_bytes(), train_blocking, names[0]);
-	crowd_finish(&crowds[0]);
-	crowd_start(&crowds[1], TRAIN_RANKS, train_space_bytes(), train_polling, names[1]);
-	crowd_finish(&crowds[1]);
-	REQUIRE(memcmp(crowds[0].board->space, crowds[1].board->space, train_space_bytes()) == 0);
-	for (unsigned i = 0; i < 2; i++) {
-		crowd_free(&crowds[i]);
-		support_drop(names[i]);
-	}
-}
-
-#define SCENE(name)                                                                                          \
-	{                                                                                                    \
-#name, name                                                                                  \
-	}
-static const struct {
-	const char *name;
-	void (*run)(void);
-} scenes[] = {
-	SCENE(the_descriptor_is_readable_when_something_is_done),
-	SCENE(one_look_does_not_hide_another_ticket),
-	SCENE(a_ticket_that_is_done_at_once_is_seen),
-	SCENE(a_look_takes_in_what_no_ticket_waits_for),
-	SCENE(what_is_late_goes_on),
-	SCENE(a_rank_that_is_late_is_named),
-	SCENE(a_gather_in_flight_is_given_up),
-	SCENE(a_gather_whose_answer_is_unread_is_given_up),
-	SCENE(a_push_given_up_is_in_the_sum),
-	SCENE(a_step_given_up_is_applied),
-	SCENE(a_ready_given_up_is_found_by_the_next),
-	SCENE(a_ready_given_up_is_found_by_the_next_ticket),
-	SCENE(a_gather_that_waits_for_a_slot_is_given_up),
-	SCENE(tickets_of_a_detached_job_are_told),
-	SCENE(tickets_outlive_their_node),
-	SCENE(an_event_loop_gives_the_bits_of_blocking_calls),
-};
-
-/* Without a scene: prints them all. */
-int main(int argc, char *argv[])
-{
 	for (unsigned i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
-		if (argc < 2) {
-			puts(scenes[i].name);
-		} else if (strcmp(argv[1], scenes[i].name) == 0) {
-			scenes[i].run();
-			return 0;
-		}
-	return argc >= 2;
+		scenes[i]();
+	return 0;
 }

@@ -185,7 +185,7 @@ static void read_all(struct tierd_node *node, uint32_t placement)
 {
 	struct tierd_job_options options = support_options("many", 0, 1);
 	struct tierd_reader_options of_reader = TIERD_READER_OPTIONS_INIT;
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.125f);
 	static struct larger reads[READS];
 	struct tierd_reader *reader;
 	struct tierd_view view;
@@ -197,7 +197,6 @@ static void read_all(struct tierd_node *node, uint32_t placement)
 	OK(tierd_job_open(node, &options, &job));
 	define(job);
 	OK(tierd_job_ready(job, -1, NULL));
-	rates.learning_rate = 0.125f;
 	for (unsigned unit = 0; unit < UNITS; unit++) {
 		OK(tierd_gradients(job, unit, &view));
 		support_fill(tierd_at(&view, 0), elements_of(unit, 0), true, unit + 1);

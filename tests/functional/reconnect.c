@@ -3,7 +3,6 @@
  *
  * reconnect SCENE STATE-DIRECTORY   starts and ends daemons ($TIERD) at $TIERD_SOCKET */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -121,9 +120,8 @@ static void push_all(struct rank *rank)
 
 static int close_step(struct rank *rank)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.1f);
 
-	rates.learning_rate = 0.1f;
 	return tierd_step(rank->job, &rates, NULL);
 }
 
@@ -348,13 +346,12 @@ static void a_cut_in_a_step_loses_its_gradients(void)
 
 static void a_step_whose_answer_is_lost_is_told_by_ready(void)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.1f);
 	struct rank rank = join_ready("job");
 	struct tierd_ticket *ticket;
 	struct tierd_job_state state;
 	unsigned steps = 0;
 
-	rates.learning_rate = 0.1f;
 	for (unsigned i = 0; i < 10; i++) {
 		push_all(&rank);
 		OK(tierd_step(rank.job, &rates, &ticket));
@@ -373,32 +370,6 @@ static void a_step_whose_answer_is_lost_is_told_by_ready(void)
 		}
 	}
 	expect_bits_of(&rank, steps);
-	leave(&rank);
-}
-
-static void tickets_of_a_lost_connection_end(void)
-{
-	struct rank rank = join_ready("job");
-	struct tierd_ticket *ticket;
-	struct tierd_view view;
-	struct pollfd waiting = { .events = POLLIN };
-
-	train(&rank, 1);
-	OK(tierd_gather_begin(rank.job, 2, &ticket));
-	waiting.fd = tierd_ticket_descriptor(ticket);
-	REQUIRE(waiting.fd >= 0);
-	cut();
-	OK(tierd_gather_end(ticket, -1, &view));
-	OK(tierd_release(rank.job, 2));
-	/* The descriptor goes on: it is quiet while nothing is done, and says what is. */
-	OK(tierd_phase(rank.job, "train"));
-	OK(tierd_gather_begin(rank.job, 0, &ticket));
-	REQUIRE(tierd_ticket_descriptor(ticket) == waiting.fd);
-	REQUIRE(poll(&waiting, 1, PATIENCE_MS) == 1);
-	OK(tierd_gather_end(ticket, 0, &view));
-	OK(tierd_release(rank.job, 0));
-	REQUIRE(poll(&waiting, 1, 0) == 0);
-	expect_bits_of(&rank, 1);
 	leave(&rank);
 }
 
@@ -441,8 +412,7 @@ static void who_waits_for_a_daemon_can_be_interrupted(void)
 	with.is_interrupted = is_second;
 	with.argument = &asked;
 	OK(tierd_connect_with(&with, &node));
-	job = support_join(node, &options, UNITS);
-	OK(tierd_job_ready(job, -1, NULL));
+	job = support_begin(node, &options, UNITS);
 	end_daemon(SIGKILL);
 	asked = 0;
 	FAILS(tierd_phase(job, "train"), -ETIMEDOUT, "interrupted while the connection");
@@ -495,58 +465,6 @@ static void leaving_a_lost_connection_needs_no_other(void)
 	tierd_disconnect(rank.node);
 }
 
-static void a_child_is_refused_as_ever(void)
-{
-	struct rank rank = join_ready("job");
-	int status;
-	pid_t child;
-
-	cut();
-	child = fork();
-	REQUIRE(child >= 0);
-	if (child == 0) {
-		struct tierd_view view;
-
-		FAILS(tierd_gather(rank.job, 0, &view), -ECHILD, NULL);
-		FAILS(tierd_phase(rank.job, "train"), -ECHILD, NULL);
-		_exit(0);
-	}
-	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
-	train(&rank, 1);
-	leave(&rank);
-}
-
-static void a_rank_that_another_process_took_is_not_taken_back(void)
-{
-	struct tierd_job_options options = support_options("job", 0, 1);
-	struct rank rank = join_ready("job");
-	int told[2], go[2];
-	pid_t other;
-	char byte = 0;
-
-	REQUIRE(pipe(told) == 0 && pipe(go) == 0);
-	train(&rank, 1);
-	other = fork();
-	REQUIRE(other >= 0);
-	if (other == 0) {
-		struct tierd_node *node = connect_for(0);
-		struct tierd_job *job;
-
-		options.takeover = true;
-		options.seed = 5;
-		OK(tierd_job_open(node, &options, &job));
-		REQUIRE(write(told[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1);
-		_exit(0);
-	}
-	REQUIRE(read(told[0], &byte, 1) == 1);
-	cut();
-	FAILS(tierd_phase(rank.job, "train"), -EBUSY, "rank 0 of job job is held by process");
-	FAILS(tierd_job_ready(rank.job, -1, NULL), -EBUSY, "cannot be opened again");
-	OK(tierd_job_detach(rank.job));
-	tierd_disconnect(rank.node);
-	REQUIRE(write(go[1], &byte, 1) == 1 && waitpid(other, NULL, 0) == other);
-}
-
 /* ---- Two ranks, threads ---- */
 
 static void *step_of_other(void *argument)
@@ -592,33 +510,6 @@ static void the_other_ranks_begin_the_step_again(void)
 	train(&first, 1);
 	pthread_join(thread, NULL);
 	REQUIRE(step_of(&first) == 2 && step_of(&other) == 2);
-	leave(&first);
-	leave(&other);
-	support_drop("pair");
-}
-
-static void *phase_of_other(void *argument)
-{
-	OK(tierd_phase(((struct rank *)argument)->job, "eval"));
-	return NULL;
-}
-
-/* One that ends in good order does not tell a rank that the other one is gone: none of them is. */
-static void a_stop_between_steps_is_not_noticed_by_any_rank(void)
-{
-	struct rank other = join_as("pair", 1, 2), first = join_as("pair", 0, 2);
-	pthread_t thread;
-
-	REQUIRE(pthread_create(&thread, NULL, ready_of_other, &other) == 0);
-	OK(tierd_job_ready(first.job, -1, NULL));
-	pthread_join(thread, NULL);
-	for (unsigned i = 0; i < 4; i++) {
-		end_daemon(SIGTERM);
-		start_daemon();
-		REQUIRE(pthread_create(&thread, NULL, phase_of_other, &other) == 0);
-		OK(tierd_phase(first.job, "eval"));
-		pthread_join(thread, NULL);
-	}
 	leave(&first);
 	leave(&other);
 	support_drop("pair");
@@ -685,15 +576,11 @@ static const struct {
 	SCENE(a_cut_between_steps_is_not_noticed),
 	SCENE(a_cut_in_a_step_loses_its_gradients),
 	SCENE(a_step_whose_answer_is_lost_is_told_by_ready),
-	SCENE(tickets_of_a_lost_connection_end),
 	SCENE(a_daemon_that_does_not_come_back_is_given_up),
 	SCENE(who_waits_for_a_daemon_can_be_interrupted),
 	SCENE(one_that_is_stopped_is_not_gone),
 	SCENE(leaving_a_lost_connection_needs_no_other),
-	SCENE(a_child_is_refused_as_ever),
-	SCENE(a_rank_that_another_process_took_is_not_taken_back),
 	SCENE(the_other_ranks_begin_the_step_again),
-	SCENE(a_stop_between_steps_is_not_noticed_by_any_rank),
 	SCENE(threads_read_on_over_cuts_and_restarts),
 };
 

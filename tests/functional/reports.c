@@ -60,20 +60,16 @@ static void shared(void)
 {
 	struct tierd_node *nodes[2];
 	struct tierd_job *jobs[2];
-	struct tierd_ticket *tickets[2];
 
 	for (unsigned rank = 0; rank < 2; rank++) {
 		struct tierd_job_options options = support_options("shared", rank, 2);
 
 		nodes[rank] = support_connect();
 		jobs[rank] = support_join(nodes[rank], &options, 3);
-		OK(tierd_job_ready_begin(jobs[rank], -1, &tickets[rank]));
 	}
-	for (unsigned rank = 0; rank < 2; rank++) {
-		OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
-		tierd_ticket_free(tickets[rank]);
-		hold(jobs[rank], 1);
-	}
+	support_ready(jobs, 2, 0, NULL);
+	hold(jobs[0], 1);
+	hold(jobs[1], 1);
 	hold(jobs[1], 1);
 	hold(jobs[0], 2);
 	say("both");
@@ -119,13 +115,9 @@ static void train(const struct tierd_job_options *options)
 	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 	struct tierd_job *job;
-	char name[16];
 
 	OK(tierd_job_open(node, options, &job));
-	for (unsigned i = 0; i < LARGE_UNITS; i++) {
-		snprintf(name, sizeof(name), "large%u", i);
-		support_define(job, name, TIERD_FP32, LARGE_ELEMENTS, 1.0);
-	}
+	support_define_all(job, LARGE_UNITS, TIERD_FP32, LARGE_ELEMENTS, 1.0, 0.0);
 	OK(tierd_job_ready(job, -1, NULL));
 	while (say("ready")) {
 		for (unsigned unit = 0; unit < LARGE_UNITS; unit++)
@@ -160,13 +152,9 @@ static void wide(void)
 	struct tierd_node *node = support_connect();
 	struct tierd_job_options options = support_options("wide", 0, WIDE_RANKS);
 	struct tierd_job *job;
-	char name[16];
 
 	OK(tierd_job_open(node, &options, &job));
-	for (unsigned i = 0; i < WIDE_UNITS; i++) {
-		snprintf(name, sizeof(name), "wide%u", i);
-		support_define(job, name, TIERD_BF16, UINT64_C(1) << 36, 0.0);
-	}
+	support_define_all(job, WIDE_UNITS, TIERD_BF16, UINT64_C(1) << 36, 0.0, 0.0);
 	say("defined");
 	OK(tierd_job_close(job));
 	tierd_disconnect(node);

@@ -33,12 +33,6 @@ static const struct kind {
 /* Of the unit behind them, which no step changes; bf16. */
 #define FROZEN 5002
 
-struct world {
-	unsigned count;
-	struct tierd_node *nodes[RANKS_MOST];
-	struct tierd_job *jobs[RANKS_MOST];
-};
-
 typedef void change(struct tierd_job_options *options);
 
 static void leave_as_it_is(struct tierd_job_options *options)
@@ -72,9 +66,9 @@ static void define_frozen(struct tierd_job *job)
 	REQUIRE(unit == UNITS);
 }
 
-static struct world join(const char *name, unsigned count, change *set)
+static struct ranks join(const char *name, unsigned count, change *set)
 {
-	struct world world = { .count = count };
+	struct ranks world = { .count = count };
 
 	for (unsigned rank = 0; rank < count; rank++) {
 		struct tierd_job_options options = options_of(name, rank, count, set);
@@ -89,20 +83,12 @@ static struct world join(const char *name, unsigned count, change *set)
 	return world;
 }
 
-static struct world start(const char *name, unsigned count, change *set)
+static struct ranks start(const char *name, unsigned count, change *set)
 {
-	struct world world = join(name, count, set);
+	struct ranks world = join(name, count, set);
 
 	support_ready(world.jobs, count, 0, NULL);
 	return world;
-}
-
-static void end(struct world *world)
-{
-	for (unsigned rank = 0; rank < world->count; rank++) {
-		OK(tierd_job_close(world->jobs[rank]));
-		tierd_disconnect(world->nodes[rank]);
-	}
 }
 
 /* ---- Steps ---- */
@@ -113,44 +99,24 @@ static float gradient_of(uint64_t element, unsigned ranks)
 	return (float)((element % 7 + 1) * SHARES / ranks) / 64;
 }
 
-static void fill(void *place, const struct kind *kind, unsigned ranks)
-{
-	for (uint64_t i = 0; i < kind->elements; i++) {
-		float value = gradient_of(i, ranks);
-		uint32_t bits;
-
-		memcpy(&bits, &value, sizeof(bits));
-		if (kind->format == TIERD_FP32)
-			((float *)place)[i] = value;
-		else
-			((uint16_t *)place)[i] = (uint16_t)(bits >> 16);
-	}
-}
-
-static void push(const struct world *world, unsigned rank, unsigned unit)
+static void push(const struct ranks *world, unsigned rank, unsigned unit)
 {
 	struct tierd_view gradients;
 
 	OK(tierd_gradients(world->jobs[rank], unit, &gradients));
-	fill(tierd_at(&gradients, 0), &kinds[unit], world->count);
+	for (uint64_t i = 0; i < kinds[unit].elements; i++)
+		support_put(tierd_at(&gradients, 0), kinds[unit].format, i, gradient_of(i, world->count));
 	OK(tierd_push(world->jobs[rank], unit));
 }
 
-static void step(struct world *world)
+static void step(struct ranks *world)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct tierd_ticket *tickets[RANKS_MOST];
+	struct tierd_rates rates = support_rates(0.01f);
 
-	rates.learning_rate = 0.01f;
 	for (unsigned unit = 0; unit < UNITS; unit++)
 		for (unsigned rank = 0; rank < world->count; rank++)
 			push(world, rank, unit);
-	for (unsigned rank = 0; rank < world->count; rank++)
-		OK(tierd_step(world->jobs[rank], &rates, &tickets[rank]));
-	for (unsigned rank = 0; rank < world->count; rank++) {
-		OK(tierd_ticket_wait(tickets[rank], TIERD_DURABLE, -1));
-		tierd_ticket_free(tickets[rank]);
-	}
+	support_step(world->jobs, world->count, &rates, TIERD_DURABLE);
 }
 
 /* ---- Values ---- */
@@ -222,13 +188,13 @@ static void as_asked(struct tierd_job_options *options)
 
 static void train(const char *name, unsigned ranks, unsigned steps, const char *path)
 {
-	struct world world = start(name, ranks, as_asked);
+	struct ranks world = start(name, ranks, as_asked);
 
 	require_file(world.jobs[0], path);
 	for (unsigned i = 0; i < steps; i++)
 		step(&world);
 	write_file(world.jobs[0], path);
-	end(&world);
+	ranks_close(&world);
 }
 
 /* ---- Refusals ---- */
@@ -274,7 +240,7 @@ static void refused(const char *name, unsigned count, change *set, int expected,
 
 static void a_job_in_use_keeps_its_ranks(void)
 {
-	struct world world = start("used", 2, leave_as_it_is);
+	struct ranks world = start("used", 2, leave_as_it_is);
 	char pid[32];
 
 	step(&world);
@@ -283,10 +249,10 @@ static void a_job_in_use_keeps_its_ranks(void)
 	refused("used", 1, leave_as_it_is, -EBUSY,
 		"world size is 1 here, 2 in the job, which is in use by rank 0");
 	step(&world);
-	end(&world);
+	ranks_close(&world);
 	world = start("used", 4, leave_as_it_is);
 	refused("used", 2, leave_as_it_is, -EBUSY, "2 here, 4 in the job, which is in use by rank 0");
-	end(&world);
+	ranks_close(&world);
 }
 
 static void nothing_else_may_differ(void)
@@ -299,41 +265,41 @@ static void nothing_else_may_differ(void)
 
 static void who_leaves_before_it_is_ready_has_changed_nothing(void)
 {
-	struct world world = join("used", 3, leave_as_it_is);
+	struct ranks world = join("used", 3, leave_as_it_is);
 
 	refused("used", 4, leave_as_it_is, -EBUSY, "4 here, 3 in the job");
-	end(&world);
+	ranks_close(&world);
 	world = start("used", 4, leave_as_it_is);
-	end(&world);
+	ranks_close(&world);
 }
 
 static void what_does_not_fit_stays_as_it_was(void)
 {
-	struct world world = start("large", 1, many_buffers);
+	struct ranks world = start("large", 1, many_buffers);
 	uint64_t count;
 	float *values;
 
 	step(&world);
 	values = read_values(world.jobs[0], &count);
-	end(&world);
+	ranks_close(&world);
 	world = join("large", RANKS_MOST, many_buffers);
 	support_ready(world.jobs, RANKS_MOST, -ENOMEM, "it needs at least");
-	end(&world);
+	ranks_close(&world);
 	world = start("large", 1, many_buffers);
 	require_values(world.jobs[0], values);
 	step(&world);
-	end(&world);
+	ranks_close(&world);
 	free(values);
 }
 
 static void state_in_host_memory_alone_stays_where_it_is(void)
 {
-	struct world world = start("host", 2, in_host_memory);
+	struct ranks world = start("host", 2, in_host_memory);
 
-	end(&world);
+	ranks_close(&world);
 	refused("host", 1, in_host_memory, -EINVAL, "some of its state lives in host memory alone");
 	world = start("host", 2, in_host_memory);
-	end(&world);
+	ranks_close(&world);
 }
 
 int main(int argc, char **argv)

@@ -90,17 +90,6 @@ static const struct option {
 #undef OPTION
 };
 
-static struct tierd_job *join(struct tierd_node *node, const struct tierd_job_options *options)
-{
-	static const char *const names[UNITS] = { "first", "second", "third" };
-	struct tierd_job *job;
-
-	OK(tierd_job_open(node, options, &job));
-	for (unsigned unit = 0; unit < UNITS; unit++)
-		support_define(job, names[unit], TIERD_FP32, ELEMENTS, 1);
-	return job;
-}
-
 static void require_values(struct tierd_job *job)
 {
 	float value;
@@ -113,15 +102,11 @@ static void require_values(struct tierd_job *job)
 
 static void take_step(struct tierd_job *job, float learning_rate)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct tierd_ticket *ticket;
+	struct tierd_rates rates = support_rates(learning_rate);
 
-	rates.learning_rate = learning_rate;
 	for (unsigned unit = 0; unit < UNITS; unit++)
 		OK(support_push(job, unit, ELEMENTS, 1));
-	OK(tierd_step(job, &rates, &ticket));
-	OK(tierd_ticket_wait(ticket, TIERD_DURABLE, -1));
-	tierd_ticket_free(ticket);
+	support_step(&job, 1, &rates, TIERD_DURABLE);
 }
 
 static void create(struct tierd_node *node)
@@ -130,7 +115,7 @@ static void create(struct tierd_node *node)
 	struct tierd_job *job;
 
 	begin(&options);
-	job = join(node, &options);
+	job = support_join(node, &options, UNITS);
 	OK(tierd_job_ready(job, -1, NULL));
 	take_step(job, 0.1f);
 	require_values(job);
@@ -140,7 +125,7 @@ static void create(struct tierd_node *node)
 /* Another rank would have to come. */
 static void resume(struct tierd_node *node, const struct tierd_job_options *options)
 {
-	struct tierd_job *job = join(node, options);
+	struct tierd_job *job = support_join(node, options, UNITS);
 
 	if (options->world_size == 1) {
 		OK(tierd_job_ready(job, -1, NULL));
@@ -174,7 +159,7 @@ static void memory_is_not_changed_under_a_rank(struct tierd_node *node)
 	struct tierd_job *job, *other;
 
 	begin(&options);
-	job = join(node, &options);
+	job = support_join(node, &options, UNITS);
 	options.host_budget = 64 * MIB;
 	FAILS(tierd_job_open(node, &options, &other), -EBUSY,
 	      "host budget is 67108864 here, 0 in the job, which is in use by rank 0");
@@ -199,7 +184,7 @@ static void memory_is_that_which_was_asked_for(struct tierd_node *node)
 	begin(&options);
 	options.host_budget = 96 * MIB;
 	options.gradient_buffers = UNITS;
-	job = join(node, &options);
+	job = support_join(node, &options, UNITS);
 	OK(tierd_job_ready(job, -1, NULL));
 	OK(tierd_statistics(job, &statistics));
 	REQUIRE(statistics.job_host_budget == 96 * MIB);

@@ -26,12 +26,7 @@ static void open_rank(struct rank *rank, uint32_t number)
 	struct tierd_job_options options = support_options("ahead", number, RANKS);
 
 	OK(tierd_job_open(rank->node, &options, &rank->job));
-	for (uint32_t unit = 0; unit < UNITS; unit++) {
-		char name[16];
-
-		snprintf(name, sizeof(name), "u%u", unit);
-		support_define(rank->job, name, TIERD_FP32, ELEMENTS, 1);
-	}
+	support_define_all(rank->job, UNITS, TIERD_FP32, ELEMENTS, 1.0, 0.0);
 	rank->left = UNITS;
 }
 
@@ -79,10 +74,9 @@ static int run(struct rank *rank)
 static void *go_on(void *argument)
 {
 	struct rank *rank = argument;
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.1f);
 	struct tierd_view view;
 
-	rates.learning_rate = 0.1f;
 	OK(tierd_set_timeout(rank->node, PATIENCE_MS));
 	if (rank->left < UNITS) {
 		OK(tierd_gradients(rank->job, rank->left - 1, &view));

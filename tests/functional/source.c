@@ -47,9 +47,8 @@ static struct tierd_job *join(struct tierd_node *node, struct tierd_job_options 
 /* How many of its units are pushed. */
 static void step_some(struct tierd_job *job, const struct model *model, unsigned units)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.01f);
 
-	rates.learning_rate = 0.01f;
 	model_push(job, model, units, 0);
 	OK(tierd_step(job, &rates, NULL));
 }

@@ -147,9 +147,8 @@ static bool is_poisoned;
 static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, uint64_t first,
 		  uint64_t steps)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.1f);
 
-	rates.learning_rate = 0.1f;
 	for (uint64_t step = first; step < first + steps; step++) {
 		for (unsigned i = frozen; i < units; i++)
 			check(support_push(job, i, elements,

@@ -18,9 +18,8 @@
 
 static struct tierd_rates rates(void)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = support_rates(0.125f);
 
-	rates.learning_rate = 0.125f;
 	return rates;
 }
 
@@ -243,59 +242,6 @@ static void who_gives_up_waits_on_when_he_calls_again(void)
 	support_drop("pair");
 }
 
-static void play_second(int told)
-{
-	struct tierd_node *node = support_connect();
-	struct tierd_job_options options = support_options("lost", 1, 2);
-	struct tierd_job *job = join(node, &options);
-
-	OK(tierd_job_ready(job, -1, NULL));
-	OK(tierd_write_begin(job));
-	write_all(job, 2);
-	REQUIRE(write(told, "w", 1) == 1);
-	pause();
-	_exit(1);
-}
-
-static void a_rank_that_is_killed_costs_what_was_written(struct tierd_node *node)
-{
-	struct tierd_job_options options = support_options("lost", 0, 2);
-	struct tierd_job *job, *second;
-	struct tierd_job_state state;
-	int tell[2], status;
-	char byte;
-	pid_t pid;
-
-	REQUIRE(pipe(tell) == 0);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-		play_second(tell[1]);
-	job = join(node, &options);
-	OK(tierd_job_ready(job, -1, NULL));
-	OK(tierd_write_begin(job));
-	REQUIRE(read(tell[0], &byte, 1) == 1);
-	REQUIRE(kill(pid, SIGKILL) == 0);
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	FAILS(tierd_write_end(job, NULL), -ESTALE, "rank 1 (pid ");
-	close(tell[0]);
-	close(tell[1]);
-
-	struct tierd_node *other = support_connect();
-	struct tierd_job_options of_second = support_options("lost", 1, 2);
-
-	second = join(other, &of_second);
-	support_ready((struct tierd_job *[]){ job, second }, 2, 0, NULL);
-	OK(tierd_job_state(job, &state));
-	REQUIRE(state.step == 0);
-	expect_ones(job);
-	FAILS(tierd_write_end(job, NULL), -EBUSY, "call tierd_write_begin first");
-	OK(tierd_job_detach(second));
-	OK(tierd_job_detach(job));
-	tierd_disconnect(other);
-	support_drop("lost");
-}
-
 /* ---- The daemon goes ---- */
 
 static void train(const char *name, const char *placement, unsigned step)
@@ -350,7 +296,6 @@ int main(int argc, char *argv[])
 	a_writing_is_a_step(node);
 	what_is_in_the_way_is_named(node);
 	who_gives_up_waits_on_when_he_calls_again();
-	a_rank_that_is_killed_costs_what_was_written(node);
 	tierd_disconnect(node);
 	return 0;
 }
