@@ -2,7 +2,6 @@
 # What tierctl shows fits into the columns that there are, however long the names are.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 folder=$nvme/a-path-of-a-disk-that-is-longer-than-a-line-of-a-terminal/by-a-name-that-nobody-would-type-twice
 mkdir -p "$folder"

@@ -26,5 +26,4 @@ case $output in
 *calm* | *wild*) fail "jobs are left: $output" ;;
 esac
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 forget_jobs

@@ -3,8 +3,7 @@
 # write that failed and went elsewhere, a folder of somebody else's.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 program=$TIERD
 
 expect_once() { # TEXT: in the log
@@ -12,10 +11,7 @@ expect_once() { # TEXT: in the log
 	[ "$count" -eq 1 ] || fail "the log has $count lines with '$1': $(cat "$tierd_log")"
 }
 
-train() { # [FLAG…]
-	timeout "$patience" "$gpt" --layers 3 --width 384 --heads 4 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
-		--data "$scratch/data" --stage 3 "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
-}
+gpt_flags='--layers 3 --width 384 --heads 4 --steps 3 --stage 3'
 
 # limit_memory KIB: daemons from now on may lock no more, even as root.
 limit_memory() {
@@ -40,8 +36,7 @@ forget_jobs
 # Of the first values, whose rank is told; nothing was there that could be broken.
 : >"$tierd_log"
 tierd_start --fault complete:write:20:EIO:lasting
-expect_status 1 timeout "$patience" "$gpt" --layers 3 --width 384 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
-	--data "$scratch/data" --stage 3
+expect_status 1 run_gpt
 expect_text "of $nvme/tierd/"
 expect_text 'cannot be written: Input/output error; look at the disk'
 tierd_stop
@@ -50,8 +45,7 @@ forget_jobs
 # What is lost is lost, but the file is named as it is, and once.
 : >"$tierd_log"
 tierd_start --fault complete:write:20:EIO:lasting
-expect_status 1 timeout "$patience" "$gpt" --layers 3 --width 384 --context 16 --batch 2 --steps 3 --micro-batches 2 --threads 1 --log-every 0 \
-	--data "$scratch/data" --stage 3
+expect_status 1 run_gpt --micro-batches 2
 expect_text "written to $nvme/tierd/"
 case $output in
 *'Input/output error'*'Input/output error'*) fail "the error is there twice: $output" ;;

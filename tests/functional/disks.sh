@@ -37,7 +37,7 @@ expect_text " more in $disk, and "
 expect_text ' are left on that disk; free some of it'
 rm "$disk/ballast"
 expect_status 0 run_gpt --steps 2 --job new
-stop
+tierd_stop
 
 # ---- Cut off
 
@@ -52,7 +52,7 @@ expect_status 0 run_gpt --steps 6 --job kept --mode resume
 # Back again, and nobody has to start the daemon for it.
 cp --sparse=always "$scratch/whole" "$file"
 expect_status 0 run_gpt --steps 3 --job new --mode resume
-stop
+tierd_stop
 
 # ---- Locked, by whoever has not ended yet
 
@@ -73,4 +73,4 @@ pids=
 await tierd_answers || fail 'the daemon does not answer'
 expect_patience
 expect_status 0 run_gpt --steps 7 --job kept --mode resume
-stop
+tierd_stop

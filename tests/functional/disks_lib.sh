@@ -3,15 +3,12 @@
 # left in its place is an empty one.
 #
 #   mount_disk DISK PATH, unmount_disk PATH DISK
-#   start PATH…, stop     a daemon that has these paths; it must end well
-#   run_gpt FLAG…         trains a small job with one rank
+#   start PATH…           a daemon that has these paths
 #   file_of JOB           the files of its store, wherever they are
 #   expect_broken JOB TEXT   it is shown as broken, says that everywhere, and whoever opens it is refused
 #   expect_not_mounted JOB PATH   so, because of that path
 #   expect_resumed JOB STEPS   it is there, and goes on to the bits of an undisturbed training
-gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 
 mount_disk() { # DISK PATH
 	mkdir -p "$nvme/$1"
@@ -40,16 +37,6 @@ launch() { # PATH…
 start() { # PATH…
 	launch "$@"
 	await tierd_answers || fail 'the daemon does not answer'
-}
-
-stop() {
-	tierd_stop
-	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-}
-
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
-		--data "$scratch/data" --ranks 1 "$@"
 }
 
 file_of() { # JOB

@@ -2,7 +2,6 @@
 # "doctor": what this machine has and lacks, with and without a daemon. What a machine lacks is taken from it here.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 PATH=$scratch/programs:$(dirname "$TIERD"):$PATH
 conf=$scratch/tierd.conf
 mkdir "$scratch/programs"
@@ -34,11 +33,9 @@ for finding in findings:
 is_well = all(finding["finding"] != "missing" for finding in findings)
 assert answer["is_well"] == is_well and int(sys.argv[3]) == (0 if is_well else 1), sys.argv[3]
 
-
 def of(what):
     [finding] = [finding for finding in findings if finding["what"] == what]
     return finding
-
 
 assert eval(sys.argv[2]), findings
 EOF

@@ -4,7 +4,6 @@
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
 program=$1
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 play() { # WHAT
 	python3 "$(dirname "$0")/export.py" "$program" "$nvme/out" "$scratch" "$1" || fail "$1: see above"
@@ -20,7 +19,6 @@ begin() { # BUDGET
 end() {
 	tierd_stop
 	forget_jobs
-	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 }
 
 export_all() { # BUDGET WHAT

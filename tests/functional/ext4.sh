@@ -3,14 +3,12 @@
 #
 #   ext4_mount BYTES      $disk is ext4 on a loop device, with something to train on in $scratch/data
 #   ext4_end              ends what is in $tierd_pid and $pids, and the disk; what an EXIT trap has to call first
-#   start [FLAG…], stop   a daemon that has $disk as its second path; it must end well
+#   start [FLAG…]         a daemon that has $disk as its second path
 #   launch_waiting FILE   launches one that finds FILE locked: sees that it waits for that, and neither answers nor complains
-#   run_gpt FLAG…         trains a job that is small, with one rank
 #   file_of JOB           the file of its store there
-gpt=$1
+use_gpt "$1"
 disk=$scratch/disk
 pids=
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 
 ext4_end() {
 	# shellcheck disable=SC2086 # as many as there are
@@ -25,22 +23,11 @@ ext4_mount() { # BYTES
 	mkfs.ext4 -q -m 0 "$nvme/image"
 	mount -o loop "$nvme/image" "$disk" 2>/dev/null || skip 'ext4 cannot be mounted here'
 	trap 'status=$?; set +e; ext4_end; (exit $status); clean_up' EXIT
-	cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
-}
-
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
-		--data "$scratch/data" --ranks 1 "$@"
 }
 
 start() {
 	: >"$tierd_log"
 	tierd_start --nvme "$disk:1G" "$@"
-}
-
-stop() {
-	tierd_stop
-	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 }
 
 file_of() { # JOB

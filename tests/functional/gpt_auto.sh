@@ -2,14 +2,9 @@
 # placement = auto: the budget decides where state lies, not what comes out.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
+use_gpt "$1"
 
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
-
-train() {
-	timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 3 --ranks 2 --log-every 0 \
-		--threads 1 --data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
-}
+gpt_flags='--layers 6 --width 256 --steps 3 --ranks 2'
 
 # BUDGET PARAMETERS OPTIMIZER
 check() {
@@ -33,13 +28,11 @@ check 44M host nvme
 check 24M nvme nvme
 # Who returns finds it as it was, and has to ask for the same.
 train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-budget 24M
-expect_status 1 timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
-	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 24M
+expect_status 1 run_gpt --steps 5 --mode resume --parameters-on nvme --optimizer-on auto --host-budget 24M
 expect_text 'parameter placement is nvme here, auto in the job'
 # What is advised to whom has too little.
 refused() {
-	expect_status 1 timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 3 --ranks 2 --threads 1 \
-		--data "$scratch/data" --job small "$@"
+	expect_status 1 run_gpt --job small "$@"
 	expect_text 'raise host_budget'
 }
 refused --parameters-on host --optimizer-on host --host-budget 24M
@@ -49,4 +42,3 @@ case $output in
 *'place more'*) fail "there is no more: $output" ;;
 esac
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

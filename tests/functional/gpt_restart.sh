@@ -3,15 +3,10 @@
 # with the same bits, or says what was lost and what to do.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 steps=800
 
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
-		--parameters-on host --optimizer-on host --data "$scratch/data" "$@"
-}
+gpt_flags='--parameters-on host --optimizer-on host'
 
 # Kills the daemon when the job of run_gpt, in the background, has taken a step, and starts another one.
 restart_under() { # JOB PID
@@ -56,4 +51,3 @@ read_output 1 $trainer
 expect_text 'there is no job kept to resume'
 expect_text 'because it was not durable; --mode either trains the job from step 0'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

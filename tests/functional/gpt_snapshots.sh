@@ -3,14 +3,9 @@
 # and how often steps are committed.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 --ranks 2 \
-		--data "$scratch/data" "$@"
-}
+gpt_flags='--ranks 2'
 
 tierd_start
 
@@ -118,4 +113,3 @@ expect_text 'no rank 1'
 run_narrow 2 6
 [ "$(has_no_rank narrow)" -eq 0 ] || fail "ranks are missing: $("$TIERCTL" blobs narrow)"
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

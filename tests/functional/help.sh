@@ -2,7 +2,6 @@
 # The help of every program and of each verb of tierctl is aligned. help.sh GPT
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 run=$(dirname "$0")/../../run
 
 {

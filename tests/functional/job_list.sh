@@ -20,11 +20,11 @@ is_gone() { # JOB
 mount_disk disk one
 start one
 expect_status 0 run_gpt --steps 3 --job gpt
-stop
+tierd_stop
 cp -a --sparse=always "$nvme/one" "$nvme/older"
 start one
 expect_status 0 run_gpt --steps 5 --job gpt --mode resume
-stop
+tierd_stop
 mv "$nvme/one" "$nvme/newer"
 mv "$nvme/older" "$nvme/one"
 for _ in 1 2; do
@@ -33,13 +33,13 @@ for _ in 1 2; do
 	expect_text 'bring back the newer one'
 	expect_status 0 "$TIERCTL" jobs gpt
 	expect_text 'remedy: bring back the newer copy of the disk, and open it again, or start tierd again'
-	stop
+	tierd_stop
 done
 mv "$nvme/one" "$nvme/older"
 mv "$nvme/newer" "$nvme/one"
 start one
 expect_resumed gpt 6
-stop
+tierd_stop
 # Whoever wants that one says so.
 mv "$nvme/one" "$nvme/newer"
 mv "$nvme/older" "$nvme/one"
@@ -47,17 +47,17 @@ mv "$list" "$scratch/list"
 start one
 [ "$(value_of gpt step)" -eq 3 ] || fail "not the older one: $("$TIERCTL" jobs)"
 expect_resumed gpt 4
-stop
+tierd_stop
 
 # ---- What an older tierd has left: neither a list nor a mark
 
 rm "$list" "$nvme/one/tierd/mark"
 start one
-stop
+tierd_stop
 unmount_disk one disk
 start one
 expect_broken gpt 'is not mounted'
-stop
+tierd_stop
 mount_disk disk one
 
 # ---- A list that is damaged
@@ -68,17 +68,17 @@ start one
 expect_log "the list of jobs, $list, is damaged: it is called jobs.damaged now"
 cmp "$list.damaged" "$scratch/damaged" || fail 'what was damaged is not kept as it was'
 expect_resumed gpt 5
-stop
+tierd_stop
 # The new one misses it.
 put_bytes 20 '\377\001'
 start one
 expect_log 'it is called jobs.damaged-2 now'
 cmp "$list.damaged" "$scratch/damaged" || fail 'what was damaged first is not kept'
-stop
+tierd_stop
 unmount_disk one disk
 start one
 expect_broken gpt 'is not mounted'
-stop
+tierd_stop
 mount_disk disk one
 
 # ---- A path that is a copy of another one
@@ -88,12 +88,12 @@ find "$nvme/two" -name '*.store' -delete
 start one two
 expect_log "$nvme/two/tierd/mark is that of another path, of which it is a copy: it gets a new one"
 expect_status 0 run_gpt --steps 2 --job both
-stop
+tierd_stop
 unmount_disk two disk
 start one two
 expect_not_mounted both two
 "$TIERCTL" drop both --yes --lost >/dev/null
-stop
+tierd_stop
 rm -r "$nvme/two" "$nvme/disk"
 
 # ---- One of a later tierd
@@ -124,8 +124,8 @@ await is_gone new || fail "its file is left: $(file_of new)"
 expect_status 0 run_gpt --steps 7 --job gpt --mode resume
 rmdir "$list"
 expect_status 0 run_gpt --steps 2 --job new
-stop
+tierd_stop
 unmount_disk one disk
 start one
 expect_broken new 'is not mounted'
-stop
+tierd_stop

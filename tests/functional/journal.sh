@@ -2,7 +2,6 @@
 # The journal gets each line with its fields: job, user, tier, device, step. journal.sh PROGRAM: user_job.c
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 ldd "$TIERD" | grep -q libsystemd || skip 'tierd is built without libsystemd'
 [ "$(id -u)" -eq 0 ] || skip 'only root can play several users'
 unshare --mount --propagation private mount -t tmpfs none /run 2>/dev/null || skip 'no mount namespace can be made here'

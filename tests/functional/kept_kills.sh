@@ -4,6 +4,5 @@
 # kept_kills.sh PROGRAM [MOMENTS STAGE FAULT PLACE STRIDE]: all, or what a failure has named. $TIERD_KILLS_SEEDS: lives of each format and stage.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 SCRATCH=$scratch NVME=$nvme python3 "$(dirname "$0")/kept_kills.py" "$@" || fail 'see above'

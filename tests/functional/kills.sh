@@ -5,7 +5,6 @@
 # $TIERD_KILLS_FLAGS: of the trainer, as where its state lies. $TIERD_KILLS_DAEMON: of the daemon.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 

@@ -4,13 +4,17 @@
 #   tierd_start [FLAG…]   starts $TIERD, on whatever file system the build folder is, and waits until it answers;
 #                         tierd_pid is its pid, tierd_log its log
 #   tierd_launch [FLAG…]  starts it, and does not wait
-#   tierd_stop            ends it with SIGTERM; tierd_status is its exit status
+#   tierd_stop            ends it with SIGTERM, and fails unless its exit status is 0
 #   await COMMAND…        waits until it succeeds; fails itself if it never does, so say "await … || fail …"
 #   await_training JOB PID   waits until the job of gpt, in the background and with its output in $scratch/out, has taken a step
 #   expect_status N COMMAND…   runs it; fails unless it exits with N; its output is in $output
 #   expect_text TEXT      fails unless $output contains it
 #   value_of JOB KEY   what tierctl jobs says under KEY; -1: nothing; has_value JOB KEY VALUE
 #   await_durable JOB STEP   waits until that step is durable
+#   json EXPRESSION COMMAND…   evaluates it over j, what tierctl --json COMMAND says; fails unless it is true
+#   use_gpt PROGRAM       it is $gpt, the example trainer, has something to train on, and no ranks of torchrun's
+#   run_gpt FLAG…         trains a small job with it, with $gpt_flags, too; later flags win
+#   train FLAG…           the same; fails unless it does, with its output in $scratch/out
 #   fail MESSAGE, skip REASON
 #
 # timeout "$patience" COMMAND… is for what may hang.
@@ -39,6 +43,7 @@ patience=200
 tierd_pid=
 tierd_log=$scratch/log
 tierd_status=
+gpt_flags=
 output=
 TIERD_SOCKET=$scratch/run/tierd.sock
 XDG_CONFIG_HOME=$scratch/config
@@ -99,6 +104,7 @@ tierd_stop() {
 	tierd_status=0
 	wait "$tierd_pid" || tierd_status=$?
 	tierd_pid=
+	[ "$tierd_status" -eq 0 ] || fail "the daemon ends with $tierd_status"
 	! grep -qs 'takes one turn after the other' "$tierd_log" || fail 'a job has got nothing done, turn after turn'
 }
 
@@ -130,6 +136,31 @@ expect_text() {
 	*"$1"*) ;;
 	*) fail "'$1' is not in: $output" ;;
 	esac
+}
+
+json() { # EXPRESSION COMMAND…
+	expression=$1
+	shift
+	"$TIERCTL" --json "$@" >"$scratch/json" || fail "tierctl --json $* fails"
+	python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); assert eval(sys.argv[2]), j' \
+		"$scratch/json" "$expression" || fail "tierctl --json $*: not $expression"
+}
+
+use_gpt() { # PROGRAM
+	gpt=$1
+	unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
+	# Its default, the sources, may change meanwhile.
+	cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+}
+
+run_gpt() {
+	# shellcheck disable=SC2086 # several words
+	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+		--data "$scratch/data" $gpt_flags "$@"
+}
+
+train() {
+	run_gpt "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
 }
 
 value_of() { # JOB KEY

@@ -9,7 +9,6 @@ port=$(dirname "$0")/../../examples/llmc/port
 tierd_start
 timeout "$patience" "$program" || fail 'the port does not train'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 
 # Another version of llm.c is told from the right one.
 echo 'int main() { return 0; }' >"$scratch/train_gpt2.c"

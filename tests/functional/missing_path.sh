@@ -4,9 +4,7 @@
 # dropped.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 two=$nvme/two three=$nvme/three
 mkdir "$two" "$three"
 
@@ -20,15 +18,7 @@ start_three() {
 	tierd_start --nvme "$three:1G" --nvme "$two:1G"
 }
 
-stop() {
-	tierd_stop
-	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-}
-
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
-		--data "$scratch/data" --ranks 2 "$@"
-}
+gpt_flags='--ranks 2'
 
 files_of() { # JOB
 	find "$nvme" -path '*/tierd/*' -name "$1-*.store"
@@ -45,15 +35,10 @@ expect_broken() { # JOB
 		fail "the path is not named: $("$TIERCTL" --json jobs)"
 	# What nobody knows is not made up, and what is to be done is said.
 	expect_text 'remedy: mount the path, or put the file back'
-	"$TIERCTL" --json jobs "$1" | python3 -c '
-import json, sys
-job = json.load(sys.stdin)
-unknown = [key for key in ("world_size", "stage", "step", "units", "parameters", "optimizer", "nvme_bytes") if job[key] is not None]
-assert not unknown and job["is_durable"] and job["remedy"], job' || fail 'values are made up'
-	"$TIERCTL" --json top --once --interval 0.1 | python3 -c '
-import json, sys
-[job] = [job for job in json.load(sys.stdin)["jobs"] if job["name"] == sys.argv[1]]
-assert job["status"] == "broken" and job["step"] is job["durable_step"] is job["nvme_bytes"] is None, job' "$1" || fail 'top makes values up'
+	json 'all(j[key] is None for key in ("world_size", "stage", "step", "units", "parameters", "optimizer", "nvme_bytes"))' jobs "$1"
+	json 'j["is_durable"] and j["remedy"]' jobs "$1"
+	json "[job['status'] for job in j['jobs'] if job['name'] == '$1' and job['step'] is job['durable_step'] is job['nvme_bytes'] is None] == \
+		['broken']" top --once --interval 0.1
 	! "$TIERCTL" metrics | grep 'tierd_job_nvme_bytes{.*"'"$1"'"' || fail 'metrics make values up'
 	expect_status 0 "$TIERCTL" jobs
 	[ "$(echo "$output" | awk -v job="$1" '$1 == job { print $7, $8, $9 }')" = '- - -' ] || fail "values are made up: $output"
@@ -65,7 +50,7 @@ start_two
 for job in back replaced dropped; do
 	expect_status 0 run_gpt --steps 3 --job $job
 done
-stop
+tierd_stop
 [ "$(files_of back | wc -l)" -eq 2 ] || fail "not on two paths: $(files_of back)"
 empty_path
 cp "$(files_of back)" "$scratch/before"
@@ -84,7 +69,7 @@ done
 tierd_kill
 start_two
 expect_broken back
-stop
+tierd_stop
 cmp "$(files_of back)" "$scratch/before" || fail 'what is left of it was touched'
 
 # ---- Replaced, or dropped
@@ -99,7 +84,7 @@ await is_broken replaced || fail "what was not replaced is not there: $("$TIERCT
 [ "$(files_of replaced | wc -l)" -eq 1 ] || fail "what was not replaced: $(files_of replaced)"
 expect_status 0 run_gpt --steps 2 --job replaced --mode replace
 "$TIERCTL" --json drop dropped --yes --lost | grep -q '"step":[[:space:]]*null' || fail 'a step is made up'
-stop
+tierd_stop
 # The new one is not where the disk was. What could not be read is nobody's to remove: there may be more in it.
 [ "$(files_of replaced | wc -l)" -eq 2 ] || fail "after it was replaced: $(files_of replaced)"
 [ -z "$(files_of dropped)" ] || fail "after it was dropped: $(files_of dropped)"
@@ -115,7 +100,7 @@ expect_status 0 run_gpt --steps 4 --job back --mode resume
 expect_status 0 run_gpt --steps 4 --job replaced --mode resume
 "$TIERCTL" --json jobs | grep -q '"broken"' && fail "still broken: $("$TIERCTL" jobs)"
 [ "$("$TIERCTL" --json jobs | grep -c '"step":[[:space:]]*4,')" -eq 2 ] || fail "steps are lost: $("$TIERCTL" --json jobs)"
-stop
+tierd_stop
 
 # ---- Paths in another order
 
@@ -133,22 +118,19 @@ expect_same 5
 
 # ---- Another path
 
-stop
+tierd_stop
 start_three
-used_of() { # PATH
-	"$TIERCTL" --json tiers | python3 -c 'import json, sys; print(next(p["used_bytes"] for p in json.load(sys.stdin)["nvme"] if p["path"] == sys.argv[1]))' "$1"
-}
-[ "$(used_of "$three")" -eq 0 ] || fail "jobs of two paths take some of a third one: $("$TIERCTL" tiers)"
+json "[p['used_bytes'] for p in j['nvme'] if p['path'] == '$three'] == [0]" tiers
 expect_status 0 run_gpt --steps 6 --job back --mode resume
 [ "$(files_of back | wc -l)" -eq 2 ] || fail "it has spread: $(files_of back)"
 expect_status 0 run_gpt --steps 2 --job new
 [ "$(files_of new | wc -l)" -eq 3 ] || fail "not on three paths: $(files_of new)"
-[ "$(used_of "$three")" -gt 0 ] || fail "a job of three paths takes nothing of the third one: $("$TIERCTL" tiers)"
-stop
+json "[p['used_bytes'] > 0 for p in j['nvme'] if p['path'] == '$three'] == [True]" tiers
+tierd_stop
 start_three
 expect_same 7
 expect_status 0 run_gpt --steps 3 --job new --mode resume
-stop
+tierd_stop
 
 # ---- One too many
 
@@ -163,7 +145,7 @@ await is_broken back
 expect_status 0 "$TIERCTL" jobs
 expect_text 'broken for '
 ! echo "$output" | grep -q 'broken for.*state in host memory' || fail "nothing of it is in host memory: $output"
-stop
+tierd_stop
 rm "$three/tierd/$user/$(basename "$file")"
 
 # ---- Two of one name and number: of another machine, say, whose disks have come here
@@ -174,7 +156,7 @@ nvme=$three/other
 mv "$scratch/state" "$scratch/state-here"
 tierd_start
 expect_status 0 run_gpt --steps 2 --job back
-stop
+tierd_stop
 rm -r "$scratch/state"
 mv "$scratch/state-here" "$scratch/state"
 nvme=$here
@@ -188,23 +170,23 @@ for words in 'two jobs of one name and number' "the file $back in " "${nvme##*/}
 	expect_text "$words"
 done
 # Which of them is meant is said by taking the other one away; nothing was touched of either.
-stop
+tierd_stop
 mv "$three/tierd/$back" "$scratch/other/three"
 start_three
 expect_status 0 run_gpt --steps 9 --job back --mode resume
-stop
+tierd_stop
 mv "$two/tierd/$back" "$scratch/other/two"
 mv "$nvme/tierd/$back" "$scratch/other/one"
 mv "$scratch/other/three" "$three/tierd/$back"
 start_three
 expect_status 1 run_gpt --steps 3 --job back --mode resume
 expect_text "$three/tierd/$back is of another job, of the same name and number"
-stop
+tierd_stop
 # Without the list nobody knows which one it was.
 rm "$scratch/state/jobs"
 start_three
 expect_status 0 run_gpt --steps 3 --job back --mode resume
-stop
+tierd_stop
 rm "$scratch/state/jobs"
 rm "$three/tierd/$back"
 mv "$scratch/other/two" "$two/tierd/$back"
@@ -216,4 +198,4 @@ start_two
 expect_status 1 run_gpt --steps 8 --job new
 expect_text 'its store lies on 3 paths, and 2 are configured'
 expect_status 0 run_gpt --steps 8 --job back --mode resume
-stop
+tierd_stop

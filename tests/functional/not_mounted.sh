@@ -12,7 +12,7 @@ mount_disk disk one
 start one
 expect_status 0 run_gpt --steps 3 --job gpt
 "$TIERCTL" fork gpt twin >/dev/null
-stop
+tierd_stop
 unmount_disk one disk
 for _ in 1 2; do
 	start one
@@ -30,7 +30,7 @@ for _ in 1 2; do
 		expect_status 1 run_gpt --steps 2 --job $job
 		expect_text "the NVMe path $nvme/one is not mounted: mount it, and start tierd again"
 	done
-	stop
+	tierd_stop
 	[ -z "$(find "$nvme/one" -type f)" ] || fail "left where the disk is to be: $(find "$nvme/one")"
 done
 mount_disk disk one
@@ -45,14 +45,14 @@ tierd_kill
 unmount_disk one disk
 start one
 expect_not_mounted young one
-stop
+tierd_stop
 mount_disk disk one
 start one
 "$TIERCTL" drop young --yes >/dev/null
 
 # ---- Its file is removed while no daemon runs
 
-stop
+tierd_stop
 file=$(find "$nvme/one" -name 'gpt-*.store')
 mv "$file" "$scratch/removed"
 start one
@@ -68,7 +68,7 @@ expect_resumed twin 6
 
 # ---- Given up
 
-stop
+tierd_stop
 rm "$(find "$nvme/one" -name 'gpt-*.store')"
 start one
 expect_status 1 "$TIERCTL" drop gpt --yes --force
@@ -76,12 +76,12 @@ expect_text 'drop --lost destroys all that is left of it'
 expect_status 0 "$TIERCTL" drop gpt --yes --lost
 expect_status 1 run_gpt --steps 2 --job gpt --mode resume
 expect_status 0 run_gpt --steps 2 --job gpt --mode create
-stop
+tierd_stop
 start one
 [ "$(value_of gpt step)" -eq 2 ] || fail "after it was given up: $("$TIERCTL" jobs)"
 "$TIERCTL" drop gpt --yes >/dev/null
 "$TIERCTL" drop other --yes >/dev/null
-stop
+tierd_stop
 
 # ---- One of two is missing
 
@@ -91,7 +91,7 @@ for job in pair apart; do
 	expect_status 0 run_gpt --steps 3 --job $job
 done
 [ "$(file_of pair | wc -l)" -eq 2 ] || fail "not on two paths: $(file_of pair)"
-stop
+tierd_stop
 unmount_disk two disk
 cp "$(file_of pair | grep /one/)" "$scratch/before"
 start one two
@@ -102,12 +102,12 @@ done
 expect_status 0 run_gpt --steps 2 --job single
 [ "$(file_of single)" = "$(file_of single | grep /one/)" ] || fail "where a disk is to be: $(file_of single)"
 expect_status 0 "$TIERCTL" drop apart --yes --lost
-stop
+tierd_stop
 cmp "$(file_of pair | grep /one/)" "$scratch/before" || fail 'what is left of it was touched'
 # It is not configured at all.
 start one
 expect_broken pair 'that path is not configured any more; configure it and start tierd again'
-stop
+tierd_stop
 mount_disk disk two
 start one two
 expect_resumed pair 5
@@ -115,7 +115,7 @@ expect_resumed single 5
 # What was given up while it was away has gone.
 [ -z "$(file_of apart)" ] || fail "it was given up: $(file_of apart)"
 expect_status 1 "$TIERCTL" jobs apart
-stop
+tierd_stop
 
 # ---- Two disks are swapped
 
@@ -127,12 +127,12 @@ start one two
 for job in pair single; do
 	expect_resumed $job 7
 done
-stop
+tierd_stop
 # And each is missed where it was last.
 unmount_disk two disk
 start one two
 expect_not_mounted single two
-stop
+tierd_stop
 
 # ---- Another disk is there instead, with jobs of its own
 
@@ -140,7 +140,7 @@ mount_disk third three
 mv "$scratch/state" "$scratch/state-here"
 start three
 expect_status 0 run_gpt --steps 2 --job foreign
-stop
+tierd_stop
 rm -r "$scratch/state"
 mv "$scratch/state-here" "$scratch/state"
 mv "$nvme/three" "$nvme/third"
@@ -148,7 +148,7 @@ mount_disk third two
 start one two
 expect_not_mounted single two
 expect_status 0 run_gpt --steps 3 --job foreign --mode resume
-stop
+tierd_stop
 
 # ---- An empty disk takes the place of one that is lost
 
@@ -158,9 +158,9 @@ for job in pair single foreign; do
 	expect_broken $job "is not mounted"
 	expect_status 0 "$TIERCTL" drop $job --yes --lost
 done
-stop
+tierd_stop
 start one two
 ! grep 'nothing of tierd is there' "$tierd_log" || fail 'nobody misses that disk any more'
 expect_status 0 run_gpt --steps 2 --job fresh
 [ "$(file_of fresh | wc -l)" -eq 2 ] || fail "not on both paths: $(file_of fresh)"
-stop
+tierd_stop

@@ -3,13 +3,11 @@
 # named; one that is missing, or there twice, is refused at start.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-command -v python3 >/dev/null || skip 'python3 is not installed'
+use_gpt "$1"
 
 # The first path is $nvme; the daemon keeps to a folder of its own in each.
 two=$nvme/two three=$nvme/three
 mkdir "$two" "$three"
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 start_three() { # [CAPACITY]: of the second path
 	tierd_start --nvme "$two:${1:-1G}" --nvme "$three:1G"
@@ -17,19 +15,14 @@ start_three() { # [CAPACITY]: of the second path
 
 stop() {
 	tierd_stop
-	[ "$tierd_status" -eq 0 ] || fail "the daemon ends with $tierd_status"
 	forget_jobs
 }
 
 # Two ranks, and layers that are packs by themselves: each of their streams is several extents long.
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 3 --width 384 --heads 4 --context 16 --batch 2 --steps 4 --ranks 2 --threads 1 \
-		--log-every 0 --data "$scratch/data" "$@"
-}
+gpt_flags='--layers 3 --width 384 --heads 4 --steps 4 --ranks 2'
 
-train() { # [FLAG…]
-	run_gpt --stage 3 --parameters-on nvme --optimizer-on nvme --mode replace "$@" >"$scratch/out" 2>&1 ||
-		fail "gpt $*: $(cat "$scratch/out")"
+train_there() { # [FLAG…]
+	train --stage 3 --parameters-on nvme --optimizer-on nvme --mode replace "$@"
 }
 
 # The least that tierd takes, so that layers have to come back from NVMe.
@@ -93,31 +86,28 @@ expect_even() { # FILE-OF-ONE FILE-OF-THREE STATE-BYTES
 
 tierd_start
 least_budget
-train --host-budget "$budget" --dump "$scratch/one"
+train_there --host-budget "$budget" --dump "$scratch/one"
 look "$scratch/shares-of-one"
 stop
 
 start_three
-train --host-budget "$budget" --dump "$scratch/three"
+train_there --host-budget "$budget" --dump "$scratch/three"
 expect_status 0 "$TIERCTL" tiers
 expect_text "$two"
 expect_text "$three"
 # Each is asked for its share, and what was moved is not forgotten with the job.
-moved() { # how many paths have read and written something
-	"$TIERCTL" --json tiers | python3 -c \
-		'import json, sys; print(sum(p["read_bytes"] > 0 and p["written_bytes"] > 0 for p in json.load(sys.stdin)["nvme"]))'
-}
-[ "$(moved)" -eq 3 ] || fail "not all paths have moved bytes: $("$TIERCTL" tiers)"
+all_have_moved='len(j["nvme"]) == 3 and all(p["read_bytes"] > 0 and p["written_bytes"] > 0 for p in j["nvme"])'
+json "$all_have_moved" tiers
 # Not all layers fit: some lie on NVMe alone.
 expect_status 0 "$TIERCTL" units gpt
 expect_text ' nvme '
 look "$scratch/shares"
-train --parameters-on host --optimizer-on host --steps 1
-[ "$(moved)" -eq 3 ] || fail "what was moved is forgotten: $("$TIERCTL" tiers)"
+train_there --parameters-on host --optimizer-on host --steps 1
+json "$all_have_moved" tiers
 stop
 cmp "$scratch/one" "$scratch/three" || fail 'three paths give other bits than one'
 
-run_gpt --no-tierd --dump "$scratch/plain" >"$scratch/out" 2>&1 || fail "gpt --no-tierd: $(cat "$scratch/out")"
+train --no-tierd --dump "$scratch/plain"
 cmp "$scratch/plain" "$scratch/three" || fail 'three paths give other bits than plain memory'
 # Of each parameter the dump has 14 bytes, the stores 12.
 expect_even "$scratch/shares-of-one" "$scratch/shares" $(($(wc -c <"$scratch/plain") * 12 / 14))
@@ -139,7 +129,7 @@ is_refused() { # TEXT…
 	for text; do
 		expect_text "$text"
 	done
-	train --job small --layers 1 --width 32 --steps 1
+	train_there --job small --layers 1 --width 32 --steps 1
 	await only_three_are_there || fail "the refused job has left something: $(
 		"$TIERCTL" tiers
 		find "$nvme" -name '*.store'

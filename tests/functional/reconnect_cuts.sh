@@ -3,14 +3,9 @@
 # nobody disturbed.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-command -v python3 >/dev/null || skip 'python3 is not installed'
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+use_gpt "$1"
 
-train() {
-	timeout "$patience" "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
-		--data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(tail -n 20 "$scratch/out")"
-}
+gpt_flags='--layers 2'
 
 tierd_start --connections-per-user 64
 mkfifo "$scratch/end"
@@ -40,4 +35,3 @@ for configuration in 'single 40 --ranks 1 --stage 3' 'pair 6 --ranks 2 --stage 3
 	echo "$name: $cuts cuts"
 done
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

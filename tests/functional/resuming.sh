@@ -16,4 +16,3 @@ expect_budget
 timeout "$patience" "$program" kept || fail 'see above'
 expect_budget
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

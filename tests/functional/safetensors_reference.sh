@@ -22,4 +22,3 @@ tierd_start
 mkdir "$nvme/out"
 PYTHONPATH=$folder "$python" "$folder/safetensors_reference.py" "$program" "$nvme/out" "$scratch" || fail 'see above'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -2,7 +2,6 @@
 # What the daemon and a service manager say to each other: readiness, watchdog, reload, an inherited socket.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 ldd "$TIERD" | grep -q libsystemd || skip 'tierd is built without libsystemd'
 
 service=$(dirname "$0")/service.py

@@ -46,4 +46,4 @@ expect_patience
 wait "$pids" || fail "gpt: $(cat "$scratch/out")"
 pids=
 cmp "$scratch/calm" "$scratch/slow" || fail 'other bits on a slow disk'
-stop
+tierd_stop

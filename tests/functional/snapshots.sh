@@ -5,7 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 program=$1
 export KNOWN="$scratch/known"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 play() {
 	python3 "$(dirname "$0")/snapshots.py" "$program" "$1" || fail "$1: see above"
@@ -17,8 +16,6 @@ tierd_kill
 tierd_start
 play after_a_kill
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start
 play after_an_end
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

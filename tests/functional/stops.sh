@@ -4,7 +4,6 @@
 # stops.sh GPT [SCENARIO CONFIGURATION ARGUMENT...]: all scenarios, or what a failure has named. $TIERD_STOPS_STRIDE and $TIERD_STOPS_MOMENTS: see stops.py.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 

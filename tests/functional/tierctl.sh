@@ -2,15 +2,6 @@
 # Every verb, for people and for programs, with and without a daemon.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
-
-json() { # EXPRESSION COMMAND…: evaluates it over the command's output
-	expression=$1
-	shift
-	"$TIERCTL" --json "$@" >"$scratch/json" || fail "tierctl --json $* fails"
-	python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); assert eval(sys.argv[2]), j' \
-		"$scratch/json" "$expression" || fail "tierctl --json $*: not $expression"
-}
 
 expect_status 0 "$TIERCTL" --version
 expect_status 0 "$TIERCTL" help

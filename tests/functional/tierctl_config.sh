@@ -2,7 +2,6 @@
 # "config check": tierd's own judgement of a file, for people and for programs, without a running daemon.
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 PATH=$(dirname "$TIERD"):$PATH
 conf=$scratch/tierd.conf
 

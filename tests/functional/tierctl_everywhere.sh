@@ -2,7 +2,6 @@
 # Each verb of tierctl says the same of what is the same. tierctl_everywhere.sh PROGRAM: user_job.c
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 look() { # STATE
 	STATE=$1 python3 "$(dirname "$0")/tierctl_everywhere.py" || fail "with a daemon that is $1: see above"
@@ -18,4 +17,3 @@ kill -STOP "$tierd_pid"
 look stuck
 kill -CONT "$tierd_pid"
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

