@@ -1,6 +1,5 @@
 """Messages of tierd's protocol by hand, and a client that sends them, right or wrong."""
 import os
-import select
 import socket
 import struct
 
@@ -95,13 +94,6 @@ class Client:
                 body = frames.fields(next(iter(reply.values()))) if reply else {}
                 return status.get(1, 0), status.get(2, b"").decode(errors="replace"), body
 
-    def drain(self):
-        """Reads what is there. False: tierd takes nothing more, as too many requests wait for their answers."""
-        while select.select([self.socket], [], [], 0)[0]:
-            self.fill()
-        self.buffer = b""
-        return bool(select.select([], [self.socket], [], 0)[1])
-
     def drop_descriptors(self):
         while self.descriptors:
             os.close(self.descriptors.pop())
@@ -111,30 +103,13 @@ class Client:
         self.drop_descriptors()
 
 
-def open_job(client, name, mode=0, stage=3, buffers=2, room=0):
+def open_job(client, name, buffers=2, room=0):
     return client.call(
         OPEN,
-        data(1, name) + number(3, 1) + number(4, stage) + number(5, mode) + number(12, buffers) + number(14, 1) + number(23, room),
+        data(1, name) + number(3, 1) + number(4, 3) + number(12, buffers) + number(14, 1) + number(23, room),
     )
 
 
 def define(client, job, name, elements):
     tensor = data(1, name) + number(3, 1) + data(4, varint(elements)) + number(6, 0) + number(7, 2)
     return client.call(DEFINE, number(1, job) + data(2, name) + data(3, tensor))
-
-
-def join(client, name, mode=0):
-    code, text, opened = open_job(client, name, mode)
-    assert code == 0, text
-    return get_ready(client, opened)
-
-
-def get_ready(client, opened):
-    """Of a job that was opened."""
-    job = opened[1]
-    for unit in range(3):
-        code, text, _ = define(client, job, f"unit{unit}", 1000)
-        assert code == 0, text
-    code, text, ready = client.call(READY, number(1, job) + number(2, 20000))
-    assert code == 0, text
-    return job, ready[3]
