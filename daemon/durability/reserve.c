@@ -20,25 +20,25 @@
 struct reserve {
 	struct store_task task;
 	unsigned snapshots, former;
-	struct store_room more; /* that has been taken from the budgets */
+	struct store_space more; /* that has been taken from the budgets */
 	bool has_more;
 	char message[SNAPSHOT_TEXT];
 };
 
 /* ---- Budgets ---- */
 
-static struct store_room room_between(const struct store *store, unsigned from, unsigned to)
+static struct store_space room_between(const struct store *store, unsigned from, unsigned to)
 {
-	struct store_room less = store_room_for(store, from), more = store_room_for(store, to);
+	struct store_space less = store_space_for(store, from), more = store_space_for(store, to);
 
-	return (struct store_room){ more.device_bytes - less.device_bytes,
-				    more.host_bytes - less.host_bytes };
+	return (struct store_space){ more.device_bytes - less.device_bytes,
+				     more.host_bytes - less.host_bytes };
 }
 
 int reserve_find(struct job *job, const struct store *store, char *message, size_t size)
 {
 	unsigned snapshots = store_reserved(store);
-	struct store_room more;
+	struct store_space more;
 	int r;
 
 	if (snapshots <= job->options.snapshots)

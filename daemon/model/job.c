@@ -52,22 +52,22 @@ struct store *job_nvme_store(const struct job *job)
 						  : NULL;
 }
 
-struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
+struct store_range job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
 				 unsigned state, uint64_t first, uint64_t count)
 {
 	uint64_t offset = state_offset(section, state, first);
 
-	return (struct store_piece){ .stream = job->location.streams.state[section][state],
+	return (struct store_range){ .stream = job->location.streams.state[section][state],
 				     .offset = job->location.places[pack].state[section][state] + offset,
 				     .length = state_bytes(section, state, first + count) - offset };
 }
 
-struct store_piece job_find_parameters(const struct job *job, uint32_t pack, enum unit_section section,
+struct store_range job_find_parameters(const struct job *job, uint32_t pack, enum unit_section section,
 				       uint64_t first, uint64_t count)
 {
 	uint64_t bytes = section_element_bytes(section);
 
-	return (struct store_piece){ .stream = job->location.streams.parameter[section],
+	return (struct store_range){ .stream = job->location.streams.parameter[section],
 				     .offset = job->location.places[pack].parameter[section] + first * bytes,
 				     .length = count * bytes };
 }

@@ -257,10 +257,10 @@ const char *job_describe_loss(const struct job *job, char *text, size_t size);
 /* Where its state is on NVMe; NULL: nowhere. */
 struct store *job_nvme_store(const struct job *job);
 /* What is kept of elements of a pack's section, in the stream of that state. */
-struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
+struct store_range job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
 				 unsigned state, uint64_t first, uint64_t count);
 /* And of its parameters. */
-struct store_piece job_find_parameters(const struct job *job, uint32_t pack, enum unit_section section,
+struct store_range job_find_parameters(const struct job *job, uint32_t pack, enum unit_section section,
 				       uint64_t first, uint64_t count);
 /* It has a state, or had one, and no ranks. */
 bool job_is_idle(const struct job *job);

@@ -53,7 +53,7 @@ static uint64_t place_of(const struct job *job, uint32_t pack, const struct kind
 }
 
 /* The pack whose section the piece lies in. */
-static bool find_pack(const struct job *job, const struct kind *kind, const struct store_piece *piece,
+static bool find_pack(const struct job *job, const struct kind *kind, const struct store_range *piece,
 		      uint32_t *ret_pack)
 {
 	uint64_t extent = store_extent_bytes(job_nvme_store(job), piece->stream), offset = piece->offset;
@@ -132,7 +132,7 @@ static void find_units(const struct job *job, uint32_t pack, enum unit_section s
 		snprintf(list.text + list.used, list.size - list.used, " and %u more", list.more);
 }
 
-void location_find(const struct job *job, const struct store_piece *piece, struct location *ret_location)
+void location_find(const struct job *job, const struct store_range *piece, struct location *ret_location)
 {
 	struct kind kind;
 	uint32_t pack;
@@ -164,7 +164,7 @@ void location_of_fault(const struct job *job, const struct store_transfer *trans
 	uint64_t unit = transfer->status == -EBADMSG ? store_block_bytes(store, transfer->stream)
 						     : store_extent_bytes(store, transfer->stream);
 	uint64_t rest = transfer->offset + transfer->length - offset, length = unit - offset % unit;
-	struct store_piece piece = { transfer->stream, offset, length < rest ? length : rest };
+	struct store_range piece = { transfer->stream, offset, length < rest ? length : rest };
 
 	location_find(job, &piece, ret_location);
 }

@@ -18,7 +18,7 @@ struct location {
 };
 
 /* Of the job's store on NVMe. */
-void location_find(const struct job *job, const struct store_piece *piece, struct location *ret_location);
+void location_find(const struct job *job, const struct store_range *piece, struct location *ret_location);
 
 /* What a transfer between the job's NVMe store and host memory has failed at. */
 void location_of_fault(const struct job *job, const struct store_transfer *transfer,

@@ -112,7 +112,7 @@ static int take_room(struct fork *fork, const struct store *store)
 	int r;
 
 	store_get_family(store, &family);
-	fork->more = store_room_for_fork(store, snapshots_for(fork)).device_bytes - family.device_bytes;
+	fork->more = store_space_for_fork(store, snapshots_for(fork)).device_bytes - family.device_bytes;
 	r = budget_lend(job, fork->more, reason, sizeof(reason));
 	if (r < 0)
 		fork->more = 0;

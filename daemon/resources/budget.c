@@ -656,7 +656,7 @@ void budget_set_state(struct job *job, uint64_t bytes)
 	take_paths(job, bytes);
 }
 
-int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
+int budget_grow(struct job *job, const struct store_space *more, char *message, size_t size)
 {
 	int r = budget_charge(job, more->host_bytes, message, size);
 
@@ -674,7 +674,7 @@ int budget_grow(struct job *job, const struct store_room *more, char *message, s
 	return 0;
 }
 
-void budget_end_growth(struct job *job, const struct store_room *more)
+void budget_end_growth(struct job *job, const struct store_space *more)
 {
 	job->resources->lent_path_bytes -= more->device_bytes;
 }
@@ -714,7 +714,7 @@ void budget_give_draft(struct job *job, uint64_t bytes)
 	give_paths(job, bytes);
 }
 
-void budget_shrink(struct job *job, const struct store_room *less)
+void budget_shrink(struct job *job, const struct store_space *less)
 {
 	job->resources->kept_bytes -= less->host_bytes;
 	give_host(job, less->host_bytes);

@@ -13,7 +13,7 @@ struct job;
 struct node;
 struct shortage;
 struct slots;
-struct store_room;
+struct store_space;
 
 /* What a job may have, and its owner; 0: as much as there is. */
 struct budget_limits {
@@ -114,9 +114,9 @@ uint64_t budget_draft_bytes(const struct job *job);
 
 /* What its store is to take more than it does, until the job ends. -ENOMEM, -ENOSPC with a message. It ends
  * with one of the two: the store has it, and budget_set_state() counts it; or it does not. */
-int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size);
-void budget_end_growth(struct job *job, const struct store_room *more);
-void budget_shrink(struct job *job, const struct store_room *less);
+int budget_grow(struct job *job, const struct store_space *more, char *message, size_t size);
+void budget_end_growth(struct job *job, const struct store_space *more);
+void budget_shrink(struct job *job, const struct store_space *less);
 
 /* What a job without ranks does not need: all but its metadata and definitions. */
 void budget_release_host(struct job *job);

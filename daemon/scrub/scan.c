@@ -63,7 +63,7 @@ static void begin_next(struct scan *scan);
 
 static void begin_extent(struct scan *scan)
 {
-	struct store_piece piece;
+	struct store_range piece;
 
 	store_find_extent(job_nvme_store(scan->job), scan->next, &piece);
 	scan->transfer.stream = piece.stream;

@@ -215,7 +215,7 @@ void chunks_hasten(struct sweep *sweep)
 /* ---- Start ---- */
 
 static void set_stream(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme,
-		       const struct store_piece *piece, void *buffer)
+		       const struct store_range *piece, void *buffer)
 {
 	struct chunk_stream *stream = &chunk->streams[index];
 
@@ -249,7 +249,7 @@ static void set_parameter(struct chunk *chunk)
 	const struct job *job = sweep->job;
 	void *address = chunk->buffer ? chunk->buffer->data : NULL, *slot = NULL;
 	bool is_stored = sweep_writes_parameters(job), is_absent = sweep->was_absent;
-	const struct store_piece piece =
+	const struct store_range piece =
 		job_find_parameters(job, chunk->pack, chunk->section, chunk->first, chunk->count);
 
 	if (residency_has_slot(job, chunk->pack))
@@ -276,7 +276,7 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 	bool is_initializing = chunk->sweep->is_initializing;
 	bool has_slots = !is_initializing && !chunk->sweep->is_writing;
 
-	const struct store_piece kept =
+	const struct store_range kept =
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
 	set_stream(chunk, CHUNK_STATE + state, job->location.optimizer_store,

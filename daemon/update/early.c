@@ -340,7 +340,7 @@ static void for_each_stream(const struct job *job, uint32_t pack,
 				  place->parameter[section],
 				  size_align(elements * section_element_bytes(section), STORE_PAGE_BYTES));
 		for (unsigned state = 0; state < state_count(&job->options); state++) {
-			const struct store_piece kept = job_find_kept(job, pack, section, state, 0, elements);
+			const struct store_range kept = job_find_kept(job, pack, section, state, 0, elements);
 
 			if (kept.length > 0)
 				r |= call(job->location.optimizer_store, kept.stream, kept.offset,

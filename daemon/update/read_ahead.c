@@ -180,7 +180,7 @@ static void on_read(struct store_transfer *transfer, int status)
 }
 
 static void submit(struct read_ahead_chunk *chunk, struct read_ahead_stream *stream,
-		   const struct store_piece *kept, char *data)
+		   const struct store_range *kept, char *data)
 {
 	struct job *job = chunk->read_ahead->job;
 
@@ -214,7 +214,7 @@ static void begin_chunk(struct read_ahead_chunk *chunk, uint64_t count)
 		chunk->streams[state].is_moving = false;
 		if (!state_exists(chunk->place.section, state))
 			continue;
-		const struct store_piece kept = job_find_kept(job, chunk->pack, chunk->place.section, state,
+		const struct store_range kept = job_find_kept(job, chunk->pack, chunk->place.section, state,
 							      chunk->place.first, count);
 
 		submit(chunk, &chunk->streams[state], &kept,

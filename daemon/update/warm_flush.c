@@ -82,7 +82,7 @@ static void on_written(struct store_transfer *transfer, int status)
 }
 
 static void write_stream(struct save *save, unsigned index, struct store *store,
-			 const struct store_piece *piece, void *data)
+			 const struct store_range *piece, void *data)
 {
 	struct save_stream *stream = &save->streams[index];
 	int r;
@@ -110,7 +110,7 @@ static void write_parameters(struct save *save, const struct walk *walk)
 {
 	struct job *job = save->warm->job;
 	enum unit_section section = (enum unit_section)walk->section;
-	const struct store_piece piece =
+	const struct store_range piece =
 		job_find_parameters(job, walk->pack, section, walk->first, walk->count);
 
 	if (!job->location.has_nvme_parameters)
@@ -126,7 +126,7 @@ static void write_states(struct save *save, const struct walk *walk)
 	for (unsigned state = 0; state < state_count(&job->options); state++) {
 		if (!state_exists(section, state))
 			continue;
-		const struct store_piece kept =
+		const struct store_range kept =
 			job_find_kept(job, walk->pack, section, state, walk->first, walk->count);
 
 		write_stream(save, CHUNK_STATE + state, job->location.optimizer_store, &kept,

@@ -156,10 +156,10 @@ unsigned copy_streams(const struct copy *copy)
 }
 
 /* Whole blocks around a piece of a stream. Returns how much of the buffer they take. */
-static uint64_t read_source(struct copy *copy, struct copy_source *source, const struct store_piece *piece,
+static uint64_t read_source(struct copy *copy, struct copy_source *source, const struct store_range *piece,
 			    char *buffer)
 {
-	struct store_piece blocks;
+	struct store_range blocks;
 
 	store_find_blocks(source->store, piece->stream, piece->offset, piece->length, &blocks);
 	/* Of what has wider blocks than others a copy takes less than COPY_BYTES: an element is smaller. */
@@ -195,7 +195,7 @@ static uint64_t find_parameter(struct copy *copy)
 		copy->parameter.data = residency_element(job, range->pack, range->section, range->first);
 		return 0;
 	}
-	const struct store_piece piece =
+	const struct store_range piece =
 		job_find_parameters(job, range->pack, range->section, range->first, range->count);
 
 	copy->parameter.store = copy->snapshot ? copy->snapshot : job->location.parameter_store;
@@ -209,7 +209,7 @@ static void find_kept(struct copy *copy, uint64_t used)
 
 	if (!needs_kept(copy))
 		return;
-	const struct store_piece piece = job_find_kept(job, range->pack, range->section,
+	const struct store_range piece = job_find_kept(job, range->pack, range->section,
 						       (unsigned)range->state, range->first, range->count);
 
 	copy->kept.store = copy->snapshot ? copy->snapshot : job_nvme_store(job);

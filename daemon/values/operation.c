@@ -28,7 +28,7 @@ uint64_t operation_pack_element(const struct tensor_operation *operation)
 }
 
 /* What is kept of its elements, in the stream of their state. */
-static struct store_piece operation_kept(const struct tensor_operation *operation)
+static struct store_range operation_kept(const struct tensor_operation *operation)
 {
 	return job_find_kept(operation->job, operation_pack(operation), operation_section(operation),
 			     (unsigned)operation->state, operation_pack_element(operation), operation->count);
@@ -277,8 +277,8 @@ static void move_state(struct tensor_operation *operation, enum tier_direction d
 static void read_state(struct tensor_operation *operation, struct staging_buffer *buffer)
 {
 	struct store *store = operation->job->location.optimizer_store;
-	const struct store_piece kept = operation_kept(operation);
-	struct store_piece whole;
+	const struct store_range kept = operation_kept(operation);
+	struct store_range whole;
 
 	if (writes_state(operation))
 		store_find_extents(store, kept.stream, kept.offset, kept.length, &whole);
@@ -305,7 +305,7 @@ void operation_take_state(struct tensor_operation *operation)
 	struct staging_buffer *buffer;
 
 	if (!job->location.has_nvme_optimizer) {
-		const struct store_piece kept = operation_kept(operation);
+		const struct store_range kept = operation_kept(operation);
 
 		operation->source = store_address(job->location.optimizer_store, kept.stream, kept.offset);
 		operation_start_work(operation);

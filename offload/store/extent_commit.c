@@ -66,8 +66,8 @@ static int init_map(struct extent_store *store, uint64_t extents)
 	r = tree_init(&store->head.tree, extents);
 	if (r == 0)
 		r = store_map_init(&store->map, extents, devices, store->device_count);
-	if (r == 0 && store->kin)
-		store_map_join(&store->map, &TAKE_PTR(store->kin)->map);
+	if (r == 0 && store->sibling)
+		store_map_join(&store->map, &TAKE_PTR(store->sibling)->map);
 	store->map.tree = &store->head.tree;
 	free(store->frozen_leaves);
 	store->frozen_leaves = calloc(extents / NODE_EXTENTS + 1, sizeof(uint64_t));
@@ -108,7 +108,7 @@ static int load_node(struct lineage_head *head, const struct node_header *header
 {
 	struct extent_store *store = store_of(head);
 
-	return store_map_load(&store->map, header, bytes, store->is_guest ? MAP_OF_FORK : MAP_OF_COMMIT);
+	return store_map_load(&store->map, header, bytes, store->is_fork ? MAP_OF_FORK : MAP_OF_COMMIT);
 }
 
 static void abandon_load(struct lineage_head *head)
@@ -129,8 +129,8 @@ void extent_fork_init(struct extent_store *fork, struct extent_store *store, con
 {
 	fork->head.ops = &head_ops;
 	fork->lineage = store->lineage;
-	fork->is_guest = true;
-	fork->kin = store;
+	fork->is_fork = true;
+	fork->sibling = store;
 	snprintf(fork->head.name, sizeof(fork->head.name), "%s", name);
 }
 
@@ -165,7 +165,7 @@ int extent_commit_init(struct extent_store *store, const struct store_config *co
 	if (!layout)
 		return 0;
 	note_places(store);
-	store->head.share = store_layout_share(layout, store->device_count);
+	store->head.extents = store_layout_device_extents(layout, store->device_count);
 	r = init_map(store, store_layout_extents(layout));
 	if (r == 0)
 		store_map_adopt(&store->map, layout);

@@ -138,11 +138,11 @@ void store_get_family(const struct store *base, struct store_family *ret_family)
 	ret_family->own_bytes = lineage_fork_extents(&store->head) * store->place_bytes;
 }
 
-struct store_room store_room_for_fork(const struct store *base, unsigned snapshots)
+struct store_space store_space_for_fork(const struct store *base, unsigned snapshots)
 {
 	const struct extent_store *store = extent_find_durable(base);
 
 	if (!store)
-		return (struct store_room){ 0, 0 };
-	return extent_room_of(store, lineage_geometry_with_fork(&store->head, snapshots));
+		return (struct store_space){ 0, 0 };
+	return extent_space_of(store, lineage_geometry_with_fork(&store->head, snapshots));
 }

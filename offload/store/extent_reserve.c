@@ -55,17 +55,17 @@ unsigned store_reserved(const struct store *base)
 	return snapshots;
 }
 
-struct store_room extent_room_of(const struct extent_store *store, struct lineage_geometry geometry)
+struct store_space extent_space_of(const struct extent_store *store, struct lineage_geometry geometry)
 {
-	return (struct store_room){ lineage_device_bytes(&geometry),
-				    lineage_host_bytes(&geometry, store->device_count) };
+	return (struct store_space){ lineage_device_bytes(&geometry),
+				     lineage_host_bytes(&geometry, store->device_count) };
 }
 
-struct store_room store_room_for(const struct store *base, unsigned snapshots)
+struct store_space store_space_for(const struct store *base, unsigned snapshots)
 {
 	const struct extent_store *store = extent_find_durable(base);
 
-	return store ? extent_room_of(store, geometry_for(store, snapshots)) : (struct store_room){ 0, 0 };
+	return store ? extent_space_of(store, geometry_for(store, snapshots)) : (struct store_space){ 0, 0 };
 }
 
 static int run_reserve(struct extent_store *store)

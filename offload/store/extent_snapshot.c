@@ -86,8 +86,8 @@ static void add_difference(struct lineage_difference *difference, uint64_t exten
 			   const struct node_extent *from, const struct node_extent *to)
 {
 	struct extent_store *store = container_of(difference, struct extent_store, difference);
-	struct store_piece piece = store_layout_piece(store->store.layout, extent);
-	uint64_t block_bytes = store_block_bytes(&store->store, piece.stream);
+	struct store_range range = store_layout_range_of(store->store.layout, extent);
+	uint64_t block_bytes = store_block_bytes(&store->store, range.stream);
 	uint64_t length = store->map.extents[extent].length;
 
 	for (uint64_t at = 0; at < length; at += block_bytes)

@@ -42,8 +42,8 @@ struct extent_store {
 	unsigned depth, free_count, device_count;
 	struct operation *operations;
 	struct store_owner owner;
-	bool is_guest;		  /* a fork, on devices that another store has brought, and weighed */
-	struct extent_store *kin; /* one that is there, until a guest has a map */
+	bool is_fork;		      /* a fork, on devices that another store has brought, and weighed */
+	struct extent_store *sibling; /* one that is there, until a guest has a map */
 
 	struct places *places; /* one each device, where nothing is committed; else the lineage has them */
 	uint64_t extents_offset, place_bytes;
@@ -161,6 +161,6 @@ void extent_fork_init(struct extent_store *fork, struct extent_store *store, con
 int extent_grow_for(struct extent_store *store, const struct lineage_geometry *geometry,
 		    int (*run)(struct extent_store *store));
 /* What a store of this geometry takes. */
-struct store_room extent_room_of(const struct extent_store *store, struct lineage_geometry geometry);
+struct store_space extent_space_of(const struct extent_store *store, struct lineage_geometry geometry);
 
 #endif

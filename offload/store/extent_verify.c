@@ -78,11 +78,12 @@ static void on_kept(struct lineage_verification *nodes, const struct lineage_kep
 
 	if (is_current(store, kept) || !is_place(store, &kept->at))
 		return;
-	if (verification->count == verification->room) {
-		verification->room = verification->room ? 2 * verification->room : STORE_GROUP_EXTENTS;
-		grown = realloc(verification->kept, verification->room * sizeof(*grown));
+	if (verification->count == verification->capacity) {
+		verification->capacity =
+			verification->capacity ? 2 * verification->capacity : STORE_GROUP_EXTENTS;
+		grown = realloc(verification->kept, verification->capacity * sizeof(*grown));
 		if (!grown) {
-			verification->room = verification->count;
+			verification->capacity = verification->count;
 			verification->status = -ENOMEM;
 			return;
 		}
@@ -167,27 +168,27 @@ void store_verification_clear(struct store_verification *verification)
 		extent_feed(verification->store);
 	free(verification->kept);
 	verification->kept = NULL;
-	verification->count = verification->room = verification->next = 0;
+	verification->count = verification->capacity = verification->next = 0;
 }
 
 static uint64_t block_bytes(const struct store_verification *verification)
 {
-	return store_block_bytes(&verification->store->store, verification->piece.stream);
+	return store_block_bytes(&verification->store->store, verification->range.stream);
 }
 
 static uint64_t block_length(const struct store_verification *verification)
 {
-	uint64_t rest = verification->piece.length - verification->at, bytes = block_bytes(verification);
+	uint64_t rest = verification->range.length - verification->at, bytes = block_bytes(verification);
 
 	return rest < bytes ? rest : bytes;
 }
 
 static void tell_block(struct store_verification *verification)
 {
-	const struct store_piece *piece = &verification->piece;
+	const struct store_range *range = &verification->range;
 	struct store_flaw flaw = {
 		.part = STORE_EXTENT,
-		.block = { piece->stream, piece->offset + verification->at, block_length(verification) },
+		.block = { range->stream, range->offset + verification->at, block_length(verification) },
 		.device = verification->store->devices[current(verification)->at.device].tier->label,
 		.device_offset = verification->io.offset,
 		.length = block_length(verification),
@@ -209,7 +210,7 @@ static void block_verified(struct work *work)
 	verification->bytes += block_length(verification);
 	verification->store->store.bytes[TIER_READ] += block_length(verification);
 	verification->at += block_length(verification);
-	if (verification->at == verification->piece.length) {
+	if (verification->at == verification->range.length) {
 		give(verification);
 		extent_feed(verification->store);
 		verification->at = 0;
@@ -223,8 +224,8 @@ static void run_verify(struct work *work)
 	uint64_t block = verification->at / block_bytes(verification);
 
 	if (verification->status == 0 &&
-	    store_checksum(&verification->store->store, verification->piece.stream,
-			   verification->piece.offset + verification->at, verification->buffer,
+	    store_checksum(&verification->store->store, verification->range.stream,
+			   verification->range.offset + verification->at, verification->buffer,
 			   block_length(verification)) != current(verification)->at.checksums[block])
 		verification->status = -EBADMSG;
 }
@@ -250,7 +251,7 @@ static void read_block(struct store_verification *verification)
 	struct extent_store *store = verification->store;
 	int r;
 
-	verification->piece = store_layout_piece(store->store.layout, current(verification)->extent);
+	verification->range = store_layout_range_of(store->store.layout, current(verification)->extent);
 	verification->io = (struct tier_io){
 		.direction = TIER_READ,
 		.priority = TIER_IDLE,

@@ -1,14 +1,14 @@
-/* The records of heads, in the table at the root of a store: whose map each is, of which step, and where it
- * begins. The first is a job's; others are of its snapshots, and of its forks and theirs. */
+/* The table at the root of a store: a record for the map of each job and snapshot. A job is before its
+ * snapshots. */
 #ifndef TIERD_OFFLOAD_HEAD_RECORD_H
 #define TIERD_OFFLOAD_HEAD_RECORD_H
 
 #include "offload/store/map_node.h"
 
 #define HEAD_NAME_BYTES 64
-/* Records a table has room for. */
+/* Records of a table, at most. */
 #define HEAD_RECORDS 15
-/* The level that the header of a table says. */
+/* The level in the header of a table. */
 #define HEAD_TABLE_LEVEL 256
 
 enum head_kind { HEAD_NONE, HEAD_JOB, HEAD_SNAPSHOT };
@@ -36,15 +36,15 @@ struct head_table {
 /* A node of its own. */
 void head_table_put(uint8_t bytes[NODE_BYTES], const struct head_table *table, uint64_t generation,
 		    uint64_t epoch);
-/* -EBADMSG: it says what cannot be, though the table's checksum matches. */
+/* -EBADMSG: its content is impossible, though its checksum matches. */
 int head_table_get(const uint8_t bytes[NODE_BYTES], struct head_table *ret_table);
 
-/* NULL: there is none. A snapshot of the job; a job of that name, or number. */
+/* A snapshot of the job; a job by name, or by number; NULL: there is none. */
 struct head_record *head_table_snapshot(struct head_table *table, uint32_t job, const char *name);
 struct head_record *head_table_job(struct head_table *table, const char *name);
 struct head_record *head_table_number(struct head_table *table, uint32_t job);
 void head_table_remove(struct head_table *table, struct head_record *record);
-/* Of one kind. */
+/* How many of one kind. */
 unsigned head_table_count(const struct head_table *table, enum head_kind kind);
 
 #endif

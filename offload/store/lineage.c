@@ -28,27 +28,27 @@ uint64_t lineage_device_bytes(const struct lineage_geometry *geometry)
 	return lineage_extents_offset(geometry) + size_align(geometry->extents * geometry->place_bytes, MIB);
 }
 
-struct lineage_share lineage_share_of(uint64_t extents, unsigned devices)
+struct lineage_extents lineage_extents_of(uint64_t extents, unsigned devices)
 {
-	return (struct lineage_share){ .changing = lineage_count(size_divide_up(extents, devices)) };
+	return (struct lineage_extents){ .changing = lineage_count(size_divide_up(extents, devices)) };
 }
 
-uint32_t lineage_share_places(struct lineage_share share, unsigned jobs, unsigned snapshots)
+uint32_t lineage_places_needed(struct lineage_extents each, unsigned jobs, unsigned snapshots)
 {
-	uint64_t changing = (UINT64_C(2) * jobs + snapshots) * share.changing;
+	uint64_t changing = (UINT64_C(2) * jobs + snapshots) * each.changing;
 
-	return lineage_count(share.fixed + changing + jobs * LINEAGE_SPARE_EXTENTS);
+	return lineage_count(each.fixed + changing + jobs * LINEAGE_SPARE_EXTENTS);
 }
 
 /* Of the nodes two copies of each map, with its table; for as many maps as there can ever be, because where
  * nodes end extents begin, and what follows them can grow. */
 struct lineage_geometry lineage_geometry_for(uint64_t extents, uint64_t place_bytes, unsigned devices,
-					     struct lineage_share share, unsigned snapshots)
+					     struct lineage_extents each, unsigned snapshots)
 {
 	uint64_t nodes = 2 * (2 + HEAD_RECORDS - 1) * (tree_nodes(extents) + 1);
 
 	return (struct lineage_geometry){
-		.extents = lineage_share_places(share, 1, snapshots),
+		.extents = lineage_places_needed(each, 1, snapshots),
 		.nodes = lineage_count(size_divide_up(nodes, devices) + SPARE_NODES),
 		.place_bytes = place_bytes,
 	};

@@ -1,10 +1,9 @@
-/* A lineage is what lies on the devices of a store: superblocks, maps, and extents. It commits the map of a
- * job, and finds the last one that was committed. A job and its forks are heads of one lineage, and share
- * the extents in which they do not differ.
+/* A lineage is what the devices of a store have: superblocks, maps and extents. It commits the map of a job,
+ * and finds the last commit. A job and its forks are heads of one lineage, and share equal extents.
  *
- * On each device: four copies of the superblock in the first MiB, then the nodes of maps, then extents.
- * Everything but superblocks is written to free places only, so the last commit stays whole until the next
- * one is acknowledged. */
+ * Each device has four copies of the superblock in its first MiB, then the nodes of maps, then extents. All
+ * but superblocks is written to free places, so the last commit stays whole until the next one is
+ * acknowledged. */
 #ifndef TIERD_OFFLOAD_LINEAGE_H
 #define TIERD_OFFLOAD_LINEAGE_H
 
@@ -18,59 +17,58 @@
 struct lineage;
 struct lineage_head;
 
-/* Whose map it is, as the lineage sees them; all on the loop. */
+/* What a lineage calls of a head; all on the loop. */
 struct lineage_head_ops {
-	/* Makes a node of extents, as they are now. All places that it names get a name. */
+	/* Encodes a node of extents, as they are now. Each place in it gets a name. */
 	void (*freeze_node)(struct lineage_head *head, const struct node_header *header,
 			    uint8_t bytes[NODE_BYTES]);
-	/* What the last commit, or this view, had in a node of extents has a name less: nothing leads to that
-	 * node any more. */
+	/* Nothing leads to this node of the last commit, or of this view, any more: each place in it loses a
+	 * name. */
 	void (*release_node)(struct lineage_head *head, uint64_t index);
-	/* The commit that froze them is the last one. After all nodes that it does without. */
+	/* The commit that froze nodes is the last one. Called after release_node() of what it replaced. */
 	void (*committed)(struct lineage_head *head);
-	/* On open: takes over what a node says. -EBADMSG: it says what cannot be. */
+	/* On open: takes over a node. -EBADMSG: its content is impossible. */
 	int (*load_node)(struct lineage_head *head, const struct node_header *header,
 			 const uint8_t bytes[NODE_BYTES]);
-	/* On open, before any node: how many extents its map has, so that its tree can be made; again, if
-	 * what was read since is void. NULL: it has one, and knows. */
+	/* On open, before any node: makes the tree of so many extents. Called again if what was read since is
+	 * void. NULL: the head has a tree. */
 	int (*begin_load)(struct lineage_head *head, uint64_t extents);
-	/* Places of that device that are taken for what no commit has. */
+	/* Places of the device with extents that are not committed. */
 	uint64_t (*uncommitted)(const struct lineage_head *head, unsigned device);
-	/* Places may have become free. NULL: it waits for none. */
+	/* Places may have become free. May be NULL. */
 	void (*feed)(struct lineage_head *head);
-	/* Of a fork: its map cannot be read; what begin_load() and load_node() took is given back. */
+	/* The map of a fork cannot be read: gives back what begin_load() and load_node() took. */
 	void (*abandon_load)(struct lineage_head *head);
 };
 
-/* How many extents of a job a device has, at most: those that stay as they are from its first commit on,
- * which all jobs and snapshots share, and the others. */
-struct lineage_share {
+/* How many extents of a job each device has at most. Fixed ones never change after the first commit, and all
+ * jobs and snapshots share them. */
+struct lineage_extents {
 	uint32_t fixed, changing;
 };
 
-/* Of so many extents, each on the device of its number modulo devices, none of which is fixed. */
-struct lineage_share lineage_share_of(uint64_t extents, unsigned devices);
-/* Places that a device needs for so many jobs, which differ in what may change alone, and as many snapshots
- * of which nothing but what is fixed is left in any job: for what is fixed once; for the rest of each job
- * what was committed, and as much again while it is written. */
-uint32_t lineage_share_places(struct lineage_share share, unsigned jobs, unsigned snapshots);
+/* Those of a map of so many extents, none of them fixed. Extent i is on device i modulo devices. */
+struct lineage_extents lineage_extents_of(uint64_t extents, unsigned devices);
+/* Places that a device needs for so many jobs, and snapshots that share nothing but fixed extents with them:
+ * one for each fixed extent; for each other one of a job one that is committed, and one while it is
+ * rewritten.
+ */
+uint32_t lineage_places_needed(struct lineage_extents each, unsigned jobs, unsigned snapshots);
 
-/* Embedded in what has a map: a job, or a view of a commit that is kept. One that is attached is borrowed,
- * and stays until it is detached. */
+/* A head has a map: embedded in a job, or in a view. An attached head is borrowed until it is detached. */
 struct lineage_head {
 	const struct lineage_head_ops *ops;
 	struct lineage *lineage; /* while it is attached */
 	struct map_tree tree;
 	char name[HEAD_NAME_BYTES];
-	uint64_t step;		    /* that the next commit contains; after open: that was found */
-	uint32_t job;		    /* its number in the table */
-	uint64_t serial;	    /* that its user knows it by; after open: that was found */
-	struct lineage_share share; /* if nobody says so, nothing is fixed */
-	bool has_ended;		    /* what it commits would not be the job any more */
+	uint64_t step;			/* of the next commit; after open: of the last one */
+	uint32_t job;			/* its number in the table */
+	uint64_t serial;		/* as its user counts */
+	struct lineage_extents extents; /* all zeros: of the tree, none of them fixed */
+	bool has_ended;			/* it commits nothing any more */
 };
 
-/* Something that takes time; the caller's until done(), which runs once, on the loop, never inside the call.
- */
+/* A request takes time. It is the caller's; done() runs once, on the loop, never inside the call. */
 struct lineage_request {
 	void (*done)(struct lineage_request *request, int status);
 };
@@ -78,89 +76,86 @@ struct lineage_request {
 /* The same on each device. */
 struct lineage_geometry {
 	uint32_t extents, nodes;
-	uint64_t place_bytes; /* of one for an extent: of the largest that there is */
+	uint64_t place_bytes; /* of a place for an extent: the size of the largest */
 };
 
-/* Of a job of so many extents, of which a device has that share. */
+/* Of a job of so many extents, of which each device has so many. */
 struct lineage_geometry lineage_geometry_for(uint64_t extents, uint64_t place_bytes, unsigned devices,
-					     struct lineage_share share, unsigned snapshots);
-/* Whether so many places can be counted; what cannot is as many as no device has, in any geometry. */
+					     struct lineage_extents each, unsigned snapshots);
+/* Whether so many places can be numbered. Geometries that have too many have PLACES_NONE. */
 bool lineage_is_possible(const struct lineage_geometry *geometry);
-/* Bytes of each device; where extents begin. */
+/* Bytes of each device, and the offset of its extents. */
 uint64_t lineage_device_bytes(const struct lineage_geometry *geometry);
 uint64_t lineage_extents_offset(const struct lineage_geometry *geometry);
 
-/* tiers: owned from here on, also after an error; each of lineage_device_bytes(), else -ENOSPC. geometry:
- * NULL for one that is to be opened, and says itself; -EOVERFLOW: one that is not possible. head: attached.
- * -EINVAL, -ENOMEM. */
+/* Owns tiers, also after an error; each has lineage_device_bytes(), else -ENOSPC. geometry: NULL: to be
+ * opened, the superblocks say; -EOVERFLOW: it is not possible. head: attached. -EINVAL, -ENOMEM. */
 int lineage_new(struct tier **tiers, unsigned tier_count, const struct lineage_geometry *geometry,
 		struct lineage_head *head, struct lineage **ret_lineage);
 /* No request is on its way. */
 struct lineage *lineage_free(struct lineage *lineage);
 DEFINE_FREEP(struct lineage *, lineage_free)
-/* No request of this head is on its way, and all that it has taken is given back, but what the last commit
- * names. After the last one the lineage is freed: NULL. */
+/* No request of this head is on its way, and it has given back all places that are not committed. The last
+ * detach frees the lineage, and returns NULL. */
 struct lineage *lineage_detach(struct lineage_head *head);
 unsigned lineage_attached(const struct lineage *lineage);
 
-/* Makes it, with an empty map at step head->step, on devices whose content means nothing. */
+/* Makes it, with an empty map at step head->step. What the devices had is lost. */
 int lineage_create(struct lineage *lineage, struct lineage_request *request);
 
-/* Finds the last commit, and reads the map of its first job that can be read into the head; nothing is
- * changed on the devices before all of it has been found. -EPROTONOSUPPORT: another format; -ENODATA: no
- * superblock on a device, or a pair of which no copy can be read; -ENODEV: other devices than it was made of,
- * or one that was left behind; -EBADMSG, -EIO: the map cannot be read. lineage_message() says more. */
+/* Finds the last commit, and reads the map of its first readable job into the head. It writes nothing before
+ * that. -EPROTONOSUPPORT: another format; -ENODATA: a device has no superblock, or a pair has no readable
+ * copy; -ENODEV: these are other devices, or one that missed commits; -EBADMSG, -EIO: no map can be read.
+ * lineage_message() says more. */
 int lineage_open(struct lineage *lineage, struct lineage_request *request);
 
-/* Makes what the head's map said when it was frozen durable, as head->step: what it says from then on is for
- * the next commit. -EBUSY; -EROFS: an error has ended the writing: what is
- * on the devices then is the last commit, or this one, whole. Not before it has been made or opened. */
+/* Freezes the head's map, and makes what was frozen durable as head->step. Later changes are of the next
+ * commit. After lineage_create() or lineage_open(). -EBUSY; -EROFS: an error has ended the writing; the
+ * devices have the last commit, or this one, whole. */
 int lineage_freeze(struct lineage_head *head);
 int lineage_commit(struct lineage_head *head, struct lineage_request *request);
 
-/* Makes use of more places on devices that have grown; there are as many nodes as there were. A commit of its
- * own: -EBUSY, -EROFS. -ENODATA: nothing has been committed; -EINVAL: it has as many; -ENOSPC: a device has
- * not grown; -ENOMEM. */
+/* Commits that the devices, which have grown, have more places; nodes stay as many. -EBUSY, -EROFS; -ENODATA:
+ * nothing was committed; -EINVAL: it has as many; -ENOSPC: a device has not grown; -ENOMEM. */
 int lineage_grow(struct lineage_head *head, const struct lineage_geometry *geometry,
 		 struct lineage_request *request);
-/* Whether it would be refused, though all devices had grown. */
+/* Its error if all devices had grown. */
 int lineage_can_grow(const struct lineage_head *head, const struct lineage_geometry *geometry);
 
 /* ---- Snapshots: a commit that is kept, under a name ---- */
 
-/* What store.h says of those of a store; one request at a time, commits among them. */
+/* As those of store.h; one request at a time, commits included. */
 int lineage_snapshot(struct lineage_head *head, const char *name, struct lineage_request *request);
 int lineage_delete_snapshot(struct lineage_head *head, const char *name, struct lineage_request *request);
-/* The head commits nothing any more after it: what is in memory is not what the job is then. */
+/* The head commits nothing after it, because the map in memory is void. */
 int lineage_roll_back(struct lineage_head *head, const char *name, struct lineage_request *request);
-/* Extents that only this snapshot keeps: what its deletion would free. -EAGAIN: a view of it is open. */
+/* Counts the extents that its deletion would free. -EAGAIN: a view of it is open. */
 int lineage_measure_snapshot(struct lineage_head *head, const char *name, uint64_t *ret_extents,
 			     struct lineage_request *request);
-/* A snapshot whose map neither copy of a node can tell keeps nobody from opening a store; but which places it
- * has nobody knows, so none is given out as long as it is there: commits, and all else that writes, are
- * -EROFS, of all jobs. It can be deleted, by somebody who knows that nothing of it comes back then; after
- * that nothing is written before the lineage is opened again. -EINVAL: it is not lost. */
+/* A snapshot is lost if both copies of a node of its map are bad. The store opens nevertheless. But nobody
+ * knows the places of the snapshot, so no place is given out while it exists: all that writes is -EROFS, of
+ * all jobs. Deleting it gives it up for good; then nothing is written until the lineage is opened again.
+ * -EINVAL: it is not lost. */
 int lineage_delete_lost(struct lineage_head *head, const char *name, struct lineage_request *request);
-/* The same with a job and its snapshots, whose own map is lost. */
+/* The same for a lost job, with its snapshots. */
 int lineage_drop_lost(struct lineage_head *head, const char *job, struct lineage_request *request);
-/* A bit each, in the order of lineage_snapshots(). */
+/* Lost snapshots: a bit each, in the order of lineage_snapshots(). */
 uint32_t lineage_lost(const struct lineage_head *head);
-/* Of any job, or a job itself. */
+/* Whether any snapshot, or any job, is lost. */
 bool lineage_has_lost(const struct lineage *lineage);
-/* That job's map; record: of lineage_jobs(). */
+/* Whether that job is lost; record: of lineage_jobs(). */
 bool lineage_has_lost_job(const struct lineage *lineage, const struct head_record *record);
-/* All that the job has, in the order in which they were taken. */
+/* All snapshots of the job, the oldest first. */
 unsigned lineage_snapshots(const struct lineage_head *head, struct head_record *ret_records);
 
-/* Reads the map of a snapshot of a job, or (name: NULL) of its last commit, into another head, which keeps
- * its places until lineage_close_view(). -ENOENT, -ENODATA; -ENOSPC: there is no room to keep the last
- * commit. */
+/* Reads the map of a snapshot, or (name: NULL) of the last commit, into another head. That keeps its places
+ * until lineage_close_view(). -ENOENT, -ENODATA; -ENOSPC: no space to keep the last commit. */
 int lineage_open_view(struct lineage_head *head, const char *name, struct lineage_head *view,
 		      struct lineage_request *request);
 void lineage_close_view(struct lineage_head *view);
 
-/* Tells of all extents that may differ between a snapshot and another, or the last commit (to: NULL): their
- * leaves differ, and their places. */
+/* Calls tell() for each extent with another place in a snapshot than in another one, or in the last commit
+ * (to: NULL). */
 struct lineage_difference {
 	const char *from, *to;
 	struct lineage_head *head;
@@ -171,61 +166,61 @@ int lineage_compare(struct lineage_difference *difference, struct lineage_reques
 
 /* ---- Forks: several jobs in one lineage ---- */
 
-/* A job that begins as a snapshot of another one is, or (snapshot: NULL) as its last commit. fork: its name
- * is set, attached from here on, unless an error comes back. geometry: what the devices have by then, as
- * lineage_grow() has it. -EEXIST: there is such a job; -EMFILE: the table is full; -ENOENT, -ENODATA. */
+/* Makes a job that begins as a snapshot of another one, or (snapshot: NULL) as its last commit. fork: has a
+ * name; attached unless an error comes back. geometry: of the devices by then, as for lineage_grow().
+ * -EEXIST: there is such a job; -EMFILE: the table is full; -ENOENT, -ENODATA. */
 int lineage_fork(struct lineage_head *head, const char *snapshot, struct lineage_head *fork,
 		 const struct lineage_geometry *geometry, struct lineage_request *request);
-/* Whether it would be refused, though all devices had grown. */
+/* Its error if all devices had grown. */
 int lineage_can_fork(struct lineage_head *head, const char *snapshot, const char *name);
-/* One that is there already: its name is set. -ENOENT; -EBUSY: it is attached. */
+/* Attaches an existing job of the head's name. -ENOENT; -EBUSY: it is attached. */
 int lineage_attach(struct lineage *lineage, struct lineage_head *head, struct lineage_request *request);
-/* The job ends, and its snapshots with it; the head commits nothing any more. 1: there is no other, so that
- * nothing is done, and request has ended: devices have one job at least, and are to be removed with it;
- * whoever is attached still, on his way out, sees no other. */
+/* Ends the job, with its snapshots; the head commits nothing after it. 1: it is the last job; nothing is
+ * written, and request has ended. The devices are to be removed then, and lineage_has_others() is false for
+ * heads that are still attached. */
 int lineage_drop(struct lineage_head *head, struct lineage_request *request);
-/* Whether there are jobs beside it, attached or not. */
+/* Whether there are other jobs, attached or not. */
 bool lineage_has_others(const struct lineage_head *head);
-/* Jobs, attached or not. ret_records: HEAD_RECORDS. */
+/* All jobs, attached or not. ret_records: HEAD_RECORDS. */
 unsigned lineage_jobs(const struct lineage *lineage, struct head_record *ret_records);
-/* Extents of each device that a fork has for itself alone: what it may change, twice. */
+/* Extents of each device for what one job may change, twice. */
 uint32_t lineage_fork_extents(const struct lineage_head *head);
-/* What all jobs need, with so many snapshots; with one job more: no less than there is. */
+/* What all jobs need with so many snapshots; with one job more, and no less than there is. */
 struct lineage_geometry lineage_geometry_with(const struct lineage_head *head, unsigned snapshots);
 struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *head, unsigned snapshots);
 
 /* ---- Turns: who may make a request ---- */
 
-/* Heads of a lineage know nothing of each other, and it does one request at a time. */
+/* A lineage does one request at a time, and its heads do not know each other. */
 struct lineage_turn {
 	struct queue link;
-	void (*take)(struct lineage_turn *turn); /* it has come */
+	void (*take)(struct lineage_turn *turn); /* called when the turn comes */
 };
 
-/* True: it has come at once, and take() is not called. */
+/* True: the turn has come at once, and take() is not called. */
 bool lineage_begin_turn(struct lineage *lineage, struct lineage_turn *turn);
 bool lineage_is_awaited(const struct lineage *lineage);
 void lineage_end_turn(struct lineage *lineage);
-/* To whom comes next, if to anybody; apart, because who ends his turn may want the next one. */
+/* Gives the turn to the next in line. Separate, because whoever ends a turn may want the next one. */
 void lineage_pass_turn(struct lineage *lineage);
-/* Every head looks whether it has waited for a place. */
+/* Calls feed() of every head. */
 void lineage_feed(struct lineage *lineage);
 
-/* There is a commit of it, as there is of every fork. */
+/* Whether the head has a commit; every fork has one. */
 bool lineage_has_commit(const struct lineage_head *head);
 /* The step of a job in the last commit, which is durable. */
 uint64_t lineage_step(const struct lineage_head *head);
-/* A commit has failed: nothing is written any more. */
+/* Whether a commit has failed, so that nothing is written any more. */
 bool lineage_is_fenced(const struct lineage *lineage);
-/* It has been made, or opened. */
+/* After lineage_create() or lineage_open(). */
 struct lineage_geometry lineage_geometry(const struct lineage *lineage);
-/* Host memory that it takes. */
+/* Host memory of a lineage. */
 uint64_t lineage_host_bytes(const struct lineage_geometry *geometry, unsigned devices);
 
-/* Why the last request failed, for a person. */
+/* Why the last request failed, for people. */
 const char *lineage_message(const struct lineage *lineage);
 
-/* Where extents are free. */
+/* The places of extents on a device. */
 struct places *lineage_places(struct lineage *lineage, unsigned device);
 
 #endif

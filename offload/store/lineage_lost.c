@@ -16,11 +16,11 @@ void lineage_lose(struct lineage *lineage, unsigned record)
 		places_clear(&lineage->extents[device]);
 }
 
-void lineage_withhold(struct lineage *lineage)
+void lineage_lock_places(struct lineage *lineage)
 {
-	node_area_withhold(lineage->nodes);
+	node_area_lock(lineage->nodes);
 	for (unsigned device = 0; device < lineage->device_count; device++)
-		lineage->extents[device].is_withheld = true;
+		lineage->extents[device].is_locked = true;
 }
 
 bool lineage_has_lost(const struct lineage *lineage)

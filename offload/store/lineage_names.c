@@ -166,24 +166,24 @@ static uint64_t kept_on(const struct lineage *lineage, unsigned device)
 	return kept;
 }
 
-static struct lineage_share share_of(const struct lineage_head *head)
+static struct lineage_extents extents_of(const struct lineage_head *head)
 {
-	return head->share.changing + head->share.fixed > 0
-		       ? head->share
-		       : lineage_share_of(head->tree.extents, head->lineage->device_count);
+	return head->extents.changing + head->extents.fixed > 0
+		       ? head->extents
+		       : lineage_extents_of(head->tree.extents, head->lineage->device_count);
 }
 
 uint32_t lineage_places_for(const struct lineage_head *head, unsigned jobs, unsigned snapshots)
 {
-	return lineage_share_places(share_of(head), jobs, snapshots);
+	return lineage_places_needed(extents_of(head), jobs, snapshots);
 }
 
 uint32_t lineage_fork_extents(const struct lineage_head *head)
 {
-	return 2 * share_of(head).changing + LINEAGE_SPARE_EXTENTS;
+	return 2 * extents_of(head).changing + LINEAGE_SPARE_EXTENTS;
 }
 
-static int refuse_room(struct lineage *lineage, unsigned device, uint64_t kept, uint64_t least)
+static int refuse_space(struct lineage *lineage, unsigned device, uint64_t kept, uint64_t least)
 {
 	uint64_t bytes = lineage->geometry.place_bytes;
 
@@ -203,14 +203,14 @@ static int check_device(struct lineage_head *head, unsigned device)
 	unsigned jobs = head_table_count(&lineage->heads, HEAD_JOB);
 	unsigned snapshots = head_table_count(&lineage->heads, HEAD_SNAPSHOT) + 1 + lineage->view_count;
 	uint64_t least = lineage_places_for(head, jobs, 0), count = lineage->extents[device].count;
-	uint64_t kept = size_rest(kept_on(lineage, device), share_of(head).fixed);
+	uint64_t kept = size_rest(kept_on(lineage, device), extents_of(head).fixed);
 
 	return least + kept <= count || lineage_places_for(head, jobs, snapshots) <= count
 		       ? 0
-		       : refuse_room(lineage, device, kept, least);
+		       : refuse_space(lineage, device, kept, least);
 }
 
-int lineage_check_room(struct lineage_head *head)
+int lineage_check_space(struct lineage_head *head)
 {
 	struct lineage *lineage = head->lineage;
 	uint64_t nodes = 4 * (tree_nodes(head->tree.extents) + 1);

@@ -293,7 +293,7 @@ static void repair(struct lineage *lineage)
 	uint64_t copies = lineage_encode_copies(lineage, &lineage->superblock, 1U << lineage->pair);
 
 	if (lineage->lost)
-		lineage_withhold(lineage);
+		lineage_lock_places(lineage);
 	if (copies)
 		lineage_write_superblocks(lineage, copies, flush_repaired);
 	else

@@ -106,7 +106,7 @@ static int check_new(struct lineage_head *head, const char *name)
 		return lineage_refuse(lineage, -EMFILE,
 				      "there are %u snapshots, and a store has no more: delete one",
 				      head_table_count(&lineage->heads, HEAD_SNAPSHOT));
-	return lineage_check_room(head);
+	return lineage_check_space(head);
 }
 
 int lineage_snapshot(struct lineage_head *head, const char *name, struct lineage_request *request)
@@ -318,7 +318,7 @@ int lineage_open_view(struct lineage_head *head, const char *name, struct lineag
 		r = lineage_check_found(lineage, record);
 	/* What a snapshot keeps it has room for already. */
 	if (r == 0 && !name)
-		r = lineage_check_room(head);
+		r = lineage_check_space(head);
 	if (r == 0)
 		r = view->ops->begin_load(view, record->extents);
 	if (r < 0)

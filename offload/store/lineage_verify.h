@@ -1,5 +1,5 @@
-/* Verifying what leads to extents: every copy of superblocks and nodes is read, not only the first that is
- * good, and a node's copy that is bad is written again from its good one. */
+/* Verifies what leads to extents: reads every copy of superblocks and nodes, and writes a bad copy of a node
+ * again from the good one. */
 #ifndef TIERD_OFFLOAD_LINEAGE_VERIFY_H
 #define TIERD_OFFLOAD_LINEAGE_VERIFY_H
 
@@ -9,18 +9,18 @@
 
 enum lineage_part { LINEAGE_SUPERBLOCK, LINEAGE_TABLE, LINEAGE_NODE };
 
-/* A copy that is not what it should be. */
+/* A bad copy. */
 struct lineage_flaw {
 	enum lineage_part part;
-	uint32_t heads; /* that it belongs to: a bit for each record of the table */
+	uint32_t heads; /* that it belongs to: a bit for each record */
 	unsigned level; /* of a node, in its map */
 	uint64_t index;
 	unsigned copy;
 	const char *device;
 	uint64_t device_offset;
-	int status;	/* -EBADMSG: it is something else; the device's error */
+	int status;	/* -EBADMSG: wrong bytes; or the device's error */
 	bool is_mended; /* it was written again, and is good now */
-	bool has_other; /* a node's other copy is good */
+	bool has_other; /* the other copy of the node is good */
 };
 
 /* An extent that snapshots keep. */
@@ -30,14 +30,13 @@ struct lineage_kept {
 	struct node_extent at;
 };
 
-/* Embedded in what is verified: the nodes of the maps of a job and its snapshots that lead to a leaf, with
- * the leaves. Nodes that several maps have are read once. Superblocks and table go with leaf 0. */
+/* Verifies the nodes that lead to one leaf, and the leaf, in the maps of a job and its snapshots. Nodes that
+ * several maps have are read once. Superblocks and table go with leaf 0. */
 struct lineage_verification {
 	uint64_t leaf;
 	void *buffer; /* LINEAGE_VERIFY_BYTES for O_DIRECT; lent */
 	void (*found)(struct lineage_verification *verification, const struct lineage_flaw *flaw);
-	/* An extent below the leaf that a snapshot has, and the last commit has not there; each place once.
-	 */
+	/* Called for each place of an extent below the leaf that only snapshots have. */
 	void (*kept)(struct lineage_verification *verification, const struct lineage_kept *kept);
 
 	/* Of the lineage. */
@@ -56,11 +55,11 @@ struct lineage_verification {
 	int statuses[2 * HEAD_RECORDS];
 };
 
-/* The records that bits stand for. */
+/* The records, in the order of their bits. */
 const struct head_table *lineage_table(const struct lineage *lineage);
 
-/* One of those requests that commits wait for. What is bad is told, and no error. -EBUSY; -ENODATA: nothing
- * has been committed. After a commit that has failed nothing is mended. */
+/* A request, so commits wait for it. Damage is reported by found(), and is no error. After a commit that has
+ * failed nothing is repaired. -EBUSY; -ENODATA: nothing was committed. */
 int lineage_verify(struct lineage_head *head, struct lineage_verification *verification,
 		   struct lineage_request *request);
 

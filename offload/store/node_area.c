@@ -169,10 +169,10 @@ void node_area_clear(struct node_area *area)
 		places_clear(&area->devices[device]);
 }
 
-void node_area_withhold(struct node_area *area)
+void node_area_lock(struct node_area *area)
 {
 	for (unsigned device = 0; device < area->device_count; device++)
-		area->devices[device].is_withheld = true;
+		area->devices[device].is_locked = true;
 }
 
 /* On the device, or where it is full on another one. */

@@ -89,7 +89,7 @@ static uint32_t find_free(const struct places *places, uint32_t *next_word)
 
 static uint32_t take(struct places *places, uint32_t *next_word)
 {
-	uint32_t place = places->is_withheld ? PLACES_NONE : find_free(places, next_word);
+	uint32_t place = places->is_locked ? PLACES_NONE : find_free(places, next_word);
 
 	if (place != PLACES_NONE)
 		(void)places_name(places, place);

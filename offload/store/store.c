@@ -63,25 +63,25 @@ uint64_t store_state_bytes(const struct store *store)
 	return store_layout_state_bytes(store->layout);
 }
 
-void store_find_extent(const struct store *store, uint64_t extent, struct store_piece *ret_piece)
+void store_find_extent(const struct store *store, uint64_t extent, struct store_range *ret_range)
 {
-	*ret_piece = store_layout_piece(store->layout, extent);
+	*ret_range = store_layout_range_of(store->layout, extent);
 }
 
 void store_find_blocks(const struct store *store, uint32_t stream, uint64_t offset, uint64_t length,
-		       struct store_piece *ret_piece)
+		       struct store_range *ret_range)
 {
-	struct store_piece bytes = { stream, offset, length };
+	struct store_range bytes = { stream, offset, length };
 
-	*ret_piece = store_layout_around(store->layout, &bytes, store_block_bytes(store, stream));
+	*ret_range = store_layout_around(store->layout, &bytes, store_block_bytes(store, stream));
 }
 
 void store_find_extents(const struct store *store, uint32_t stream, uint64_t offset, uint64_t length,
-			struct store_piece *ret_piece)
+			struct store_range *ret_range)
 {
-	struct store_piece bytes = { stream, offset, length };
+	struct store_range bytes = { stream, offset, length };
 
-	*ret_piece = store_layout_around(store->layout, &bytes, store_extent_bytes(store, stream));
+	*ret_range = store_layout_around(store->layout, &bytes, store_extent_bytes(store, stream));
 }
 
 const char *store_stream_name(const struct store *store, uint32_t stream)

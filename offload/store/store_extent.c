@@ -239,7 +239,7 @@ int store_adopt(struct store *base, struct store_layout *layout)
 		return -EINVAL;
 	store_layout_free(base->layout);
 	base->layout = layout;
-	store->head.share = store_layout_share(layout, store->device_count);
+	store->head.extents = store_layout_device_extents(layout, store->device_count);
 	store_map_adopt(&store->map, layout);
 	return 0;
 }
@@ -251,7 +251,7 @@ void store_belong(struct store *base, const struct store_owner *owner)
 	if (!store)
 		return;
 	store->owner = *owner;
-	for (unsigned device = 0; owner->share.weight > 0 && !store->is_guest && device < store->device_count;
+	for (unsigned device = 0; owner->share.weight > 0 && !store->is_fork && device < store->device_count;
 	     device++)
 		tier_weigh(store->devices[device].tier, &owner->share);
 }

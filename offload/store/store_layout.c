@@ -242,35 +242,35 @@ uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream,
 	return found->first_extent + offset / store_stream_extent_bytes(found);
 }
 
-struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent)
+struct store_range store_layout_range_of(const struct store_layout *layout, uint64_t extent)
 {
 	const struct store_stream *stream = layout->streams;
-	struct store_piece piece;
+	struct store_range range;
 	uint64_t extent_bytes, rest;
 
 	assert(extent < store_layout_extents(layout));
 	while (extent >= stream->first_extent + stream->extents)
 		stream++;
 	extent_bytes = store_stream_extent_bytes(stream);
-	piece.stream = (uint32_t)(stream - layout->streams);
-	piece.offset = (extent - stream->first_extent) * extent_bytes;
-	rest = size_align(store_layout_rest(layout, piece.stream, piece.offset), STORE_PAGE_BYTES);
-	piece.length = rest < extent_bytes ? rest : extent_bytes;
-	return piece;
+	range.stream = (uint32_t)(stream - layout->streams);
+	range.offset = (extent - stream->first_extent) * extent_bytes;
+	rest = size_align(store_layout_rest(layout, range.stream, range.offset), STORE_PAGE_BYTES);
+	range.length = rest < extent_bytes ? rest : extent_bytes;
+	return range;
 }
 
-struct store_piece store_layout_around(const struct store_layout *layout, const struct store_piece *bytes,
+struct store_range store_layout_around(const struct store_layout *layout, const struct store_range *bytes,
 				       uint64_t unit_bytes)
 {
 	uint64_t rest = store_layout_rest(layout, bytes->stream, bytes->offset);
 	uint64_t section_end = size_align(bytes->offset + rest, STORE_PAGE_BYTES);
 	uint64_t end = size_round_up(bytes->offset + bytes->length, unit_bytes);
-	struct store_piece piece = { .stream = bytes->stream,
+	struct store_range range = { .stream = bytes->stream,
 				     .offset = bytes->offset / unit_bytes * unit_bytes };
 
 	assert(bytes->length <= rest);
-	piece.length = (end < section_end ? end : section_end) - piece.offset;
-	return piece;
+	range.length = (end < section_end ? end : section_end) - range.offset;
+	return range;
 }
 
 /* Extents of a run that a device has. */
@@ -281,34 +281,34 @@ static uint32_t count_on(uint64_t first, uint64_t count, unsigned device, unsign
 	return (uint32_t)((end + devices - 1 - device) / devices - (first + devices - 1 - device) / devices);
 }
 
-struct lineage_share store_layout_share(const struct store_layout *layout, unsigned devices)
+struct lineage_extents store_layout_device_extents(const struct store_layout *layout, unsigned devices)
 {
-	struct lineage_share most = { 0, 0 };
+	struct lineage_extents most = { 0, 0 };
 
 	for (unsigned device = 0; device < devices; device++) {
-		struct lineage_share share = { 0, 0 };
+		struct lineage_extents each = { 0, 0 };
 
 		for (uint32_t i = 0; i < layout->stream_count; i++) {
 			const struct store_stream *stream = &layout->streams[i];
 			uint32_t count = count_on(stream->first_extent, stream->extents, device, devices);
 
-			*(stream->is_fixed || stream->is_scratch ? &share.fixed : &share.changing) += count;
+			*(stream->is_fixed || stream->is_scratch ? &each.fixed : &each.changing) += count;
 		}
-		most.fixed = share.fixed > most.fixed ? share.fixed : most.fixed;
-		most.changing = share.changing > most.changing ? share.changing : most.changing;
+		most.fixed = each.fixed > most.fixed ? each.fixed : most.fixed;
+		most.changing = each.changing > most.changing ? each.changing : most.changing;
 	}
 	return most;
 }
 
 uint64_t store_layout_places(const struct store_layout *layout, unsigned devices)
 {
-	return lineage_share_places(store_layout_share(layout, devices), 1, 0);
+	return lineage_places_needed(store_layout_device_extents(layout, devices), 1, 0);
 }
 
 struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices)
 {
 	return lineage_geometry_for(store_layout_extents(layout), store_layout_place_bytes(layout), devices,
-				    store_layout_share(layout, devices), layout->snapshots);
+				    store_layout_device_extents(layout, devices), layout->snapshots);
 }
 
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices)

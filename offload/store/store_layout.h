@@ -46,10 +46,10 @@ bool store_layout_has_range(const struct store_layout *layout, uint32_t stream, 
 uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream, uint64_t offset);
 
 /* And back: what of the section lies in it, up to a page. */
-struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent);
+struct store_range store_layout_range_of(const struct store_layout *layout, uint64_t extent);
 
 /* Bytes of a section, with what else of it lies in the same units: blocks of the stream, or extents. */
-struct store_piece store_layout_around(const struct store_layout *layout, const struct store_piece *bytes,
+struct store_range store_layout_around(const struct store_layout *layout, const struct store_range *bytes,
 				       uint64_t unit_bytes);
 
 /* Places that each of several devices needs, if it is not durable. */
@@ -59,7 +59,7 @@ uint64_t store_layout_places(const struct store_layout *layout, unsigned devices
 struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices);
 
 /* The same, of its extents; those of scratch streams, which have one place each as well, count as fixed. */
-struct lineage_share store_layout_share(const struct store_layout *layout, unsigned devices);
+struct lineage_extents store_layout_device_extents(const struct store_layout *layout, unsigned devices);
 
 /* What is in use of its extents, in whole pages. */
 uint64_t store_layout_state_bytes(const struct store_layout *layout);

@@ -1,5 +1,5 @@
-/* Verifying a store on devices: what no transfer reads is read here, the superblocks, both copies of each
- * node of its maps, and the extents that only snapshots have. */
+/* Verifies a store on devices: reads the superblocks, both copies of each node, and the extents that only
+ * snapshots have. Transfers read all else. */
 #ifndef TIERD_OFFLOAD_STORE_VERIFY_H
 #define TIERD_OFFLOAD_STORE_VERIFY_H
 
@@ -7,7 +7,7 @@
 #include "offload/store/lineage_verify.h"
 #include "offload/store/store.h"
 
-/* It goes by groups of extents, of which one node says where they are. */
+/* A verification goes group by group: the extents of one leaf. */
 #define STORE_GROUP_EXTENTS NODE_EXTENTS
 
 enum store_part { STORE_SUPERBLOCK, STORE_TABLE, STORE_NODE, STORE_EXTENT };
@@ -15,51 +15,51 @@ enum store_part { STORE_SUPERBLOCK, STORE_TABLE, STORE_NODE, STORE_EXTENT };
 /* "a, b and 3 more" */
 #define STORE_NAMES_TEXT 320
 
-/* What cannot be read as it was written. */
+/* Damage. */
 struct store_flaw {
 	enum store_part part;
 	bool is_of_job;
-	char snapshots[STORE_NAMES_TEXT]; /* whose it is; "": of none */
-	unsigned level;			  /* of a node: in its map, from 0 for those of extents up */
+	char snapshots[STORE_NAMES_TEXT]; /* that it belongs to, or "" */
+	unsigned level;			  /* of a node in its map; 0: leaves */
 	uint64_t index;
 	unsigned copy;		  /* of all but extents, from 0 */
-	struct store_piece block; /* of an extent */
+	struct store_range block; /* of an extent */
 	const char *device;
 	uint64_t device_offset, length;
 	int status;
-	bool is_mended; /* it is as it was written again */
-	bool has_other; /* a node's other copy is good */
+	bool is_mended; /* it was repaired */
+	bool has_other; /* the other copy of the node is good */
 };
 
-/* Embedded in whatever wants to know. First store_verify(), then store_verify_extents(), for each group. */
+/* Embedded in the caller's struct. For each group: store_verify(), then store_verify_extents(). */
 struct store_verification {
 	uint64_t group;
 	void *buffer; /* STORE_MAX_BLOCK_BYTES, page-aligned; lent */
 	void (*found)(struct store_verification *verification, const struct store_flaw *flaw);
-	/* Asked before each block; false: it ends early. */
+	/* Called before each block; false: end now. */
 	bool (*goes_on)(struct store_verification *verification);
-	/* Of store_verify_extents(): once, on the loop, never inside the call. */
+	/* store_verify_extents() has ended; on the loop, never inside the call. */
 	void (*done)(struct store_verification *verification);
 
 	/* Of the store. */
 	struct lineage_verification nodes;
 	struct extent_store *store;
 	struct lineage_kept *kept;
-	size_t count, room, next;
+	size_t count, capacity, next;
 	int status;
 	char names[HEAD_RECORDS][HEAD_NAME_BYTES];
-	struct store_piece piece;
+	struct store_range range;
 	uint64_t at; /* of the block in its extent */
 	struct tier_io io;
 	struct work work;
-	uint64_t bytes; /* of extents that were read, since it was embedded */
+	uint64_t bytes; /* of extents that were read so far */
 };
 
-/* Superblocks, with the first group, and nodes; a request as commits are, who wait for it. What is bad is
- * found, and no error. -EOPNOTSUPP, -EBUSY; -ENODATA: nothing was ever committed; -ENOMEM. */
+/* Reads nodes, and with group 0 superblocks; a request, so commits wait for it. Damage is reported by
+ * found(), and is no error. -EOPNOTSUPP, -EBUSY; -ENODATA: nothing was ever committed; -ENOMEM. */
 int store_verify(struct store *store, struct store_verification *verification, struct store_request *request);
-/* After it, beside commits: the extents that snapshots have, and the job has not any more. They keep their
- * places meanwhile. False: there are none, and done() never runs. */
+/* Then reads the extents that only snapshots have, while commits go on. They keep their places meanwhile.
+ * False: there are none, and done() does not run. */
 bool store_verify_extents(struct store_verification *verification);
 /* After an error, or in place of store_verify_extents(). */
 void store_verification_clear(struct store_verification *verification);

@@ -62,15 +62,15 @@ struct superblock {
 	struct superblock_member members[SUPERBLOCK_MAX_MEMBERS];
 };
 
-/* The first one that can say how large places are: in 1 they are STORE_EXTENT_BYTES. */
+/* The first format that can express this size: 1 is for STORE_EXTENT_BYTES. */
 uint32_t superblock_format(uint64_t place_bytes);
 
 /* copy: 0 to 3, the number of the copy on its device. */
 void superblock_encode(const struct superblock *superblock, unsigned copy, uint8_t bytes[SUPERBLOCK_BYTES]);
 
-/* The best record of a copy. -ENODATA: none is whole; -EPROTONOSUPPORT: they are of another format, whose
- * number is in ret_format; -EBADMSG: what they say cannot be, though their checksums match. What it says of
- * places may be any number. */
+/* The best record of a copy. -ENODATA: none is whole; -EPROTONOSUPPORT: it is of another format, ret_format;
+ * -EBADMSG: its content is impossible, though its checksum matches. Sizes and numbers of places may have any
+ * value. */
 int superblock_decode(const uint8_t bytes[SUPERBLOCK_BYTES], unsigned copy, struct superblock *ret_superblock,
 		      uint32_t *ret_format);
 

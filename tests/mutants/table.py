@@ -238,7 +238,7 @@ MUTANTS = (
         "places given out while a snapshot is lost",
         "lineage_lost",
         OPEN,
-        (("\tif (lineage->lost)\n\t\tlineage_withhold(lineage);\n", ""),),
+        (("\tif (lineage->lost)\n\t\tlineage_lock_places(lineage);\n", ""),),
     ),
     (
         "names of what could be read of a lost snapshot counted",

@@ -21,7 +21,7 @@ struct fresh {
 #define MAX_GROWTH 4
 
 struct sim_disk {
-	size_t bytes, room;
+	size_t bytes, capacity;	       /* what it has, and can grow to */
 	uint8_t *safe;		       /* what a power failure leaves in any case */
 	struct fresh fresh[MAX_FRESH]; /* in the order in which they ended */
 	unsigned fresh_count;
@@ -53,9 +53,9 @@ struct sim_disk *sim_disk_new(size_t bytes, uint64_t seed)
 
 	assert_non_null(disk);
 	disk->bytes = bytes;
-	disk->room = MAX_GROWTH * bytes;
+	disk->capacity = MAX_GROWTH * bytes;
 	disk->random = seed * 2 + 1;
-	disk->safe = mmap(NULL, disk->room, PROT_READ | PROT_WRITE,
+	disk->safe = mmap(NULL, disk->capacity, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	assert_ptr_not_equal(disk->safe, MAP_FAILED);
 	for (unsigned i = 0; i < 10; i++)
@@ -73,7 +73,7 @@ void sim_disk_free(struct sim_disk *disk)
 {
 	for (unsigned i = 0; i < disk->fresh_count; i++)
 		forget(disk, i);
-	munmap(disk->safe, disk->room);
+	munmap(disk->safe, disk->capacity);
 	free(disk);
 }
 
@@ -163,7 +163,7 @@ static int sim_grow(struct tier *tier, uint64_t capacity)
 {
 	struct sim_disk *disk = container_of(tier, struct sim_tier, tier)->disk;
 
-	if (capacity > disk->room)
+	if (capacity > disk->capacity)
 		return -ENOSPC;
 	disk->bytes = capacity;
 	return 0;

@@ -24,7 +24,7 @@ struct range {
 struct root {
 	struct node_pointer pointer;
 	struct range *ranges;
-	unsigned count, room;
+	unsigned count, capacity;
 };
 
 struct sim_watch {
@@ -47,9 +47,9 @@ struct sim_watch {
 
 static void add_range(struct root *root, unsigned disk, uint64_t offset, uint64_t length)
 {
-	if (root->count == root->room) {
-		root->room = root->room ? 2 * root->room : 64;
-		root->ranges = realloc(root->ranges, root->room * sizeof(*root->ranges));
+	if (root->count == root->capacity) {
+		root->capacity = root->capacity ? 2 * root->capacity : 64;
+		root->ranges = realloc(root->ranges, root->capacity * sizeof(*root->ranges));
 		assert_non_null(root->ranges);
 	}
 	root->ranges[root->count++] = (struct range){ disk, offset, length, 0 };

@@ -24,17 +24,17 @@ struct places *toy_places(struct toy *toy, unsigned extent)
 	return lineage_places(toy->lineage, extent % toy->device_count);
 }
 
-static struct lineage_share share_of(const struct toy *toy)
+static struct lineage_extents extents_of(const struct toy *toy)
 {
-	struct lineage_share share = lineage_share_of(toy->extents - toy->fixed, toy->device_count);
+	struct lineage_extents extents = lineage_extents_of(toy->extents - toy->fixed, toy->device_count);
 
-	share.fixed = (uint32_t)size_divide_up(toy->fixed, toy->device_count);
-	return share;
+	extents.fixed = (uint32_t)size_divide_up(toy->fixed, toy->device_count);
+	return extents;
 }
 
 struct lineage_geometry toy_geometry(const struct toy *toy)
 {
-	return lineage_geometry_for(toy->extents, toy->place_bytes, toy->device_count, share_of(toy),
+	return lineage_geometry_for(toy->extents, toy->place_bytes, toy->device_count, extents_of(toy),
 				    TOY_SNAPSHOTS);
 }
 
@@ -165,7 +165,7 @@ void toy_begin(struct toy *toy)
 
 	for (unsigned i = 0; i < toy->device_count; i++)
 		tiers[i] = sim_disk_tier(toy->disks[i]);
-	toy->head = (struct lineage_head){ .ops = &toy_ops, .name = "toy", .share = share_of(toy) };
+	toy->head = (struct lineage_head){ .ops = &toy_ops, .name = "toy", .extents = extents_of(toy) };
 	assert_int_equal(tree_init(&toy->head.tree, toy->extents), 0);
 	memset(toy->map, 0, sizeof(toy->map));
 	memset(toy->is_frozen, 0, sizeof(toy->is_frozen));

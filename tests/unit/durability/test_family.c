@@ -281,7 +281,7 @@ static uint64_t room_for_fork(void)
 	struct store_family family;
 
 	store_get_family(job_nvme_store(job), &family);
-	return store_room_for_fork(job_nvme_store(job), 0).device_bytes - family.device_bytes;
+	return store_space_for_fork(job_nvme_store(job), 0).device_bytes - family.device_bytes;
 }
 
 static void a_fork_for_which_a_path_has_no_room_is_refused(void **state)

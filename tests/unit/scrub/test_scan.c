@@ -81,7 +81,7 @@ static void what_lies_there_is_named_by_a_few_tensors(void **state)
 {
 	static char names[10][4];
 	struct actor_tensor tensors[ARRAY_LENGTH(names)];
-	struct store_piece piece = { .length = STORE_BLOCK_BYTES };
+	struct store_range piece = { .length = STORE_BLOCK_BYTES };
 	struct location location;
 	struct job *job;
 

@@ -378,11 +378,11 @@ static void a_fork_that_has_too_many_places_is_refused(void **state)
 
 	family_open(&family, 1, 13);
 	head = head_of(job);
-	head->share = (struct lineage_share){ .changing = UINT32_C(1) << 28 };
-	assert_true(store_room_for_fork(job->store, STORE_MAX_SNAPSHOTS).device_bytes >=
+	head->extents = (struct lineage_extents){ .changing = UINT32_C(1) << 28 };
+	assert_true(store_space_for_fork(job->store, STORE_MAX_SNAPSHOTS).device_bytes >=
 		    (UINT64_C(1) << 32) * STORE_EXTENT_BYTES);
 	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), -EOVERFLOW);
-	head->share = (struct lineage_share){ FAMILY_FIXED, FAMILY_EXTENTS - FAMILY_FIXED };
+	head->extents = (struct lineage_extents){ FAMILY_FIXED, FAMILY_EXTENTS - FAMILY_FIXED };
 	commit_all(&family);
 	family_reopen(&family);
 	family_close(&family);

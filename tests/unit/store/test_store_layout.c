@@ -91,14 +91,14 @@ static void each_extent_is_a_range_of_its_stream(void **state)
 	assert_int_equal(store_layout_add_section(layout, 0, 4096, &offset), 0);
 	assert_int_equal(store_layout_add_section(layout, 2, STORE_EXTENT_BYTES, &offset), 0);
 	for (uint64_t extent = 0; extent < store_layout_extents(layout); extent++) {
-		struct store_piece piece = store_layout_piece(layout, extent);
+		struct store_range range = store_layout_range_of(layout, extent);
 
-		assert_int_equal(store_layout_extent(layout, piece.stream, piece.offset), extent);
-		assert_true(store_layout_has_range(layout, piece.stream, piece.offset, piece.length));
-		pages += piece.length / STORE_PAGE_BYTES;
+		assert_int_equal(store_layout_extent(layout, range.stream, range.offset), extent);
+		assert_true(store_layout_has_range(layout, range.stream, range.offset, range.length));
+		pages += range.length / STORE_PAGE_BYTES;
 	}
 	assert_int_equal(pages, 256 + 256 + 1 + 1 + 256);
-	assert_int_equal(store_layout_piece(layout, 4).stream, 2);
+	assert_int_equal(store_layout_range_of(layout, 4).stream, 2);
 }
 
 #define WIDE_BLOCK (260 * KIB)
@@ -142,32 +142,32 @@ static void a_stream_may_have_blocks_of_its_own(void **state)
 	assert_true(store_layout_has_range(layout, 0, STORE_BLOCK_BYTES, STORE_BLOCK_BYTES));
 	assert_false(store_layout_has_range(layout, 0, 0, WIDE_BLOCK));
 	for (uint64_t extent = 0; extent < store_layout_extents(layout); extent++) {
-		struct store_piece piece = store_layout_piece(layout, extent);
+		struct store_range range = store_layout_range_of(layout, extent);
 
-		assert_int_equal(store_layout_extent(layout, piece.stream, piece.offset), extent);
-		assert_true(store_layout_has_range(layout, piece.stream, piece.offset, piece.length));
+		assert_int_equal(store_layout_extent(layout, range.stream, range.offset), extent);
+		assert_true(store_layout_has_range(layout, range.stream, range.offset, range.length));
 	}
-	assert_int_equal(store_layout_piece(layout, 2).length, WIDE_EXTENT);
-	assert_int_equal(store_layout_piece(layout, 3).length, size_align(300000, STORE_PAGE_BYTES));
+	assert_int_equal(store_layout_range_of(layout, 2).length, WIDE_EXTENT);
+	assert_int_equal(store_layout_range_of(layout, 3).length, size_align(300000, STORE_PAGE_BYTES));
 	layout = store_layout_free(layout);
 }
 
-static void expect_around(const struct store_layout *layout, const struct store_piece *bytes,
+static void expect_around(const struct store_layout *layout, const struct store_range *bytes,
 			  uint64_t unit_bytes, uint64_t offset, uint64_t length)
 {
-	struct store_piece piece = store_layout_around(layout, bytes, unit_bytes);
+	struct store_range range = store_layout_around(layout, bytes, unit_bytes);
 
-	assert_int_equal(piece.stream, bytes->stream);
-	assert_int_equal(piece.offset, offset);
-	assert_int_equal(piece.length, length);
-	assert_true(store_layout_has_range(layout, piece.stream, piece.offset, piece.length));
+	assert_int_equal(range.stream, bytes->stream);
+	assert_int_equal(range.offset, offset);
+	assert_int_equal(range.length, length);
+	assert_true(store_layout_has_range(layout, range.stream, range.offset, range.length));
 }
 
 static void bytes_are_moved_with_what_else_is_in_their_blocks(void **state)
 {
 	uint64_t offsets[4];
 	struct store_layout *layout = make_mixed(offsets);
-	const struct store_piece one = { 1, WIDE_BLOCK, 1 }, two = { 1, WIDE_BLOCK - 1, 2 },
+	const struct store_range one = { 1, WIDE_BLOCK, 1 }, two = { 1, WIDE_BLOCK - 1, 2 },
 				 last = { 1, WIDE_EXTENT + 299999, 1 },
 				 many = { 1, WIDE_BLOCK + 5, WIDE_EXTENT }, small = { 2, 4999, 1 };
 
@@ -319,11 +319,11 @@ static void the_largest_store_has_as_many_places_as_it_needs(void **state)
 	for (unsigned devices = 1; devices <= SUPERBLOCK_MAX_MEMBERS; devices++) {
 		uint64_t each = size_divide_up(STORE_MAX_EXTENTS, devices);
 		struct lineage_geometry geometry = store_layout_geometry(layout, devices);
-		struct lineage_share share = store_layout_share(layout, devices);
+		struct lineage_extents of_device = store_layout_device_extents(layout, devices);
 
 		assert_int_equal(geometry.extents, (2 + STORE_MAX_SNAPSHOTS) * each + 8);
 		assert_true(lineage_is_possible(&geometry));
-		assert_int_equal(share.changing, each);
+		assert_int_equal(of_device.changing, each);
 		assert_true(store_layout_device_bytes(layout, devices) >=
 			    (2 + STORE_MAX_SNAPSHOTS) * STORE_MAX_EXTENTS * STORE_EXTENT_BYTES);
 	}

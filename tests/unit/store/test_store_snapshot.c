@@ -105,8 +105,8 @@ static void a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on(void **stat
 /* Of each device; it has whole MiB. */
 static void expect_growth(const struct disk_store *disk, unsigned from, unsigned to, uint64_t extents)
 {
-	uint64_t grown =
-		store_room_for(disk->store, to).device_bytes - store_room_for(disk->store, from).device_bytes;
+	uint64_t grown = store_space_for(disk->store, to).device_bytes -
+			 store_space_for(disk->store, from).device_bytes;
 
 	assert_in_range(grown, extents * disk->place_bytes - MIB + 1, extents * disk->place_bytes + MIB - 1);
 	assert_int_equal(grown % MIB, 0);
