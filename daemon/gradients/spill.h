@@ -11,8 +11,8 @@ struct store_layout;
 
 /* ---- spill_plan.c ---- */
 
-/* A buffer has room for any pack's sums; with one of them everything goes on, one pack after the other, and
- * with as many as there are packs that have sums nothing is ever spilled. */
+/* A buffer has room for the sums of any pack. With one buffer the packs take turns; with a buffer for each
+ * pack that has sums (most) nothing is spilled. */
 struct spill_plan {
 	uint64_t buffer_bytes;
 	uint32_t most;
@@ -30,22 +30,22 @@ bool spill_is_worth_it(struct job *job, uint64_t sums_bytes);
 /* Adds their stream, with a section for each pack; notes where they are in the job. */
 int spill_lay_out(struct job *job, struct store_layout *layout);
 
-/* Its sums may be spilled from now on: their offsets, which count from the first one, begin anew in each
- * pack. */
+/* The job's sums may be spilled from now on: their offsets count from the first sum of their pack. */
 void spill_take_plan(struct job *job, const struct spill_plan *plan);
 
-/* For buffers beside the first: half of what is spare, or, if that is more, what an arena has no use for. */
+/* Bytes for buffers beside the first: half of the spare memory, or what an arena leaves of it, if that is
+ * more. */
 uint64_t spill_more_bytes(const struct spill_plan *plan, uint64_t spare, uint64_t arena);
 
 /* ---- spill.c ---- */
 
-/* All of this does nothing for a job whose sums are never spilled. */
+/* These do nothing for a job whose sums are never spilled. */
 
 /* True: the pack's sums are in host memory, and stay there until they have been pinned and unpinned. False:
- * they are on their way, and the sums of its units, the sweep and writes of tensors are tried again when they
- * have come. */
+ * they are being read; when they are there, additions to them, the sweep and writes of tensors are tried
+ * again. */
 bool spill_want(struct job *job, uint32_t pack);
-/* Somebody does not want them any more; others have to say that they do, in the job's next turn. */
+/* Somebody does not want them any more. Others who do have to say so again, in the job's next turn. */
 void spill_forget(struct job *job, uint32_t pack);
 /* After spill_want() has said true. is_changed: what is on NVMe is not what they are now. */
 void spill_pin(struct job *job, uint32_t pack, bool is_changed);
@@ -59,10 +59,10 @@ void spill_drop(struct job *job, uint32_t pack);
 
 /* Where the pack's sums lie; NULL: not in host memory. They do not move while they are pinned. */
 char *spill_address(const struct job *job, uint32_t pack);
-/* Of a unit whose sum is not: the square sums of its blocks, as norm_measure() gives them. */
+/* Of a unit whose sum is not in host memory: the square sums of its blocks, as norm_measure() gives them. */
 const double *spill_norm(const struct job *job, uint32_t unit);
 
-/* In the job's turn alone: gives buffers to who waits for them. */
+/* In the job's turn alone: gives buffers to the packs that wait for them. */
 void spill_serve(struct job *job);
 /* The job's sums may be spilled. */
 bool spill_is_used(const struct job *job);

@@ -10,12 +10,12 @@ enum spill_state { SPILL_ABSENT, SPILL_LOADING, SPILL_PRESENT, SPILL_WRITING };
 struct spilled {
 	struct spill *spill;
 	struct queue link; /* of the wishes, or of the ready ones */
-	uint64_t bytes;	   /* 0: it has none, and nothing is done for it */
+	uint64_t bytes;	   /* 0: it has no sums */
 	enum spill_state state;
 	char *buffer;	/* unless it is absent */
-	bool is_wanted; /* by somebody who has not pinned it yet */
-	bool is_stored; /* what lies on NVMe is what it is */
-	bool is_void;	/* to be dropped when it comes home */
+	bool is_wanted; /* somebody wants it who has not pinned it yet */
+	bool is_stored; /* NVMe has the same sums */
+	bool is_void;	/* it is dropped when its transfer ends */
 	unsigned pins;
 	uint64_t used; /* spill->clock when it was changed last */
 	struct store_transfer transfer;
@@ -28,34 +28,34 @@ struct spill {
 	uint32_t micro_batches; /* of the last step */
 	unsigned writing;
 	struct queue sweep_wishes, wishes; /* packs that wait for a buffer */
-	struct queue ready;		   /* that are present now, as somebody wanted */
+	struct queue ready;		   /* that have become present for somebody who wanted them */
 	uint32_t buffer_count;
 	struct spilled **owners; /* by buffer; NULL: it is free */
 	struct norm_sums measured;
 	struct spilled packs[];
 };
 
-/* Of the sums' memory, which is cut into buffers; nothing, if they are never spilled. */
+/* Cuts the sums' memory into buffers; does nothing if sums are never spilled. */
 int spill_new(struct job *job);
 void spill_free(struct job *job);
 
 uint32_t spilled_pack(const struct spilled *spilled);
-/* It is a part of a decided step, or of what the first sweep splits. */
+/* A sweep has still to apply it. */
 bool spilled_is_in_sweep(const struct spilled *spilled);
-/* What is on its way comes as fast as it is waited for now. */
+/* Its read gets the priority of who waits for it now. */
 void spilled_raise(struct spilled *spilled);
 
 /* False: no buffer is free. */
 bool spilled_take_buffer(struct spilled *spilled);
 void spilled_give_buffer(struct spilled *spilled);
-/* Nothing is left of it. */
+/* Forgets the sums, and gives the buffer back. */
 void spilled_clear(struct spilled *spilled);
-/* Waits for a buffer. */
+/* It waits for a buffer now. */
 void spilled_wish(struct spilled *spilled);
 
-/* It has a buffer: it is present now, or is on its way, if there is something to load. */
+/* It has a buffer: it is present, or is being read if NVMe has something of it. */
 void spilled_start(struct spilled *spilled);
-/* Its buffer will be free, unless it is wanted meanwhile. */
+/* Its buffer is free when it is written, unless somebody wants it meanwhile. */
 void spilled_write(struct spilled *spilled);
 
 #endif

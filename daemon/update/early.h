@@ -1,56 +1,56 @@
-/* Early updates: packs whose gradients of the open step are complete are updated before the step is decided,
- * so that the devices work while the backward still runs.
+/* Early updates: a pack whose gradients of the open step are complete is updated before the step is decided,
+ * so that the devices work while the backward pass still runs.
  *
- * Nobody sees anything of it: what is written is held back in the store, and new parameters lie where the
- * gradients were, which are not needed any more, or, where sums may be spilled, in the store alone, until the
- * decision's sweep comes to the pack and publishes them. If there is no such decision all of it is withdrawn,
- * and with it the gradients. */
+ * Nobody sees an early update before the decision. The store holds back what is written. New parameters lie
+ * in the place of the gradients, which are not needed any more; where sums may be spilled, they are in the
+ * store alone. When the step is decided, its sweep publishes them. If the step comes to nothing, the updates
+ * are withdrawn, and the gradients with them. */
 #ifndef TIERD_DAEMON_EARLY_H
 #define TIERD_DAEMON_EARLY_H
 
 #include "daemon/model/model.h"
 
-/* The memory that an announced step takes, of a job that is planned. */
+/* For a plan: the memory that an announced step takes. */
 uint64_t early_metadata_bytes(const struct job *job);
 
-/* The unit's next micro-batch has been summed. */
+/* A micro-batch of the unit has been summed. */
 void early_note_sum(struct job *job, uint32_t unit);
 /* In the job's turn. */
 void early_go_on(struct job *job);
-/* A pack is being measured or started, or can be. */
+/* A pack is being measured or started, or waits for that. */
 bool early_has_work(const struct job *job);
-/* A chunk of the pack has come farther. */
+/* A chunk of the pack has been computed or written. */
 void early_check_pack(struct job *job, uint32_t pack);
 
-/* The open step is decided, and its sweep begins: no more packs are begun. */
+/* The open step is decided, and its sweep begins: no more packs are updated early. */
 void early_decide(struct job *job);
 bool early_is_decided(const struct job *job);
-/* Whether that sweep may begin on the pack, which may have been begun before it. */
+/* The sweep may begin with the pack: it has no early update, or that is far enough. */
 bool early_lets(struct job *job, uint32_t pack);
-/* The sweep has done with the pack: what was held back is seen, in the store as soon as it is written. False:
- * it was not early. */
+/* The sweep has come through the pack: its early update is seen, in the store as soon as all is written.
+ * False: it had none. */
 bool early_publish(struct job *job, uint32_t pack);
 /* All of the pack's chunks are written. */
 void early_end_adoption(struct job *job, uint32_t pack);
-/* New parameters stay in host memory until then; else they are read again when somebody wants them. */
+/* New parameters stay in host memory until the decision; else they are read again when they are wanted. */
 bool early_keeps(const struct job *job);
 
-/* The open step will not be applied as it is; nothing happens to one that is decided. */
+/* The open step comes to nothing. Of a decided step nothing is withdrawn. */
 void early_give_up(struct job *job);
-/* A decided one neither. What is on its way comes home. */
+/* Nor will a decided step be applied. Transfers come home. */
 void early_withdraw(struct job *job);
-/* What has been withdrawn is still on its way; then come the job's turn, and sums of its units. */
+/* Updates that are withdrawn still have transfers; when these are home, the job has a turn and sums go on. */
 bool early_is_ending(const struct job *job);
 
-/* Something of it is on its way, or waits for the decision. */
+/* There are early updates that are neither published nor quite withdrawn. */
 bool early_is_busy(const struct job *job);
-/* Something is on its way, so that it goes on without anybody. */
+/* Some of them are being measured, computed or written: the job has another turn. */
 bool early_is_under_way(const struct job *job);
 /* Of a job that is freed: it is not busy. */
 void early_clear(struct job *job);
 
-/* Of a unit whose sum may not be the gradients any more: the square sums of its blocks, as norm_measure()
- * gives them; else NULL. */
+/* The square sums of the unit's blocks, as norm_measure() gives them, if its sum may not be its gradients any
+ * more; else NULL. */
 const double *early_norm(const struct job *job, uint32_t unit);
 
 #endif

@@ -1,5 +1,5 @@
-/* The inside of a sweep: its chunks and how far it is; for sweep.c, sweep_issue.c, chunk*.c and early.c, and
- * for what keeps or reads the states of chunks, warm*.c and read_ahead.c. */
+/* The inside of a sweep: its chunks and how far it is. For sweep.c, sweep_issue.c, chunk*.c and early.c; and
+ * for warm*.c and read_ahead.c, which keep and read the state of chunks. */
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 
@@ -7,7 +7,7 @@
 #include "daemon/resources/resources.h"
 #include "daemon/update/sweep_watch.h"
 
-/* At most: 512 KiB of bf16, 1 MiB of fp32. Half of that is whole blocks of every stream, too. */
+/* At most: 512 KiB of bf16, 1 MiB of fp32. Half of it is whole blocks of every stream, too. */
 #define CHUNK_ELEMENTS (UINT64_C(1) << 18)
 #define CHUNK_BLOCKS (CHUNK_ELEMENTS * sizeof(float) / STORE_BLOCK_BYTES)
 
@@ -18,9 +18,9 @@ enum { CHUNK_PARAMETER, CHUNK_STATE, CHUNK_STREAMS = CHUNK_STATE + STATES_MAXIMU
 struct chunk_stream {
 	struct store_transfer transfer;
 	struct chunk *chunk;
-	struct store *store; /* NULL: in host memory, nothing to transfer */
+	struct store *store; /* NULL: it lies in host memory, and is not transferred */
 	bool is_read, is_written;
-	bool is_moving; /* now */
+	bool is_moving; /* it is being transferred */
 	void *data;
 	uint64_t checksums[CHUNK_BLOCKS];
 };
@@ -31,12 +31,13 @@ struct chunk {
 	uint32_t pack;
 	enum unit_section section;
 	uint64_t first, count; /* elements of the pack's section */
-	bool is_adopted;       /* it was updated early */
-	const char *resident;  /* of an early update: the parameters, in a slot; NULL: they are read */
+	bool is_adopted;       /* it has been updated early */
+	const char *resident;  /* the parameters of an early update, in their slot; NULL: they are read */
 	struct staging_buffer *buffer;
-	struct warm_range *warm; /* where its states stay; NULL: nowhere */
-	bool is_filled;		 /* they need not be read */
-	bool is_deferred;	 /* nor written before the next commit, nor are parameters in host memory */
+	struct warm_range *warm; /* where its state stays; NULL: nowhere */
+	bool is_filled;		 /* its state is there, and need not be read */
+	bool is_deferred; /* its state, and parameters in host memory, are not written before the next commit
+			   */
 	struct chunk_stream streams[CHUNK_STREAMS];
 	unsigned transfers_left;
 	int status;
@@ -46,20 +47,19 @@ struct chunk {
 struct sweep {
 	struct job *job;
 	bool is_initializing;
-	bool is_writing; /* what ranks have written; slots stay as they are */
-	bool is_early;	 /* nothing of it is seen yet, neither in slots nor in the store */
+	bool is_writing; /* it stores what ranks have written; optimizer slots stay as they are */
+	bool is_early;	 /* of early updates: nothing of it is seen yet, neither in slots nor in the store */
 	bool has_failed;
 	const struct step_rates *rates; /* of its updates */
 	float factor;
-	struct queue wanted,
-		waiting;     /* packs that are not begun: those that somebody waits for, the others */
-	uint32_t packs_left; /* not begun */
-	unsigned running;    /* chunks in flight */
+	struct queue wanted, waiting; /* packs that are not begun: somebody waits for them; the others */
+	uint32_t packs_left;	      /* not begun */
+	unsigned running;	      /* chunks in flight */
 
 	uint32_t pack; /* whose chunks are being started; SLOT_NONE: none */
 	bool was_absent;
-	bool is_adopting; /* it was updated early */
-	bool is_saving;	  /* and somebody keeps what it was before that */
+	bool is_adopting; /* the pack has been updated early */
+	bool is_saving;	  /* and a watch keeps its values of before */
 	enum unit_section section;
 	uint64_t first;
 
@@ -67,8 +67,8 @@ struct sweep {
 	bool is_wishing;
 	struct staging_buffer *granted;
 	struct event *lease_timer;
-	uint32_t leased_pack; /* why the timer runs */
-	struct queue watches; /* that lack something; the same ones as long as it runs, for the workers */
+	uint32_t leased_pack; /* for which the timer runs */
+	struct queue watches; /* workers read it: none comes or leaves while the sweep runs */
 	struct queue free_chunks;
 	unsigned chunk_count;
 	struct chunk chunks[];
@@ -76,51 +76,50 @@ struct sweep {
 
 /* ---- sweep_issue.c ---- */
 
-/* With as many chunks. */
+/* The memory of a sweep of so many chunks. */
 uint64_t sweep_bytes(unsigned chunks);
-/* -ENOMEM. chunks: as many as are ever on their way. */
+/* -ENOMEM. chunks: how many may be in flight at once. */
 int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep);
-/* It wants no buffer any more. Chunks that are on their way come home. */
+/* It wants no buffer any more. Chunks in flight come home. */
 void sweep_stop(struct sweep *sweep);
 /* NULL is taken, too. */
 struct sweep *sweep_destroy(struct sweep *sweep);
 
 void sweep_enter(struct sweep *sweep, uint32_t pack);
-/* The next chunk of the pack is started, if it has one. HAS_LEFT: it has none any more, and all are issued;
- * the pack is SLOT_NONE then. HAS_TO_WAIT: for a chunk that is free, a buffer, or what is read ahead. */
+/* Starts the next chunk of the pack. HAS_LEFT: all chunks have been issued, and the pack is SLOT_NONE now.
+ * HAS_TO_WAIT: there is no free chunk or buffer, or the state is still being read ahead. */
 enum sweep_issue { SWEEP_HAS_ISSUED, SWEEP_HAS_LEFT, SWEEP_HAS_TO_WAIT };
 enum sweep_issue sweep_issue(struct sweep *sweep);
 
 /* ---- chunk_work.c ---- */
 
-/* On a worker: work is a chunk's, and all that it needs has been read. */
+/* On a worker: work is a chunk's, for which all has been read. */
 void chunk_run(struct work *work);
 
 /* ---- chunk.c, sweep.c ---- */
 
-/* Starts the chunk at the sweep's position, and moves that behind it. The chunk has the buffers that it
- * needs. */
+/* Starts the chunk at the sweep's position, and moves the position behind it. The chunk has its buffers. */
 void chunk_start(struct sweep *sweep, struct chunk *chunk);
 
-/* Of the section, all chunks but its last one: as many as a staging buffer has room for. */
+/* The elements of each chunk of a section but the last one: as many as fit a staging buffer. */
 uint64_t chunk_elements(const struct job_options *options, enum unit_section section);
 
-/* Where the state of so many elements lies in a staging buffer: behind their parameters, one after the other.
+/* Where a state of count elements lies in a staging buffer: behind the parameters and the states before it.
  */
 char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count);
 
-/* Of what is read for its chunks. */
+/* Of reads for the pack's chunks. */
 enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack);
-/* Somebody waits for the pack: what is on its way for it goes before all else. */
+/* Somebody waits for the pack: its transfers go before all others. */
 void chunks_raise(struct sweep *sweep, uint32_t pack);
-/* All that is on its way goes before what is written back. */
+/* All transfers of the sweep go before write-back. */
 void chunks_hasten(struct sweep *sweep);
 
 /* Publishes the pack if its last chunk has come far enough. */
 void sweep_check_pack(struct sweep *sweep, uint32_t pack);
-/* It stays in host memory, whatever becomes of its trainable part. */
+/* The pack has frozen elements, which an update does not read. */
 bool sweep_has_frozen(const struct pack *pack);
-/* Updates write parameters to the store, not a backup. */
+/* Updates write parameters to the store; else a backup does. */
 bool sweep_writes_parameters(const struct job *job);
 
 #endif

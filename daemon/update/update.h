@@ -37,8 +37,7 @@
 #include "daemon/update/warm.h"
 
 /* ---- step.c ---- */
-/* Closes the rank's part of a step, or of a writing, or keeps it until it can be closed. False: it is
- * refused. */
+/* Closes the rank's part of a step or a writing, or keeps the request until it can. False: it is refused. */
 bool step_take(struct pending *pending, struct step_rates *rates);
 void step_fail_refused(struct member *member);
 /* The open step is decided: ranks can begin with the next one. */
@@ -49,44 +48,44 @@ void step_close(struct pending *pending, const Tierd__Wire__Step *step);
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin);
 /* Decides the open step if everything is there. */
 void step_advance(struct job *job);
-/* The open step is decided; broken: the unit whose gradients are not finite, so that it is skipped, or NULL.
- */
+/* Decides the open step. broken: a unit with gradients that are not finite, for which the step is skipped; or
+ * NULL. */
 void step_decide(struct job *job, const char *broken);
 void step_applied(struct job *job); /* the sweep is done */
 void step_abort(struct job *job);
 
 /* ---- reduced.c ---- */
-/* The open step's gradients are there for the owners of its parts. */
+/* The gradients of the open step are final: their owners may read them. */
 void reduced_begin(struct job *job);
-/* Decides it if all owners have finished and nothing of theirs is under way. */
+/* Decides the step if all owners have finished and no copy of theirs is in flight. */
 void reduced_advance(struct job *job);
 void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish);
-/* It has ended its part. */
+/* The member has finished. */
 void reduced_end_part(struct member *member);
-/* Copies between ranks' windows and the sums of a reduced step, which is not decided before they have ended:
- * who ends one calls reduced_advance() when it can be. */
+/* A copy between a rank's window and the sums of a reduced step begins and ends. The step is not decided
+ * meanwhile: who ends a copy calls reduced_advance(). */
 void reduced_begin_copy(struct job *job);
 void reduced_end_copy(struct job *job);
 unsigned reduced_copies(const struct job *job); /* under way */
-/* False, and the request is answered, if the tensor's gradients cannot be read now, nor masters written.
- * Ranks divide a step among them as they like. */
+/* False, and the request is answered: the tensor's gradients cannot be read now, nor its masters written. Any
+ * rank may take any tensor. */
 bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor);
 
 /* ---- update.c ---- */
 
 /* -ENOMEM. Of a job that has its options. */
 int update_new(struct job *job);
-/* A job that has none is taken, too. */
+/* Nothing happens to a job that has none. */
 void update_free(struct job *job);
-/* Who is told of its steps: daemon/update/step_listeners.h. */
+/* Who hears of its steps: daemon/update/step_listeners.h. */
 void update_listen(struct job *job, const struct commit_listener *commit,
 		   const struct writing_listener *writing, const struct sweep_listener *sweep);
-/* The memory that a job without ranks gives back; it has no step under way. */
+/* Gives back the memory that a job without ranks does not need; it has no step under way. */
 void update_release(struct job *job);
-/* All that belongs to a plan. */
+/* Gives back all that belongs to a plan. */
 void update_clear(struct job *job);
 
-/* For a plan: the memory that updates take, and what each pack takes beside that. */
+/* For a plan: the memory that updates take, and that each pack takes beside it. */
 uint64_t update_metadata_bytes(const struct job *job);
 uint64_t update_pack_bytes(void);
 /* Of a job that is planned. */
@@ -94,54 +93,54 @@ int update_make_packs(struct job *job);
 
 /* A sweep is under way. */
 bool update_is_sweeping(const struct job *job);
-/* No sweep is, nor an update that began before its step. */
+/* Neither a sweep nor an early update is. */
 bool update_is_over(const struct job *job);
-/* Nothing is under way; no memory of others is used either. */
+/* Nothing is in flight; and no staging buffer is held either. */
 bool update_is_still(const struct job *job);
 bool update_is_at_rest(const struct job *job);
 
-/* Of the last decided step: the loss scale of the next one, and the rates of its groups. */
+/* As the last decided step left them: the loss scale of the next step, and the rates of the groups. */
 const struct loss_scale *update_loss_scale(const struct job *job);
 const struct optimizer_group *update_groups(const struct job *job);
-/* They are what they were in a record. Below 0: they cannot be, and the message says why. */
+/* Sets both to those of a record. Below 0: they do not fit the job, and the message says why. */
 int update_restore(struct job *job, Tierd__Wire__Group *const *groups, size_t group_count,
 		   const struct loss_scale *loss_scale, char *message, size_t size);
-/* Updates of units that began before their steps were decided. */
+/* Early updates of units that have been published. */
 uint64_t update_early_count(const struct job *job);
-/* When the last step was; 0: none was. */
+/* When the last step was decided; 0: none was. */
 uint64_t step_decided_ns(const struct job *job);
 /* What the gradients of the reduced or decided step are multiplied with. */
 float step_factor(const struct job *job);
 
-/* Some of what has been updated of the pack is not written yet; of what is seen of it. */
+/* Chunks of the pack are updated and not written yet; of an update that is seen. */
 bool update_is_writing(const struct job *job, uint32_t pack);
 bool update_is_dirty(const struct job *job, uint32_t pack);
-/* An update that began before its step has taken the pack's sums. */
+/* An early update has taken the pack's sums. */
 bool update_has_taken_sums(const struct job *job, uint32_t pack);
-/* The decided step begins to update the pack: what it was before is not there any more for those who come. */
+/* The decided step begins to update the pack: who comes now does not find the old values any more. */
 void update_begin_pack(struct job *job, uint32_t pack);
-/* The last step that has. */
+/* The last step that has begun to. */
 uint64_t update_begun_step(const struct job *job, uint32_t pack);
-/* A writing that is open, or is applied, has values of it: its sweep has work with the pack. */
+/* The open or applied writing has values of the pack, which its sweep stores. */
 void update_note_written(struct job *job, uint32_t pack, bool is_written);
 bool update_is_written(const struct job *job, uint32_t pack);
-/* A backup begins: what has been updated since the last one began awaits it, until the pack begins to be
- * written, or the backup is given up. */
+/* A backup begins: packs that were updated since the last one await it, until they begin to be written or the
+ * backup is given up. */
 void update_begin_backup(struct job *job);
 bool update_awaits_backup(const struct job *job, uint32_t pack);
 void update_leave_backup(struct job *job, uint32_t pack);
 
 /* ---- sweep.c, sweep_issue.c, chunk_work.c ---- */
-/* The memory that one takes. */
+/* The memory that a sweep takes. */
 uint64_t sweep_metadata_bytes(const struct job *job);
-/* Passes over all packs that have something to do: applies the decided step, or splits the masters. */
+/* Passes over all packs that have something to do: applies the decided step, or splits the first masters. */
 int sweep_start(struct job *job, bool is_initializing);
 /* In the job's turn alone. */
 void sweep_go_on(struct job *job);
-/* What is waited for comes before others. */
+/* Packs that somebody waits for come first. */
 extern const struct residency_listener sweep_residency_listener;
 void sweep_free(struct job *job);
-/* What is in flight comes home, no more is started, nothing is applied. */
+/* Transfers come home, no more are started, and nothing is applied. */
 void sweep_cancel(struct job *job);
 /* The initializer's values of elements of a tensor. */
 void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
