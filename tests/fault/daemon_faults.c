@@ -24,40 +24,31 @@ static struct actor actor;
 static struct actor_job trained = { .stage = 3 };
 static float reference[TRAINING_VALUES];
 
-/* The faults are those of a job's store: one in host memory alone meets none. */
-static int run_in_host_memory(struct actor *rank, const struct actor_job *job)
+/* In host memory alone: the faults are those of a job's store. */
+static void expect_training(struct actor *rank, const char *name, uint32_t mode)
 {
-	int r;
+	const struct actor_job job = { .name = name,
+				       .stage = 3,
+				       .mode = mode,
+				       .parameter_placement = PLACEMENT_HOST,
+				       .optimizer_placement = PLACEMENT_HOST };
 
 	scene.node->settings.durability = DURABILITY_NONE;
-	r = training_run(&scene, rank, job);
+	assert_int_equal(training_run(&scene, rank, &job), 0);
 	scene.node->settings.durability = DURABILITY_DEFAULT;
-	return r;
 }
 
-static void expect_that_others_train(void)
+static void leave(void)
 {
-	const struct actor_job next = { .name = "next",
-					.stage = 3,
-					.parameter_placement = PLACEMENT_HOST,
-					.optimizer_placement = PLACEMENT_HOST };
-
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(run_in_host_memory(&actor, &next), 0);
 }
 
 /* A job that has lost its state says so to everyone who comes, and can be replaced. */
 static void expect_that_it_can_be_replaced(void)
 {
-	const struct actor_job again = { .stage = 3,
-					 .mode = MODE_REPLACE,
-					 .parameter_placement = PLACEMENT_HOST,
-					 .optimizer_placement = PLACEMENT_HOST };
-
-	actor_die(&actor);
-	scene_settle(&scene);
-	assert_int_equal(run_in_host_memory(&actor, &again), 0);
+	leave();
+	expect_training(&actor, "play", MODE_REPLACE);
 }
 
 static int run_with(const char *fault, bool is_plain_io)
@@ -72,7 +63,8 @@ static int run_with(const char *fault, bool is_plain_io)
 		r = training_read(&actor, result);
 	if (r == 0)
 		assert_memory_equal(result, reference, sizeof(result));
-	expect_that_others_train();
+	leave();
+	expect_training(&actor, "next", MODE_EITHER);
 	expect_that_it_can_be_replaced();
 	actor_die(&actor);
 	scene_close(&scene);
@@ -136,24 +128,28 @@ static void wrong_bytes_are_never_served(void **state)
 /* It trains while the other job is broken, and in the way of nobody. */
 static void expect_that_a_neighbour_trains(void)
 {
-	const struct actor_job job = { .name = "neighbour",
-				       .stage = 3,
-				       .parameter_placement = PLACEMENT_HOST,
-				       .optimizer_placement = PLACEMENT_HOST };
 	struct actor neighbour = { 0 };
 
-	assert_int_equal(run_in_host_memory(&neighbour, &job), 0);
+	expect_training(&neighbour, "neighbour", MODE_EITHER);
 	actor_die(&neighbour);
+}
+
+static void expect_that_it_resumes(void)
+{
+	const struct actor_job again = { .stage = trained.stage,
+					 .optimizer = trained.optimizer,
+					 .mode = MODE_RESUME };
+	float result[TRAINING_VALUES];
+
+	assert_int_equal(training_resume(&scene, &actor, &again), 0);
+	assert_int_equal(training_read(&actor, result), 0);
+	assert_memory_equal(result, reference, sizeof(result));
 }
 
 /* Whoever asks hears what is durable, and that it comes back there; a device that works again has it. */
 static void expect_that_it_comes_back(uint64_t step)
 {
-	const struct actor_job again = { .stage = trained.stage,
-					 .optimizer = trained.optimizer,
-					 .mode = MODE_RESUME };
 	char durable[64];
-	float result[TRAINING_VALUES];
 
 	snprintf(durable, sizeof(durable), "(its last durable step is %u)", (unsigned)step);
 	assert_int_equal(actor_gather(&actor, 0, step, NULL), -EIO);
@@ -161,11 +157,8 @@ static void expect_that_it_comes_back(uint64_t step)
 		fail_msg("\"%s\" does not say \"%s\"", actor_message(&actor), durable);
 	expect_that_a_neighbour_trains();
 	scene.node->fault = NULL;
-	actor_die(&actor);
-	scene_settle(&scene);
-	assert_int_equal(training_resume(&scene, &actor, &again), 0);
-	assert_int_equal(training_read(&actor, result), 0);
-	assert_memory_equal(result, reference, sizeof(result));
+	leave();
+	expect_that_it_resumes();
 }
 
 /* Whether the flush was one that the training needs. */
@@ -226,27 +219,20 @@ static bool opens_again(const char *fault)
 
 static void a_failed_flush_of_an_opening_loses_nothing(void **state)
 {
-	const struct actor_job again = { .stage = trained.stage,
-					 .optimizer = trained.optimizer,
-					 .mode = MODE_RESUME };
-	float result[TRAINING_VALUES];
 	unsigned nth = 0;
 	char fault[64];
 
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	assert_int_equal(training_run(&scene, &actor, &trained), 0);
 	scene_settle(&scene);
-	actor_die(&actor);
-	scene_settle(&scene);
+	leave();
 	do
 		snprintf(fault, sizeof(fault), "complete:flush:%u", ++nth);
 	while (!opens_again(fault));
 	/* Before anything is read, and of the commit that an opening is. */
 	assert_true(nth > 2);
-	assert_int_equal(training_resume(&scene, &actor, &again), 0);
+	expect_that_it_resumes();
 	assert_int_equal(actor.step, 2);
-	assert_int_equal(training_read(&actor, result), 0);
-	assert_memory_equal(result, reference, sizeof(result));
 	actor_die(&actor);
 	scene_close(&scene);
 }
