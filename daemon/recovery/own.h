@@ -81,8 +81,6 @@ struct restore *restore_begin_fork(const struct job *origin, const struct job_fi
 				   struct restore_notice *notice);
 /* store: its own, which it takes over. */
 void restore_end_fork(struct restore *restore, struct store *store);
-/* It has its store: on with its record, or with its end. */
-void restore_read(struct restore *restore);
 /* It has been read, or has failed, with a message. It may be freed. */
 void restore_finish(struct restore *restore, int r);
 /* Restores that have been read become jobs, in the order in which they began: so it is always the same jobs
@@ -92,6 +90,14 @@ void restore_make_in_order(struct node *node);
 void restore_give_up(struct restore *restore, const char *why);
 /* Nothing of the job was ever committed: it is off the list. 0. */
 int restore_forget(struct restore *restore);
+
+/* What cannot be read of the store, and where it lies, becomes its message. r. */
+int restore_explain(struct restore *restore, int r, const char *what);
+
+/* ---- restore_record.c ---- */
+
+/* It has its store. Reads its record, or, if that is its purpose, removes the job from the store. */
+void restore_read(struct restore *restore);
 
 /* ---- restore_store.c ---- */
 
