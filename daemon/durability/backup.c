@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/durability/host_part.h"
+#include "daemon/durability/host_stream.h"
 #include "daemon/durability/own.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
@@ -15,7 +15,7 @@
 
 struct save;
 
-struct save_part {
+struct save_write {
 	struct store_transfer transfer;
 	struct save *save;
 	bool is_writing;
@@ -27,7 +27,7 @@ struct save {
 	struct backup *backup;
 	uint32_t pack;
 	unsigned writing;
-	struct save_part parts[HOST_PARTS];
+	struct save_write writes[HOST_STREAMS];
 };
 
 struct backup {
@@ -68,13 +68,13 @@ void backup_free(struct job *job)
 
 /* Slots that no update has touched are zeros, which a store has without being told, unless they were given
  * their first values; frozen values were written before the first step. */
-static bool is_needed(const struct job *job, uint32_t pack, struct host_part part)
+static bool is_needed(const struct job *job, uint32_t pack, struct host_stream stream)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	if (!section_is_trainable(part.section))
+	if (!section_is_trainable(stream.section))
 		return false;
-	if (part.state < STATE_SLOTS || job->location.has_given_slots)
+	if (stream.state < STATE_SLOTS || job->location.has_given_slots)
 		return true;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (job->catalog.units[u].updates > 0)
@@ -91,7 +91,7 @@ static void fail(struct save *save, const struct store_transfer *transfer, int s
 	job_break_write(backup->job, save->pack, transfer, status);
 }
 
-static void end_part(struct save *save)
+static void end_write(struct save *save)
 {
 	struct backup *backup = save->backup;
 
@@ -106,37 +106,37 @@ static void end_part(struct save *save)
 
 static void on_written(struct store_transfer *transfer, int status)
 {
-	struct save_part *part = container_of(transfer, struct save_part, transfer);
-	struct job *job = part->save->backup->job;
+	struct save_write *write = container_of(transfer, struct save_write, transfer);
+	struct job *job = write->save->backup->job;
 
-	part->is_writing = false;
-	trace_transferred(job, part->save->pack, job_nvme_store(job), transfer);
+	write->is_writing = false;
+	trace_transferred(job, write->save->pack, job_nvme_store(job), transfer);
 	if (status < 0)
-		fail(part->save, transfer, status);
-	end_part(part->save);
+		fail(write->save, transfer, status);
+	end_write(write->save);
 }
 
-static void write_part(struct save *save, unsigned index, enum tier_priority priority)
+static void begin_write(struct save *save, unsigned index, enum tier_priority priority)
 {
 	struct job *job = save->backup->job;
-	struct save_part *part = &save->parts[index];
+	struct save_write *write = &save->writes[index];
 	int r;
 
-	*part = (struct save_part){
+	*write = (struct save_write){
 		.save = save,
 		.transfer = { .direction = TIER_WRITE, .priority = priority, .done = on_written }
 	};
-	if (!is_needed(job, save->pack, host_part_at(index)) ||
-	    !host_part_find(job, save->pack, host_part_at(index), &part->transfer))
+	if (!is_needed(job, save->pack, host_stream_at(index)) ||
+	    !host_stream_find(job, save->pack, host_stream_at(index), &write->transfer))
 		return;
-	r = store_submit(job_nvme_store(job), &part->transfer);
+	r = store_submit(job_nvme_store(job), &write->transfer);
 	if (r < 0) {
-		fail(save, &part->transfer, r);
+		fail(save, &write->transfer, r);
 		return;
 	}
-	part->is_writing = true;
+	write->is_writing = true;
 	save->writing++;
-	account_transfer(job, STATISTICS_WRITE_BACK, &part->transfer);
+	account_transfer(job, STATISTICS_WRITE_BACK, &write->transfer);
 }
 
 static void start(struct save *save, uint32_t pack, enum tier_priority priority)
@@ -148,9 +148,9 @@ static void start(struct save *save, uint32_t pack, enum tier_priority priority)
 	backup->running++;
 	save->pack = pack;
 	save->writing = 1;
-	for (unsigned i = 0; i < HOST_PARTS; i++)
-		write_part(save, i, priority);
-	end_part(save);
+	for (unsigned i = 0; i < HOST_STREAMS; i++)
+		begin_write(save, i, priority);
+	end_write(save);
 }
 
 static struct save *take_save(struct backup *backup)
@@ -217,12 +217,12 @@ void backup_go_on(struct job *job)
 	backup->done(job, backup->status);
 }
 
-static void raise_parts(const struct job *job, struct save *save)
+static void raise_writes(const struct job *job, struct save *save)
 {
-	for (unsigned i = 0; i < HOST_PARTS; i++) {
-		struct store_transfer *transfer = &save->parts[i].transfer;
+	for (unsigned i = 0; i < HOST_STREAMS; i++) {
+		struct store_transfer *transfer = &save->writes[i].transfer;
 
-		if (save->parts[i].is_writing && transfer->priority != TIER_DEMAND)
+		if (save->writes[i].is_writing && transfer->priority != TIER_DEMAND)
 			store_raise(job_nvme_store(job), transfer, TIER_DEMAND);
 	}
 }
@@ -231,7 +231,7 @@ static void raise_pack(struct backup *backup, uint32_t pack)
 {
 	for (unsigned i = 0; i < SAVES; i++)
 		if (backup->saves[i].pack == pack)
-			raise_parts(backup->job, &backup->saves[i]);
+			raise_writes(backup->job, &backup->saves[i]);
 }
 
 bool backup_lets(struct job *job, uint32_t pack)

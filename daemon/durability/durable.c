@@ -16,8 +16,8 @@
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/update.h"
 
-/* A page-aligned part of the record, on its way. */
-struct part {
+/* A page-aligned piece of the record that is being written. */
+struct record_write {
 	struct durable *durable;
 	struct store_transfer transfer;
 	uint32_t stream;
@@ -34,10 +34,10 @@ enum commit_state {
 struct durable {
 	struct job *job;
 	const struct durable_listener *listener;
-	struct part definition, progress, blobs;
+	struct record_write definition, progress, blobs;
 	struct pace pace;
-	unsigned parts;	  /* being written */
-	unsigned writing; /* these, and the backup */
+	unsigned record_writes; /* being written */
+	unsigned writing;	/* these, and the backup */
 	enum commit_state commit;
 	bool wants_definition, is_defining; /* a commit is due, or on its way, for that alone */
 	uint64_t step, committed;	    /* being committed; durable */
@@ -96,16 +96,16 @@ int durable_find_layout(const struct record_header *header, uint64_t extents,
 
 /* ---- Life ---- */
 
-static int make_part(struct durable *durable, struct part *part, uint64_t offset, uint64_t length)
+static int make_write(struct durable *durable, struct record_write *write, uint64_t offset, uint64_t length)
 {
-	part->durable = durable;
-	part->stream = RECORD_STREAM;
-	part->offset = offset;
-	part->length = size_align(length, STORE_PAGE_BYTES);
-	part->bytes = aligned_alloc(STORE_PAGE_BYTES, part->length);
-	if (!part->bytes)
+	write->durable = durable;
+	write->stream = RECORD_STREAM;
+	write->offset = offset;
+	write->length = size_align(length, STORE_PAGE_BYTES);
+	write->bytes = aligned_alloc(STORE_PAGE_BYTES, write->length);
+	if (!write->bytes)
 		return -ENOMEM;
-	memset(part->bytes, 0, part->length);
+	memset(write->bytes, 0, write->length);
 	return 0;
 }
 
@@ -113,16 +113,16 @@ static int make_definition(struct durable *durable)
 {
 	struct job *job = durable->job;
 	uint64_t bytes = record_definition_bytes(job), progress = record_progress_bytes(job);
-	struct part *part = &durable->definition;
-	int r = make_part(durable, part, 0,
-			  size_align(sizeof(struct record_header) + bytes, STORE_EXTENT_BYTES));
+	struct record_write *write = &durable->definition;
+	int r = make_write(durable, write, 0,
+			   size_align(sizeof(struct record_header) + bytes, STORE_EXTENT_BYTES));
 
 	if (r < 0)
 		return r;
-	memcpy(part->bytes, RECORD_MAGIC, 8);
-	put64((uint8_t *)part->bytes + 8, bytes);
-	put64((uint8_t *)part->bytes + 16, progress);
-	return record_encode_definition(job, part->bytes + sizeof(struct record_header), bytes);
+	memcpy(write->bytes, RECORD_MAGIC, 8);
+	put64((uint8_t *)write->bytes + 8, bytes);
+	put64((uint8_t *)write->bytes + 16, progress);
+	return record_encode_definition(job, write->bytes + sizeof(struct record_header), bytes);
 }
 
 static void on_backed_up(struct job *job, int status);
@@ -146,7 +146,7 @@ int durable_init(struct job *job, bool is_found, const struct durable_listener *
 	durable->listener = listener;
 	r = pace_init(&durable->pace, job);
 	if (r == 0)
-		r = make_part(durable, &durable->progress, offset, length);
+		r = make_write(durable, &durable->progress, offset, length);
 	if (r == 0 && !is_found)
 		r = make_definition(durable);
 	if (r == 0 && job->location.has_backup)
@@ -263,7 +263,7 @@ bool durable_holds(const struct job *job)
 	if (durable_is_quiet(job))
 		return false;
 	if (!sweeps_write(job))
-		return durable->parts > 0 || !has_room_to_wait(job);
+		return durable->record_writes > 0 || !has_room_to_wait(job);
 	return durable->commit == COMMIT_WRITING || durable->step < job->step;
 }
 
@@ -436,11 +436,11 @@ static void end_write(struct durable *durable, int status)
 
 static void on_written(struct store_transfer *transfer, int status)
 {
-	struct durable *durable = container_of(transfer, struct part, transfer)->durable;
+	struct durable *durable = container_of(transfer, struct record_write, transfer)->durable;
 	struct job *job = durable->job;
 
 	trace_transferred(job, PACK_NONE, job_nvme_store(job), transfer);
-	durable->parts--;
+	durable->record_writes--;
 	end_write(durable, status);
 	/* The backup may take longer; a step need not. */
 	step_advance(job);
@@ -452,24 +452,24 @@ static void on_backed_up(struct job *job, int status)
 	end_write(job->durability->durable, status < 0 ? -ECANCELED : 0);
 }
 
-static void write_part(struct durable *durable, struct part *part)
+static void submit_write(struct durable *durable, struct record_write *write)
 {
 	int r;
 
-	part->transfer = (struct store_transfer){ .direction = TIER_WRITE,
-						  .priority = TIER_DEMAND,
-						  .stream = part->stream,
-						  .offset = part->offset,
-						  .length = part->length,
-						  .buffer = part->bytes,
-						  .done = on_written };
-	r = store_submit(job_nvme_store(durable->job), &part->transfer);
+	write->transfer = (struct store_transfer){ .direction = TIER_WRITE,
+						   .priority = TIER_DEMAND,
+						   .stream = write->stream,
+						   .offset = write->offset,
+						   .length = write->length,
+						   .buffer = write->bytes,
+						   .done = on_written };
+	r = store_submit(job_nvme_store(durable->job), &write->transfer);
 	if (r < 0) {
 		durable->status = r;
 		return;
 	}
-	trace_submitted(durable->job, TRACE_RECORD_WRITE, &part->transfer);
-	durable->parts++;
+	trace_submitted(durable->job, TRACE_RECORD_WRITE, &write->transfer);
+	durable->record_writes++;
 	durable->writing++;
 }
 
@@ -477,14 +477,14 @@ static void write_part(struct durable *durable, struct part *part)
 static void write_blobs(struct durable *durable)
 {
 	struct job *job = durable->job;
-	struct part *part = &durable->blobs;
+	struct record_write *write = &durable->blobs;
 
-	if (!blobs_take_dirty(job, &part->offset, &part->length))
+	if (!blobs_take_dirty(job, &write->offset, &write->length))
 		return;
-	part->durable = durable;
-	part->stream = job->location.streams.blobs;
-	part->bytes = job->durability->blobs.image.base + part->offset;
-	write_part(durable, part);
+	write->durable = durable;
+	write->stream = job->location.streams.blobs;
+	write->bytes = job->durability->blobs.image.base + write->offset;
+	submit_write(durable, write);
 }
 
 static void begin(struct durable *durable)
@@ -503,9 +503,9 @@ static void begin(struct durable *durable)
 	durable->commit = COMMIT_WRITING;
 	durable->request.done = on_committed;
 	durable->writing = 1;
-	write_part(durable, &durable->progress);
+	submit_write(durable, &durable->progress);
 	if (durable->definition.bytes)
-		write_part(durable, &durable->definition);
+		submit_write(durable, &durable->definition);
 	write_blobs(durable);
 	/* What is released has been written. */
 	if (job->durability->backup && job->state == JOB_TRAINED) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/durability/host_part.h"
+#include "daemon/durability/host_stream.h"
 #include "daemon/request/request.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
@@ -33,12 +33,12 @@ static void on_read(struct store_transfer *transfer, int status)
 	go_on(load);
 }
 
-/* Finds the next part that is in host memory; false: there is none. */
-static bool find_part(struct host_load *load, struct store_transfer *transfer)
+/* Finds the next stream that is in host memory; false: there is none. */
+static bool find_stream(struct host_load *load, struct store_transfer *transfer)
 {
-	for (; load->pack < load->job->catalog.pack_count; load->pack++, load->part = 0)
-		while (load->part < HOST_PARTS)
-			if (host_part_find(load->job, load->pack, host_part_at(load->part++), transfer))
+	for (; load->pack < load->job->catalog.pack_count; load->pack++, load->stream = 0)
+		while (load->stream < HOST_STREAMS)
+			if (host_stream_find(load->job, load->pack, host_stream_at(load->stream++), transfer))
 				return true;
 	return false;
 }
@@ -49,7 +49,7 @@ static bool read_next(struct host_load *load)
 	struct host_load_read *read;
 	int r;
 
-	if (load->status < 0 || queue_is_empty(&load->free) || !find_part(load, &transfer))
+	if (load->status < 0 || queue_is_empty(&load->free) || !find_stream(load, &transfer))
 		return false;
 	read = queue_entry(queue_pop(&load->free), struct host_load_read, link);
 	read->pack = load->pack;

@@ -19,8 +19,8 @@ struct host_load_read {
 struct host_load {
 	struct job *job;
 	void (*done)(struct host_load *load, int status);
-	uint32_t pack; /* the next part */
-	unsigned part;
+	uint32_t pack; /* the next stream */
+	unsigned stream;
 	unsigned running;
 	int status;
 	char message[200];

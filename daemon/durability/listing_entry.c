@@ -2,7 +2,6 @@
  * anything of the job is called durable. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/own.h"

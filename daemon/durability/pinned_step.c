@@ -3,29 +3,29 @@
 #include "daemon/durability/snapshot.h"
 #include "daemon/durability/own.h"
 
-void pinned_step_begin(struct job *job, struct pinned_step *kept)
+void pinned_step_begin(struct job *job, struct pinned_step *pinned)
 {
-	queue_push(&job->durability->pinned_steps, &kept->link);
+	queue_push(&job->durability->pinned_steps, &pinned->link);
 }
 
 /* A snapshot that is read may have been deleted, and another taken under its name. */
-static bool is_without_snapshot(const struct job *job, const struct pinned_step *kept)
+static bool is_without_snapshot(const struct job *job, const struct pinned_step *pinned)
 {
 	struct store_snapshot snapshot;
 
-	return !snapshot_look_for(job, kept->name, &snapshot) || snapshot.step != kept->step;
+	return !snapshot_look_for(job, pinned->name, &snapshot) || snapshot.step != pinned->step;
 }
 
 unsigned pinned_steps_list(const struct job *job,
-			   const struct pinned_step *ret_kept[PINNED_STEPS_LISTED_MOST])
+			   const struct pinned_step *ret_pinned[PINNED_STEPS_LISTED_MOST])
 {
 	unsigned count = 0;
 
 	QUEUE_FOREACH (link, &job->durability->pinned_steps) {
-		const struct pinned_step *kept = queue_entry(link, struct pinned_step, link);
+		const struct pinned_step *pinned = queue_entry(link, struct pinned_step, link);
 
-		if (count < PINNED_STEPS_LISTED_MOST && is_without_snapshot(job, kept))
-			ret_kept[count++] = kept;
+		if (count < PINNED_STEPS_LISTED_MOST && is_without_snapshot(job, pinned))
+			ret_pinned[count++] = pinned;
 	}
 	return count;
 }

@@ -1,4 +1,4 @@
-/* Kept: steps that a job keeps for readers, and that no snapshot has. */
+/* Pinned steps: those that a job keeps for readers, and that no snapshot has. */
 #ifndef TIERD_DAEMON_PINNED_STEP_H
 #define TIERD_DAEMON_PINNED_STEP_H
 
@@ -14,11 +14,11 @@ struct pinned_step {
 };
 
 /* From now on until its link is removed. */
-void pinned_step_begin(struct job *job, struct pinned_step *kept);
+void pinned_step_begin(struct job *job, struct pinned_step *pinned);
 
 /* The first so many, borrowed. */
 #define PINNED_STEPS_LISTED_MOST 64
 unsigned pinned_steps_list(const struct job *job,
-			   const struct pinned_step *ret_kept[PINNED_STEPS_LISTED_MOST]);
+			   const struct pinned_step *ret_pinned[PINNED_STEPS_LISTED_MOST]);
 
 #endif

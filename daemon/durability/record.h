@@ -24,7 +24,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes);
 uint64_t record_layout(const struct job *job);
 
 /* Borrowed for a call. */
-struct record_part {
+struct record_message {
 	const void *bytes;
 	uint64_t size;
 };
@@ -32,7 +32,7 @@ struct record_part {
 /* How often each tensor of the job was updated when this progress of it was written: as many numbers as it
  * has tensors; of those that are frozen they mean nothing. -EPROTONOSUPPORT, -EBADMSG, -ENOMEM, with a
  * message. */
-int record_decode_updates(const struct job *job, struct record_part progress, uint64_t *ret_updates,
+int record_decode_updates(const struct job *job, struct record_message progress, uint64_t *ret_updates,
 			  char *message, size_t size);
 
 #endif

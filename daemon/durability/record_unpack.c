@@ -50,7 +50,7 @@ static struct allowance allowance_for(uint64_t size)
 }
 
 /* It is the first field of each, and read before the rest is taken for something that it is not. */
-static int check_format(const char *what, struct record_part part, char *message, size_t size)
+static int check_format(const char *what, struct record_message part, char *message, size_t size)
 {
 	const uint8_t *bytes = part.bytes;
 	uint64_t format = 0;
@@ -71,7 +71,7 @@ static int check_format(const char *what, struct record_part part, char *message
 		      what, (unsigned long long)format, RECORD_FORMAT_UNITS, RECORD_FORMAT);
 }
 
-int record_unpack(const char *what, const ProtobufCMessageDescriptor *descriptor, struct record_part part,
+int record_unpack(const char *what, const ProtobufCMessageDescriptor *descriptor, struct record_message part,
 		  ProtobufCMessage **ret_message, char *message, size_t size)
 {
 	struct allowance allowance = allowance_for(part.size);
@@ -174,7 +174,7 @@ int record_check_updates(const struct job *job, const Tierd__Record__JobProgress
 	return r < 0 ? r : check_missed(job, progress, message, size);
 }
 
-int record_decode_updates(const struct job *job, struct record_part part, uint64_t *ret_updates,
+int record_decode_updates(const struct job *job, struct record_message part, uint64_t *ret_updates,
 			  char *message, size_t size)
 {
 	_cleanup_(record_free_message) ProtobufCMessage *reached = NULL;

@@ -7,7 +7,7 @@
 
 /* A message, in no more memory than its size allows. what: "definition" or "progress". -EPROTONOSUPPORT,
  * -EBADMSG, -ENOMEM with a message. */
-int record_unpack(const char *what, const ProtobufCMessageDescriptor *descriptor, struct record_part part,
+int record_unpack(const char *what, const ProtobufCMessageDescriptor *descriptor, struct record_message part,
 		  ProtobufCMessage **ret_message, char *message, size_t size);
 void record_free_message(ProtobufCMessage **place);
 

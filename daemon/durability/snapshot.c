@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/plural.h"
@@ -140,10 +139,10 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 }
 
 /* What would give room back, beside making more. */
-static void name_remedies(const struct job *job, char *text, size_t size)
+static void suggest_space(const struct job *job, char *text, size_t size)
 {
-	const struct pinned_step *kept[PINNED_STEPS_LISTED_MOST];
-	unsigned readers = pinned_steps_list(job, kept);
+	const struct pinned_step *pinned[PINNED_STEPS_LISTED_MOST];
+	unsigned readers = pinned_steps_list(job, pinned);
 	char names[400];
 	size_t used = 0;
 
@@ -161,19 +160,19 @@ static void name_remedies(const struct job *job, char *text, size_t size)
 
 static void explain_space(const struct job *job, char *message, size_t size)
 {
-	char remedies[560];
+	char advice[560];
 
 	if (job->options.snapshots == 0) {
 		snprintf(message, size, "job %s has no room for snapshots; make some (tierctl reserve)",
 			 job->name);
 		return;
 	}
-	name_remedies(job, remedies, sizeof(remedies));
+	suggest_space(job, advice, sizeof(advice));
 	snprintf(message, size,
 		 "the room of job %s for %u snapshot%s is used: %s; %sor make room for more (tierctl "
 		 "reserve)",
 		 job->name, job->options.snapshots, PLURAL(job->options.snapshots),
-		 store_message(job_nvme_store(job)), remedies);
+		 store_message(job_nvme_store(job)), advice);
 }
 
 static void explain_name(const struct job *job, const char *name, int status, char *message, size_t size)

@@ -16,28 +16,28 @@ struct snapshot_list {
 };
 
 /* What the job keeps without a name. */
-struct kept_list {
+struct reader_list {
 	Tierd__Wire__SnapshotReader entries[PINNED_STEPS_LISTED_MOST], *pointers[PINNED_STEPS_LISTED_MOST];
 };
 
-static void add_readers(const struct job *job, struct kept_list *list, Tierd__Wire__SnapshotsReply *body)
+static void add_readers(const struct job *job, struct reader_list *list, Tierd__Wire__SnapshotsReply *body)
 {
-	const struct pinned_step *kept[PINNED_STEPS_LISTED_MOST];
+	const struct pinned_step *pinned[PINNED_STEPS_LISTED_MOST];
 
-	body->n_readers = pinned_steps_list(job, kept);
+	body->n_readers = pinned_steps_list(job, pinned);
 	body->readers = list->pointers;
 	for (unsigned i = 0; i < body->n_readers; i++) {
 		list->pointers[i] = &list->entries[i];
 		tierd__wire__snapshot_reader__init(&list->entries[i]);
-		list->entries[i].step = kept[i]->step;
-		list->entries[i].seconds = kept[i]->seconds;
-		list->entries[i].uid = kept[i]->uid;
+		list->entries[i].step = pinned[i]->step;
+		list->entries[i].seconds = pinned[i]->seconds;
+		list->entries[i].uid = pinned[i]->uid;
 	}
 }
 
 static void reply(struct snapshot_list *list, const struct job *job)
 {
-	struct kept_list kept;
+	struct reader_list readers;
 	Tierd__Wire__Snapshot entries[STORE_MAX_SNAPSHOTS], *pointers[STORE_MAX_SNAPSHOTS];
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotsReply body = TIERD__WIRE__SNAPSHOTS_REPLY__INIT;
@@ -56,7 +56,7 @@ static void reply(struct snapshot_list *list, const struct job *job)
 	body.snapshots = pointers;
 	body.maximum = job->options.snapshots;
 	body.state_bytes = store_placed_bytes(job_nvme_store(job));
-	add_readers(job, &kept, &body);
+	add_readers(job, &readers, &body);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
 	reply.snapshots = &body;
 	store_task_reply(&list->task, &reply);

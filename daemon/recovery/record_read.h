@@ -9,7 +9,7 @@ struct record_source {
 	const struct path_list *paths; /* on which it lies */
 	/* Whatever the definition says: a fork's says its origin's at first. NULL: that. */
 	const char *name;
-	struct record_part definition, progress;
+	struct record_message definition, progress;
 	const uid_t *owner; /* in whose folder it lies; NULL: whoever the definition says */
 };
 

@@ -35,8 +35,8 @@ void source_clear_updates(struct source *source)
 
 static int decode(const struct source *source)
 {
-	struct record_part progress = { source->record + sizeof(struct progress_header),
-					get64((const uint8_t *)source->record) };
+	struct record_message progress = { source->record + sizeof(struct progress_header),
+					   get64((const uint8_t *)source->record) };
 	char why[SNAPSHOT_TEXT];
 
 	if (progress.size > record_progress_bytes(source->from))

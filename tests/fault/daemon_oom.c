@@ -420,7 +420,7 @@ static void verify_and_scrub_survive(void **state)
 	survive_asking(&(struct actor_job){ .stage = 3 }, look_after_it);
 }
 
-static struct record_part definition, progress;
+static struct record_message definition, progress;
 
 /* A job that has trained and is gone, but for its record. */
 static void leave_record(void)

@@ -33,24 +33,24 @@ static void begin_scene(void)
 }
 
 /* Of just that length, so that a sanitizer sees one byte too many. */
-static struct record_part copy_of(const uint8_t *bytes, size_t length)
+static struct record_message copy_of(const uint8_t *bytes, size_t length)
 {
 	void *copy = malloc(length ? length : 1);
 
 	assert(copy);
 	memcpy(copy, bytes, length);
-	return (struct record_part){ copy, length };
+	return (struct record_message){ copy, length };
 }
 
-static void encode(const struct job *job, struct record_part *definition, struct record_part *progress)
+static void encode(const struct job *job, struct record_message *definition, struct record_message *progress)
 {
 	uint64_t size = record_definition_bytes(job), most = record_progress_bytes(job);
 	void *defined = malloc(size), *reached = malloc(most);
 
 	assert(defined && reached);
 	assert(record_encode_definition(job, defined, size) == 0);
-	*definition = (struct record_part){ defined, size };
-	*progress = (struct record_part){ reached, record_encode_progress(job, reached) };
+	*definition = (struct record_message){ defined, size };
+	*progress = (struct record_message){ reached, record_encode_progress(job, reached) };
 }
 
 /* As its ranks come back; there may be no memory for them. */
@@ -70,7 +70,7 @@ static void drop(struct job *job)
 	scene_settle(&scene);
 }
 
-static int decode(struct record_part definition, struct record_part progress, struct job **ret_job,
+static int decode(struct record_message definition, struct record_message progress, struct job **ret_job,
 		  char *message, size_t size)
 {
 	const struct record_source source = { &paths, NULL, definition, progress };
@@ -80,7 +80,7 @@ static int decode(struct record_part definition, struct record_part progress, st
 
 static void check_again(struct job *job)
 {
-	struct record_part definition, progress, definition_again, progress_again;
+	struct record_message definition, progress, definition_again, progress_again;
 	char message[512];
 
 	encode(job, &definition, &progress);
@@ -100,7 +100,7 @@ static void check_again(struct job *job)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-	struct record_part definition, progress;
+	struct record_message definition, progress;
 	char message[512] = "";
 	struct job *job;
 	size_t first;

@@ -363,7 +363,7 @@ MUTANTS = (
         "written state not backed up before its first update",
         "state_write",
         "daemon/durability/backup.c",
-        (("part.state < STATE_SLOTS || job->location.has_given_slots", "part.state < STATE_SLOTS"),),
+        (("stream.state < STATE_SLOTS || job->location.has_given_slots", "stream.state < STATE_SLOTS"),),
     ),
     (
         "what a draft reads believed",

@@ -253,7 +253,7 @@ static void leave(uint32_t ranks)
 /* ---- Its record ---- */
 
 struct record {
-	struct record_part definition, progress;
+	struct record_message definition, progress;
 };
 
 static struct record encode(const struct job *job)
@@ -273,7 +273,7 @@ static void free_record(struct record *record)
 	free((void *)record->progress.bytes);
 }
 
-static void expect_same(struct record_part here, struct record_part there)
+static void expect_same(struct record_message here, struct record_message there)
 {
 	assert_int_equal(here.size, there.size);
 	assert_memory_equal(here.bytes, there.bytes, here.size);
@@ -704,7 +704,7 @@ static void expect_error_or_job(const struct record *record)
 }
 
 /* Of just that length, so that a sanitizer sees one byte too many. */
-static void try_cut(const struct record *record, const struct record_part *part, size_t length)
+static void try_cut(const struct record *record, const struct record_message *part, size_t length)
 {
 	struct record cut = *record;
 	void *bytes = malloc(length ? length : 1);
@@ -712,12 +712,12 @@ static void try_cut(const struct record *record, const struct record_part *part,
 	assert_non_null(bytes);
 	memcpy(bytes, part->bytes, length);
 	*(part == &record->definition ? &cut.definition : &cut.progress) =
-		(struct record_part){ bytes, length };
+		(struct record_message){ bytes, length };
 	expect_error_or_job(&cut);
 	free(bytes);
 }
 
-static void try_flips(const struct record *record, const struct record_part *part)
+static void try_flips(const struct record *record, const struct record_message *part)
 {
 	for (size_t i = 0; i < part->size; i++)
 		for (unsigned bit = 0; bit < 8; bit++) {
@@ -781,14 +781,14 @@ static struct changed begin_change(void)
 	return changed;
 }
 
-static struct record_part pack(const ProtobufCMessage *what)
+static struct record_message pack(const ProtobufCMessage *what)
 {
 	size_t size = protobuf_c_message_get_packed_size(what);
 	uint8_t *bytes = malloc(size);
 
 	assert_non_null(bytes);
 	protobuf_c_message_pack(what, bytes);
-	return (struct record_part){ bytes, size };
+	return (struct record_message){ bytes, size };
 }
 
 static void expect_change_refused(struct changed *changed, int status, const char *text)
@@ -880,7 +880,8 @@ static void a_progress_that_cannot_be_is_refused(void **state)
 	end_change(&changed);
 }
 
-static void expect_updates(const struct job *job, struct record_part progress, int status, const char *text)
+static void expect_updates(const struct job *job, struct record_message progress, int status,
+			   const char *text)
 {
 	uint64_t updates[9], *next = updates;
 
@@ -902,7 +903,7 @@ static void counts_of_updates_are_read_alone(void **state)
 {
 	struct changed changed = begin_change();
 	const struct job *job = find(&scene, "rich.job-1");
-	struct record_part part = changed.record.progress;
+	struct record_message part = changed.record.progress;
 
 	expect_updates(job, part, 0, "");
 	part.size--;
@@ -958,7 +959,7 @@ static void limits_that_have_become_lower_keep_no_job_away(void **state)
 }
 
 /* In its place, in names of the same length. */
-static void rename_all(const struct record_part *part, const char *from, const char *to)
+static void rename_all(const struct record_message *part, const char *from, const char *to)
 {
 	uint8_t *at = (uint8_t *)part->bytes, *end = at + part->size;
 
@@ -997,7 +998,7 @@ static void a_message_that_unpacks_to_far_more_is_refused(void **state)
 		bytes[i + 1] = 0;
 	}
 	free((void *)record.definition.bytes);
-	record.definition = (struct record_part){ bytes, size };
+	record.definition = (struct record_message){ bytes, size };
 	expect_refused(&record, -EBADMSG, "definition cannot be read");
 	free_record(&record);
 }
