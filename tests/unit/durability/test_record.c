@@ -1,5 +1,5 @@
-/* The record of a job: what one daemon has encoded, another decodes to the same job, down to the last bit of
- * what it trains next; and bytes that are damaged make an error, or a job that could be one. */
+/* The record of a job: what one daemon has encoded, another decodes to the same job; and what cannot be of a
+ * job is refused. tests/fuzz/record.c damages records. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -686,66 +686,6 @@ static struct record small_record(void)
 	return record;
 }
 
-/* An error, or a job that plans its return as any does. */
-static void expect_error_or_job(const struct record *record)
-{
-	struct job *job;
-	struct record again;
-
-	if (decode(&other, record, &job) < 0) {
-		assert_true(message[0] != '\0');
-		assert_true(queue_is_empty(&other.node->jobs.live));
-	} else {
-		again = encode(job);
-		free_record(&again);
-		job_drop(job);
-	}
-	event_base_loop(other.loop, EVLOOP_NONBLOCK);
-}
-
-/* Of just that length, so that a sanitizer sees one byte too many. */
-static void try_cut(const struct record *record, const struct record_message *part, size_t length)
-{
-	struct record cut = *record;
-	void *bytes = malloc(length ? length : 1);
-
-	assert_non_null(bytes);
-	memcpy(bytes, part->bytes, length);
-	*(part == &record->definition ? &cut.definition : &cut.progress) =
-		(struct record_message){ bytes, length };
-	expect_error_or_job(&cut);
-	free(bytes);
-}
-
-static void try_flips(const struct record *record, const struct record_message *part)
-{
-	for (size_t i = 0; i < part->size; i++)
-		for (unsigned bit = 0; bit < 8; bit++) {
-			uint8_t *byte = (uint8_t *)part->bytes + i;
-
-			*byte ^= (uint8_t)(1u << bit);
-			expect_error_or_job(record);
-			*byte ^= (uint8_t)(1u << bit);
-		}
-}
-
-static void damage_is_an_error_or_a_job(void **state)
-{
-	struct record record = small_record();
-	uint64_t used = budget_host_used(other.node);
-
-	for (size_t length = 0; length < record.definition.size; length++)
-		try_cut(&record, &record.definition, length);
-	for (size_t length = 0; length < record.progress.size; length++)
-		try_cut(&record, &record.progress, length);
-	try_flips(&record, &record.definition);
-	try_flips(&record, &record.progress);
-	scene_settle(&other);
-	assert_int_equal(budget_host_used(other.node), used);
-	assert_int_equal(other.node->paths[0].used, 0);
-	free_record(&record);
-}
-
 static void a_format_of_the_future_is_refused_with_both_numbers(void **state)
 {
 	struct record record = small_record();
@@ -1076,7 +1016,6 @@ int main(void)
 		TEST(the_progress_has_room_for_the_largest_numbers),
 		TEST(a_job_of_the_first_format_keeps_it),
 		TEST(a_job_of_the_second_format_keeps_it),
-		TEST(damage_is_an_error_or_a_job),
 		TEST(a_format_of_the_future_is_refused_with_both_numbers),
 		TEST(a_definition_that_cannot_be_is_refused),
 		TEST(a_progress_that_cannot_be_is_refused),
