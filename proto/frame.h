@@ -41,6 +41,12 @@ int frame_encode(uint32_t version, enum frame_type type, uint32_t request, const
 				  .body_case = TIERD__WIRE__REQUEST__BODY_##CASE,                            \
 				  .member = (value) })
 
+/* An answer with this body, in the same way. */
+#define WIRE_REPLY(CASE, member, value)                                                                      \
+	(&(Tierd__Wire__Reply){ .base = PROTOBUF_C_MESSAGE_INIT(&tierd__wire__reply__descriptor),            \
+				.body_case = TIERD__WIRE__REPLY__BODY_##CASE,                                \
+				.member = (value) })
+
 /* Unpacks into memory of the arena, which bounds what a message can make us allocate; how deep it nests is
  * bounded by the schema. */
 struct frame_arena;

@@ -28,7 +28,6 @@ static void evict_pack(struct job *job, uint32_t pack, Tierd__Wire__JobEvictRepl
 
 static void evict(struct pending *pending, struct job *job, const Tierd__Wire__JobEvict *request)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobEvictReply result = TIERD__WIRE__JOB_EVICT_REPLY__INIT;
 
 	for (size_t i = 0; i < request->n_units; i++)
@@ -42,9 +41,7 @@ static void evict(struct pending *pending, struct job *job, const Tierd__Wire__J
 			      (unsigned long long)(result.bytes / KIB));
 	/* Somebody may have waited for a slot. */
 	job_settle(job);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_EVICT;
-	reply.job_evict = &result;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(JOB_EVICT, job_evict, &result));
 }
 
 static bool has_units(struct pending *pending, const struct job *job, const Tierd__Wire__JobEvict *request)

@@ -51,7 +51,6 @@ static bool has_state(const struct job *job)
 static void reply_opened(struct pending *pending, struct member *member)
 {
 	struct job *job = member->job;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobOpenReply open = TIERD__WIRE__JOB_OPEN_REPLY__INIT;
 	_cleanup_close_ int fd = memory_client_fd(&member->window, MEMORY_WRITABLE);
 
@@ -70,9 +69,7 @@ static void reply_opened(struct pending *pending, struct member *member)
 	open.loss_scale = update_loss_scale(job)->value;
 	open.epoch = job->epoch.number;
 	open.window_bytes = WINDOW_BYTES;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;
-	reply.job_open = &open;
-	pending_reply_fds(pending, &reply, &fd, 1);
+	pending_reply_fds(pending, WIRE_REPLY(JOB_OPEN, job_open, &open), &fd, 1);
 }
 
 /* The rank's place must be free, or be taken over; the last rank of a job without state takes the job with

@@ -137,7 +137,6 @@ static bool reply_ready(struct member *member, bool is_first_epoch)
 {
 	struct job *job = member->job;
 	struct pending *pending = TAKE_PTR(member->ready);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
 	int fds[] = { -1, -1, -1, -1, -1, -1 };
 	struct arena_shared shared = arena_share(job);
@@ -168,8 +167,6 @@ static bool reply_ready(struct member *member, bool is_first_epoch)
 	ready.gradient_buffer_bytes = job->gradient_buffers.bytes;
 	ready.last_buffer_bytes = job->gradient_buffers.last_bytes;
 	ready.gradient_room = job->gradient_buffers.room;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
-	reply.job_ready = &ready;
 	bool is_complete = true;
 
 	for (unsigned i = 0; is_first && i < count; i++)
@@ -178,7 +175,8 @@ static bool reply_ready(struct member *member, bool is_first_epoch)
 		member->epoch = job->epoch.number;
 		member->refused_pushes = 0;
 		refusal_forget(member->client->refusal, job, member->rank);
-		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
+		pending_reply_fds(pending, WIRE_REPLY(JOB_READY, job_ready, &ready), fds,
+				  is_first ? count : 0);
 	} else {
 		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
 	}

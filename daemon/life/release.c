@@ -31,14 +31,11 @@ static int check(const struct job *job, const struct port *port, char *message, 
 
 static void reply(struct pending *pending, const struct job *job, uint64_t bytes)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReleaseReply result = TIERD__WIRE__JOB_RELEASE_REPLY__INIT;
 
 	result.bytes = bytes;
 	result.step = job->step;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RELEASE;
-	reply.job_release = &result;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(JOB_RELEASE, job_release, &result));
 }
 
 void release_job(struct pending *pending, const Tierd__Wire__JobRelease *request)

@@ -100,11 +100,8 @@ static void end_sessions(struct job *job, uid_t uid, Tierd__Wire__JobShareReply 
 
 static void reply_shared(struct pending *pending, Tierd__Wire__JobShareReply *body)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_SHARE;
-	reply.job_share = body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(JOB_SHARE, job_share, body));
 }
 
 /* No commit is on its way: the definition may be changed. The task ends, and comes again for the commit. */

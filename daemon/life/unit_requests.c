@@ -12,13 +12,10 @@
 
 static void reply_defined(struct pending *pending, uint32_t unit)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__UnitDefineReply define = TIERD__WIRE__UNIT_DEFINE_REPLY__INIT;
 
 	define.unit = unit;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_UNIT_DEFINE;
-	reply.unit_define = &define;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(UNIT_DEFINE, unit_define, &define));
 }
 
 int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size)

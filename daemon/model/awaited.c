@@ -38,14 +38,11 @@ static uint32_t take_first(struct awaited *awaited)
 
 static void reply_durable(struct member *member, uint32_t request, uint64_t step)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__StepDurable body = TIERD__WIRE__STEP_DURABLE__INIT;
 
 	body.step = step;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_DURABLE;
-	reply.step_durable = &body;
 	if (member->port)
-		port_reply(member->port, request, &reply);
+		port_reply(member->port, request, WIRE_REPLY(STEP_DURABLE, step_durable, &body));
 }
 
 void awaited_answer(struct member *member, uint64_t step)

@@ -65,7 +65,6 @@ static void report(struct pending *pending, const struct job *job, uint32_t unit
 		   Tierd__Wire__JobOpen *options)
 {
 	_cleanup_free_ struct definition *definition = malloc(sizeof(*definition));
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__ReaderUnitsReply body = TIERD__WIRE__READER_UNITS_REPLY__INIT;
 
 	if (!definition) {
@@ -76,9 +75,7 @@ static void report(struct pending *pending, const struct job *job, uint32_t unit
 	body.options = options;
 	body.n_units = definition->unit_count;
 	body.units = definition->unit_pointers;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_UNITS;
-	reply.reader_units = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(READER_UNITS, reader_units, &body));
 }
 
 void definition_report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor)

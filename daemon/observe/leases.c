@@ -85,7 +85,6 @@ static void fill(struct report *report, const struct job *job, uint32_t first)
 
 void leases_report(struct pending *pending, const Tierd__Wire__LeasesRead *request)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	const struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	_cleanup_free_ struct report *report = NULL;
 
@@ -97,7 +96,5 @@ void leases_report(struct pending *pending, const Tierd__Wire__LeasesRead *reque
 		return;
 	}
 	fill(report, job, request->first);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_LEASES;
-	reply.leases = &report->body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(LEASES, leases, &report->body));
 }

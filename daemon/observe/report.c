@@ -75,7 +75,6 @@ static void add_limits(struct node *node, const struct port *port, Tierd__Wire__
 
 void report_node(struct pending *pending, struct node *node)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__NodeReply body = TIERD__WIRE__NODE_REPLY__INIT;
 	Tierd__Wire__Path paths[NODE_MAX_PATHS], *path_pointers[NODE_MAX_PATHS];
 	Tierd__Wire__UserLimits limits;
@@ -122,9 +121,7 @@ void report_node(struct pending *pending, struct node *node)
 						   : "state ends with the daemon: there is no NVMe path");
 	body.requests = telemetry_clients(node)->requests;
 	body.pinned_bytes = engine_pinned(node->engine);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
-	reply.node = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(NODE, node, &body));
 }
 
 /* ---- Jobs ---- */
@@ -396,7 +393,6 @@ static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers
 void report_jobs(struct pending *pending, struct node *node)
 {
 	const struct port *port = pending_port(pending);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobsReply body = TIERD__WIRE__JOBS_REPLY__INIT;
 	_cleanup_free_ Tierd__Wire__JobEntry **pointers = NULL;
 	struct job_entry *entries;
@@ -409,12 +405,10 @@ void report_jobs(struct pending *pending, struct node *node)
 	if (entries && pointers)
 		r = fill_jobs(entries, pointers, most, node, port, &body.n_jobs);
 	body.jobs = pointers;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOBS;
-	reply.jobs = &body;
 	if (r < 0)
 		pending_error(pending, r, "out of memory");
 	else
-		pending_reply(pending, &reply);
+		pending_reply(pending, WIRE_REPLY(JOBS, jobs, &body));
 	free_entries(entries, most);
 }
 
@@ -471,7 +465,6 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 
 static void reply_units(struct pending *pending, const struct job *job, uint32_t first, uint32_t count)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__UnitsReply body = TIERD__WIRE__UNITS_REPLY__INIT;
 	_cleanup_free_ Tierd__Wire__UnitEntry *entries = calloc(count + 1, sizeof(*entries));
 	_cleanup_free_ Tierd__Wire__UnitEntry **pointers = calloc(count + 1, sizeof(*pointers));
@@ -489,9 +482,7 @@ static void reply_units(struct pending *pending, const struct job *job, uint32_t
 	body.n_units = count;
 	body.units = pointers;
 	body.total = job->catalog.unit_count;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_UNITS;
-	reply.units = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(UNITS, units, &body));
 }
 
 /* Of several users' jobs of this name, the oldest. */

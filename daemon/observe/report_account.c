@@ -14,11 +14,8 @@ void report_account(struct job *job, struct member *member, Tierd__Wire__Statist
 
 void report_statistics(struct pending *pending)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__StatisticsReply statistics = TIERD__WIRE__STATISTICS_REPLY__INIT;
 
 	report_account(pending->member->job, pending->member, &statistics);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_STATISTICS;
-	reply.statistics = &statistics;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(STATISTICS, statistics, &statistics));
 }

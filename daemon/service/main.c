@@ -53,8 +53,7 @@ static void raise_limit(int resource, const char *name)
 		log_debug("the limit %s cannot be raised: %s", name, strerror(errno));
 }
 
-/* ---- What the service manager sees -----------------------------------------------------------------------
- */
+/* ---- What the service manager sees ---- */
 
 static void describe(const struct daemon *daemon, char *text, size_t size)
 {
@@ -106,8 +105,7 @@ static void say_ready(struct daemon *daemon)
 	notify_ready(daemon->status);
 }
 
-/* ---- Signals ---------------------------------------------------------------------------------------------
- */
+/* ---- Signals ---- */
 
 static void on_idle(void *argument)
 {
@@ -208,8 +206,7 @@ static int watch_signals(struct daemon *daemon)
 	return r;
 }
 
-/* ---- Start and end ---------------------------------------------------------------------------------------
- */
+/* ---- Start and end ---- */
 
 static int take_lock(struct daemon *daemon)
 {

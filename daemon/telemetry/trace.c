@@ -56,7 +56,6 @@ static struct trace *trace_of(struct job *job)
 void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__Wire__Trace *request)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__TraceReply body = TIERD__WIRE__TRACE_REPLY__INIT;
 	struct trace *trace;
 
@@ -75,9 +74,7 @@ void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__W
 	trace->tracers++;
 	queue_push(&job->node->telemetry->tracers, &tracer->link);
 	body.began_ns = tracer->began_ns;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_TRACE;
-	reply.trace = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(TRACE, trace, &body));
 }
 
 void tracer_end(struct tracer *tracer)
@@ -143,7 +140,6 @@ static uint64_t skip_lost(struct tracer *tracer)
 
 void tracer_read(struct tracer *tracer, struct pending *pending)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__TraceReply body = TIERD__WIRE__TRACE_REPLY__INIT;
 	Tierd__Wire__TraceEvent events[TRACE_EVENTS_PER_REPLY], *pointers[TRACE_EVENTS_PER_REPLY];
 	const struct trace *trace = tracer->trace;
@@ -170,9 +166,7 @@ void tracer_read(struct tracer *tracer, struct pending *pending)
 	body.began_ns = tracer->began_ns;
 	body.has_more = tracer->next < trace->count;
 	body.is_over = !trace->job && !body.has_more;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_TRACE;
-	reply.trace = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(TRACE, trace, &body));
 }
 
 /* ---- Noting ---- */

@@ -16,7 +16,6 @@
 
 int actor_open(struct actor *actor, const struct actor_job *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
 	Tierd__Wire__Group group[3], *groups[] = { &group[0], &group[1], &group[2] };
 	const Tierd__Wire__Reply *reply;
@@ -56,9 +55,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.takeover = job->is_takeover;
 	open.is_reconnect = job->is_reconnect;
 	open.drafted = job->is_drafted;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
-	request.job_open = &open;
-	r = actor_ask(actor, &request, &reply);
+	r = actor_ask(actor, WIRE_REQUEST(JOB_OPEN, job_open, &open), &reply);
 	if (r == 0) {
 		actor->job = reply->job_open->job;
 		actor->step = reply->job_open->step;
@@ -90,7 +87,6 @@ static void note_layout(struct actor *actor, const struct actor_tensor *tensors,
 
 int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitDefine define = TIERD__WIRE__UNIT_DEFINE__INIT;
 	Tierd__Wire__Tensor wire[8], *pointers[8];
 	uint64_t shapes[8];
@@ -113,9 +109,7 @@ int actor_define(struct actor *actor, const char *name, const struct actor_tenso
 	define.name = (char *)name;
 	define.n_tensors = count;
 	define.tensors = pointers;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
-	request.unit_define = &define;
-	int r = actor_ask(actor, &request, NULL);
+	int r = actor_ask(actor, WIRE_REQUEST(UNIT_DEFINE, unit_define, &define), NULL);
 
 	if (r == 0)
 		note_layout(actor, tensors, count);
@@ -165,14 +159,11 @@ struct job *actor_play(struct scene *scene, struct actor *actor)
 
 uint32_t actor_send_ready(struct actor *actor, int timeout_ms)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReady ready = TIERD__WIRE__JOB_READY__INIT;
 
 	ready.job = actor->job;
 	ready.timeout_ms = timeout_ms;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_READY;
-	request.job_ready = &ready;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(JOB_READY, job_ready, &ready));
 }
 
 int actor_finish_ready(struct actor *actor, uint32_t number)
@@ -208,21 +199,17 @@ void actor_ready_both(struct actor *first, struct actor *second)
 
 uint32_t actor_send_buffer_wait(struct actor *actor, uint32_t unit, uint32_t pushed)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
 
 	wait.job = actor->job;
 	wait.epoch = actor->epoch;
 	wait.unit = unit;
 	wait.pushed = pushed;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
-	request.buffer_wait = &wait;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(BUFFER_WAIT, buffer_wait, &wait));
 }
 
 uint32_t actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version, bool is_blocking)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Gather gather = TIERD__WIRE__GATHER__INIT;
 
 	gather.job = actor->job;
@@ -230,9 +217,7 @@ uint32_t actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version,
 	gather.unit = unit;
 	gather.version = version;
 	gather.is_blocking = is_blocking;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
-	request.gather = &gather;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(GATHER, gather, &gather));
 }
 
 int actor_gather(struct actor *actor, uint32_t unit, uint64_t version, const void **ret_address)
@@ -326,7 +311,6 @@ static uint32_t choose_buffer(const struct actor *actor, uint32_t unit, uint32_t
 static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t offset,
 			  bool is_silent)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
 
 	push.job = actor->job;
@@ -337,9 +321,7 @@ static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, u
 	push.is_silent = is_silent;
 	if (actor->absent)
 		push.absent = (ProtobufCBinaryData){ actor->absent_bytes, (uint8_t *)actor->absent };
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
-	request.push = &push;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(PUSH, push, &push));
 }
 
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer)
@@ -371,7 +353,6 @@ static Tierd__Wire__Rates rates_of(const struct actor *actor, float learning_rat
 
 uint32_t actor_send_step(struct actor *actor, float learning_rate)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
 	Tierd__Wire__Rates rates = rates_of(actor, learning_rate);
 
@@ -379,14 +360,11 @@ uint32_t actor_send_step(struct actor *actor, float learning_rate)
 	step.epoch = actor->epoch;
 	step.rates = &rates;
 	step.refused_pushes = actor->refused_pushes;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
-	request.step = &step;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(STEP, step, &step));
 }
 
 int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_batches)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
 	Tierd__Wire__Rates rates = rates_of(actor, learning_rate);
 
@@ -394,9 +372,7 @@ int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_ba
 	begin.epoch = actor->epoch;
 	begin.rates = &rates;
 	begin.micro_batches = micro_batches;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_BEGIN;
-	request.step_begin = &begin;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(STEP_BEGIN, step_begin, &begin), NULL);
 }
 
 int actor_take_step(struct actor *actor)
@@ -406,50 +382,38 @@ int actor_take_step(struct actor *actor)
 
 int actor_finish(struct actor *actor)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
 
 	finish.job = actor->job;
 	finish.epoch = actor->epoch;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
-	request.step_finish = &finish;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(STEP_FINISH, step_finish, &finish), NULL);
 }
 
 uint32_t actor_send_write_begin(struct actor *actor)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__WriteBegin begin = TIERD__WIRE__WRITE_BEGIN__INIT;
 
 	begin.job = actor->job;
 	begin.epoch = actor->epoch;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_BEGIN;
-	request.write_begin = &begin;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(WRITE_BEGIN, write_begin, &begin));
 }
 
 int actor_end_write(struct actor *actor, bool is_cancelled)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__WriteEnd end = TIERD__WIRE__WRITE_END__INIT;
 
 	end.job = actor->job;
 	end.epoch = actor->epoch;
 	end.is_cancelled = is_cancelled;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_END;
-	request.write_end = &end;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(WRITE_END, write_end, &end), NULL);
 }
 
 static uint32_t send_write(struct actor *actor, const Tierd__Wire__TensorWrite *what)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TensorWrite write = *what;
 
 	write.job = actor->job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
-	request.tensor_write = &write;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(TENSOR_WRITE, tensor_write, &write));
 }
 
 int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
@@ -499,7 +463,6 @@ uint32_t actor_send_unit_state(struct actor *actor, uint32_t unit, uint32_t tens
 uint32_t actor_send_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state,
 			 uint64_t first, uint64_t count, uint64_t version)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
 
 	read.job = actor->job;
@@ -509,9 +472,7 @@ uint32_t actor_send_read(struct actor *actor, uint32_t unit, uint32_t tensor, co
 	read.first = first;
 	read.count = count;
 	read.version = version;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
-	request.tensor_read = &read;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(TENSOR_READ, tensor_read, &read));
 }
 
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
@@ -537,36 +498,29 @@ static Tierd__Wire__TensorPiece **point_to(Tierd__Wire__TensorPiece *pieces, siz
 uint32_t actor_send_read_many(struct actor *actor, Tierd__Wire__TensorPiece *pieces, size_t count,
 			      uint64_t version)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TensorReadMany many = TIERD__WIRE__TENSOR_READ_MANY__INIT;
 
 	many.job = actor->job;
 	many.version = version;
 	many.n_pieces = count;
 	many.pieces = point_to(pieces, count);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ_MANY;
-	request.tensor_read_many = &many;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(TENSOR_READ_MANY, tensor_read_many, &many));
 }
 
 uint32_t actor_send_reader_read_many(struct actor *actor, uint32_t reader, Tierd__Wire__TensorPiece *pieces,
 				     size_t count, uint64_t step)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderReadMany many = TIERD__WIRE__READER_READ_MANY__INIT;
 
 	many.reader = reader;
 	many.step = step;
 	many.n_pieces = count;
 	many.pieces = point_to(pieces, count);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ_MANY;
-	request.reader_read_many = &many;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(READER_READ_MANY, reader_read_many, &many));
 }
 
 int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups, size_t count)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GroupsSet set = TIERD__WIRE__GROUPS_SET__INIT;
 
 	set.job = actor->job;
@@ -574,23 +528,18 @@ int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups,
 	set.unit = unit;
 	set.groups = (uint32_t *)groups;
 	set.n_groups = count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_SET;
-	request.groups_set = &set;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(GROUPS_SET, groups_set, &set), NULL);
 }
 
 int actor_get_groups(struct actor *actor, uint32_t unit, const Tierd__Wire__GroupsReply **ret_groups)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GroupsGet get = TIERD__WIRE__GROUPS_GET__INIT;
 	const Tierd__Wire__Reply *reply;
 	int r;
 
 	get.job = actor->job;
 	get.unit = unit;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_GET;
-	request.groups_get = &get;
-	r = actor_ask(actor, &request, &reply);
+	r = actor_ask(actor, WIRE_REQUEST(GROUPS_GET, groups_get, &get), &reply);
 	if (r == 0)
 		*ret_groups = reply->groups;
 	return r;
@@ -598,7 +547,6 @@ int actor_get_groups(struct actor *actor, uint32_t unit, const Tierd__Wire__Grou
 
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BlobWrite write = TIERD__WIRE__BLOB_WRITE__INIT;
 	int r;
 
@@ -606,13 +554,11 @@ int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fil
 	write.epoch = actor->epoch;
 	write.key = (char *)key;
 	write.size = size;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_WRITE;
-	request.blob_write = &write;
 	do {
 		write.count = size - write.offset < WIRE_BLOB_PIECE ? (uint32_t)(size - write.offset)
 								    : WIRE_BLOB_PIECE;
 		memset(actor->window.base, fill, write.count);
-		r = actor_ask(actor, &request, NULL);
+		r = actor_ask(actor, WIRE_REQUEST(BLOB_WRITE, blob_write, &write), NULL);
 		write.offset += write.count;
 	} while (r == 0 && write.offset < size);
 	return r;
@@ -620,7 +566,6 @@ int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fil
 
 int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd__Wire__BlobReply *ret_blob)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BlobRead read = TIERD__WIRE__BLOB_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	int r;
@@ -629,9 +574,7 @@ int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd_
 	read.key = (char *)key;
 	read.offset = offset;
 	read.count = WIRE_BLOB_PIECE;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_READ;
-	request.blob_read = &read;
-	r = actor_ask(actor, &request, &reply);
+	r = actor_ask(actor, WIRE_REQUEST(BLOB_READ, blob_read, &read), &reply);
 	if (r == 0)
 		*ret_blob = *reply->blob;
 	return r;
@@ -639,51 +582,39 @@ int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd_
 
 int actor_set_phase(struct actor *actor, const char *name)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
 
 	phase.job = actor->job;
 	phase.name = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(PHASE, phase, &phase), NULL);
 }
 
 uint32_t actor_send_leave(struct actor *actor, bool is_at_once)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobLeave leave = TIERD__WIRE__JOB_LEAVE__INIT;
 
 	leave.job = actor->job;
 	leave.at_once = is_at_once;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
-	request.job_leave = &leave;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(JOB_LEAVE, job_leave, &leave));
 }
 
 int actor_drop(struct actor *actor, bool is_forced)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobDrop drop = TIERD__WIRE__JOB_DROP__INIT;
 
 	drop.name = (char *)"play";
 	drop.force = is_forced;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
-	request.job_drop = &drop;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(JOB_DROP, job_drop, &drop), NULL);
 }
 
 /* ---- Readers ---- */
 
 uint32_t actor_send_open_reader(struct actor *actor, const char *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
 
 	open.name = (char *)job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
-	request.reader_open = &open;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(READER_OPEN, reader_open, &open));
 }
 
 int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader)
@@ -698,7 +629,6 @@ int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader
 uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,
 			    size_t count)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderRefresh refresh = TIERD__WIRE__READER_REFRESH__INIT;
 	Tierd__Wire__ReaderPiece *pointers[64];
 
@@ -709,41 +639,30 @@ uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__W
 	refresh.has_pieces = pieces != NULL;
 	refresh.pieces = pointers;
 	refresh.n_pieces = count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_REFRESH;
-	request.reader_refresh = &refresh;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(READER_REFRESH, reader_refresh, &refresh));
 }
 
 uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderRead own = *read;
 
 	own.reader = reader;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
-	request.reader_read = &own;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(READER_READ, reader_read, &own));
 }
 
 int actor_reader_memory(struct actor *actor, uint32_t reader, uint64_t bytes)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderMemory memory = TIERD__WIRE__READER_MEMORY__INIT;
 
 	memory.reader = reader;
 	memory.bytes = bytes;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_MEMORY;
-	request.reader_memory = &memory;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(READER_MEMORY, reader_memory, &memory), NULL);
 }
 
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderClose close = TIERD__WIRE__READER_CLOSE__INIT;
 
 	close.reader = reader;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
-	request.reader_close = &close;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(READER_CLOSE, reader_close, &close));
 }

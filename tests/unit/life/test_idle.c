@@ -233,7 +233,6 @@ static void a_broken_job_that_comes_back_gives_nothing(void **state)
 /* By its cache, and beside it. */
 static void what_a_broken_job_gives_is_counted_once(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__NodeRead read = TIERD__WIRE__NODE_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	struct job *job;
@@ -246,9 +245,7 @@ static void what_a_broken_job_gives_is_counted_once(void **state)
 	scene_settle(&scene);
 	assert_true(budget_cache_bytes(job) > job->resources->charged_bytes);
 	assert_int_equal(actor_enter(&scene, &second), 0);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
-	request.node_read = &read;
-	assert_int_equal(actor_ask(&second, &request, &reply), 0);
+	assert_int_equal(actor_ask(&second, WIRE_REQUEST(NODE_READ, node_read, &read), &reply), 0);
 	assert_true(reply->node->host_idle_bytes > 0);
 	assert_in_range(reply->node->limits->host_held, 0, job->resources->charged_bytes);
 	assert_in_range(reply->node->host_cache_bytes + reply->node->host_idle_bytes, 0,
@@ -259,15 +256,12 @@ static void what_a_broken_job_gives_is_counted_once(void **state)
 
 static int release(struct actor *actor, const char *name, uint64_t *ret_bytes)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRelease body = TIERD__WIRE__JOB_RELEASE__INIT;
 	const Tierd__Wire__Reply *reply;
 	int r;
 
 	body.name = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RELEASE;
-	request.job_release = &body;
-	r = actor_ask(actor, &request, &reply);
+	r = actor_ask(actor, WIRE_REQUEST(JOB_RELEASE, job_release, &body), &reply);
 	if (r == 0)
 		*ret_bytes = reply->job_release->bytes;
 	return r;

@@ -83,14 +83,11 @@ static void expect_back(const char *name)
 /* As it is told. */
 static const Tierd__Wire__JobEntry *ask(const char *name)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
-	request.jobs_read = &read;
 	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_ask(&actor, &request, &reply), 0);
+	assert_int_equal(actor_ask(&actor, WIRE_REQUEST(JOBS_READ, jobs_read, &read), &reply), 0);
 	for (size_t i = 0; i < reply->jobs->n_jobs; i++)
 		if (strcmp(reply->jobs->jobs[i]->name, name) == 0)
 			return reply->jobs->jobs[i];

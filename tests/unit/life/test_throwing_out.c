@@ -71,20 +71,6 @@ static void end_patience(void)
 	the_job()->update->decided_ns -= PATIENCE_NS;
 }
 
-static uint32_t send_read(struct actor *actor)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
-
-	read.job = actor->job;
-	read.state = (char *)"m";
-	read.count = 10;
-	read.version = 1;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
-	request.tensor_read = &read;
-	return actor_send(actor, &request);
-}
-
 static void take_all_staging(struct queue *taken)
 {
 	struct staging_wish wish = { .granted = NULL };
@@ -118,7 +104,7 @@ static void its_own_read_may_end_its_membership(void **state)
 	assert_int_equal(actor_ready(&keeper), 0);
 	keep_a_lease();
 	take_all_staging(&taken);
-	read = send_read(&keeper);
+	read = actor_send_read(&keeper, 0, 0, "m", 0, 10, 1);
 	end_patience();
 	give_all_staging(&taken);
 	await_close(&keeper);
@@ -136,7 +122,7 @@ static void it_may_die_when_its_patience_has_just_ended(void **state)
 	assert_int_equal(actor_ready(&keeper), 0);
 	keep_a_lease();
 	take_all_staging(&taken);
-	send_read(&keeper);
+	actor_send_read(&keeper, 0, 0, "m", 0, 10, 1);
 	end_patience();
 	client_hang_up(keeper.client, "its process died");
 	give_all_staging(&taken);

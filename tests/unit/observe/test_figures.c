@@ -23,15 +23,12 @@ static struct actor actor;
 
 static int map_page(const char *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StatisticsMap map = TIERD__WIRE__STATISTICS_MAP__INIT;
 
 	map.job = (char *)job;
 	map.has_owner = true;
 	map.owner = geteuid();
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP;
-	request.statistics_map = &map;
-	return actor_ask(&actor, &request, NULL);
+	return actor_ask(&actor, WIRE_REQUEST(STATISTICS_MAP, statistics_map, &map), NULL);
 }
 
 static struct statistics_job job_page(void)

@@ -41,7 +41,6 @@ static struct job *break_job(const struct job_options *options, unsigned number)
 
 static void broken_jobs_with_much_to_tell_fit_in_a_frame(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
 	const struct job_options options = actor_play(&scene, &actor)->options;
 	const Tierd__Wire__Reply *reply;
@@ -50,9 +49,7 @@ static void broken_jobs_with_much_to_tell_fit_in_a_frame(void **state)
 
 	for (unsigned i = 0; i < JOBS; i++)
 		jobs[i] = break_job(&options, i);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
-	request.jobs_read = &read;
-	assert_int_equal(actor_ask(&actor, &request, &reply), 0);
+	assert_int_equal(actor_ask(&actor, WIRE_REQUEST(JOBS_READ, jobs_read, &read), &reply), 0);
 	assert_int_equal(reply->jobs->total, JOBS + 1);
 	packed = FRAME_HEADER_BYTES + protobuf_c_message_get_packed_size(&reply->base);
 	assert_in_range(packed, 0, FRAME_MAX_BYTES);

@@ -23,16 +23,13 @@ struct wish {
 
 static int watch(struct actor *actor, const struct wish *wish)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Watch body = TIERD__WIRE__WATCH__INIT;
 
 	body.job = (char *)(wish->job ? wish->job : "");
 	body.has_owner = wish->has_owner;
 	body.owner = wish->owner;
 	body.steps = wish->steps;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_WATCH;
-	request.watch = &body;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(WATCH, watch, &body), NULL);
 }
 
 static void begin(void)

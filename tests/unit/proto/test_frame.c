@@ -11,7 +11,6 @@
 
 static void a_frame_comes_back_as_it_went(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
 	struct frame_header header;
 	struct frame_arena *arena;
@@ -21,9 +20,9 @@ static void a_frame_comes_back_as_it_went(void **state)
 
 	phase.job = 5;
 	phase.name = (char *)"train";
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	assert_int_equal(frame_encode(1, FRAME_REQUEST, 0x12345678, &request.base, &frame, &length), 0);
+	assert_int_equal(frame_encode(1, FRAME_REQUEST, 0x12345678, &WIRE_REQUEST(PHASE, phase, &phase)->base,
+				      &frame, &length),
+			 0);
 	assert_memory_equal(frame, "tir1\1\0\3\0", 8);
 	assert_memory_equal(frame + 12, "\x78\x56\x34\x12", 4);
 	assert_int_equal(frame_header_decode(frame, &header), 0);

@@ -43,8 +43,7 @@ static void assert_refused(const char *text, int line, const char *part)
 		fail_msg("\"%s\" should begin with \"%s\" and contain \"%s\"", problem.text, place, part);
 }
 
-/* ---- Values -----------------------------------------------------------------------------------------------
- */
+/* ---- Values ---- */
 
 static void sizes_have_suffixes_of_powers_of_two(void **state)
 {
@@ -136,8 +135,7 @@ static void a_path_is_split_at_its_last_colon(void **state)
 		assert_int_equal(config_parse_path(wrong[i], &path, &capacity, &endurance), -EINVAL);
 }
 
-/* ---- Files ------------------------------------------------------------------------------------------------
- */
+/* ---- Files ---- */
 
 static void every_key_is_read(void **state)
 {
@@ -345,8 +343,7 @@ static void more_paths_than_there_is_place_for_are_refused(void **state)
 	assert_refused(text, CONFIG_MAX_PATHS + 2, "at most 16");
 }
 
-/* ---- Flags ------------------------------------------------------------------------------------------------
- */
+/* ---- Flags ---- */
 
 struct scratch {
 	char folder[64], file[96], nvme[96], nvme_flag[112], other_flag[80];

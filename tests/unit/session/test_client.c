@@ -598,7 +598,6 @@ static void two_jobs_live_side_by_side(void **state)
 
 static void a_gather_that_waits_can_be_cancelled(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__GatherCancel cancel = TIERD__WIRE__GATHER_CANCEL__INIT;
 
 	start_two((struct actor_job){ .stage = 3 });
@@ -606,9 +605,7 @@ static void a_gather_that_waits_can_be_cancelled(void **state)
 	actor_send_step(&first, 0.1f);
 	cancel.job = first.job;
 	cancel.request = actor_send_gather(&first, 1, 1, false);
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER_CANCEL;
-	request.gather_cancel = &cancel;
-	assert_int_equal(actor_ask(&first, &request, NULL), 0);
+	assert_int_equal(actor_ask(&first, WIRE_REQUEST(GATHER_CANCEL, gather_cancel, &cancel), NULL), 0);
 	assert_int_equal(actor_await(&first, cancel.request, 0)->status, -ECANCELED);
 	assert_int_equal(actor_leases(&first, 1), 0);
 }
@@ -721,7 +718,6 @@ static void nonsense_is_refused(void **state)
 
 static void reports_say_what_there_is(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead units = TIERD__WIRE__UNITS_READ__INIT;
 	Tierd__Wire__StatisticsRead statistics = TIERD__WIRE__STATISTICS_READ__INIT;
 	Tierd__Wire__NodeRead node = TIERD__WIRE__NODE_READ__INIT;
@@ -730,19 +726,14 @@ static void reports_say_what_there_is(void **state)
 	start_one((struct actor_job){ .stage = 3 });
 	train_step(&first);
 	units.job = (char *)"play";
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &units;
-	assert_int_equal(actor_ask(&first, &request, &reply), 0);
+	assert_int_equal(actor_ask(&first, WIRE_REQUEST(UNITS_READ, units_read, &units), &reply), 0);
 	assert_int_equal(reply->units->n_units, 2);
 	assert_string_equal(reply->units->units[1]->name, "two");
-	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
-	request.node_read = &node;
-	assert_int_equal(actor_ask(&first, &request, &reply), 0);
+	assert_int_equal(actor_ask(&first, WIRE_REQUEST(NODE_READ, node_read, &node), &reply), 0);
 	assert_int_equal(reply->node->jobs, 1);
 	statistics.job = first.job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STATISTICS_READ;
-	request.statistics_read = &statistics;
-	assert_int_equal(actor_ask(&first, &request, &reply), 0);
+	assert_int_equal(
+		actor_ask(&first, WIRE_REQUEST(STATISTICS_READ, statistics_read, &statistics), &reply), 0);
 	assert_int_equal(reply->statistics->pushes, 1);
 	assert_int_equal(reply->statistics->job_parameters, 3 * ELEMENTS + 10);
 }

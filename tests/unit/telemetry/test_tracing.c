@@ -24,13 +24,10 @@ struct seen {
 
 static int begin(struct actor *actor, const char *job)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Trace body = TIERD__WIRE__TRACE__INIT;
 
 	body.name = (char *)job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE;
-	request.trace = &body;
-	return actor_ask(actor, &request, NULL);
+	return actor_ask(actor, WIRE_REQUEST(TRACE, trace, &body), NULL);
 }
 
 static void note(struct seen *seen, const Tierd__Wire__TraceEvent *event)
@@ -49,15 +46,12 @@ static void note(struct seen *seen, const Tierd__Wire__TraceEvent *event)
 
 static int look(struct actor *actor, struct seen *seen)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TraceRead body = TIERD__WIRE__TRACE_READ__INIT;
 	const Tierd__Wire__Reply *reply;
 	bool has_more = true;
 
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE_READ;
-	request.trace_read = &body;
 	while (has_more) {
-		int r = actor_ask(actor, &request, &reply);
+		int r = actor_ask(actor, WIRE_REQUEST(TRACE_READ, trace_read, &body), &reply);
 
 		if (r < 0)
 			return r;
