@@ -15,8 +15,7 @@
 #include "common/plural.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/resources/resources.h"
-#include "daemon/session/session.h"
-#include "daemon/session/ration.h"
+#include "daemon/session/session_inside.h"
 #include "proto/pages.h"
 
 #define PAUSE_MS 100
@@ -33,7 +32,6 @@ struct server {
 	struct session_shared shared;
 	struct rations rations;
 	struct queue sessions; /* the oldest first */
-	unsigned maximum, maximum_per_user;
 	char *path;
 	int socket;
 	bool is_inherited; /* the socket, from the service manager, which keeps its file */
@@ -44,8 +42,7 @@ struct server {
 	struct event accepting, pause, pace;
 };
 
-/* ---- The socket ------------------------------------------------------------------------------------------
- */
+/* ---- The socket ---- */
 
 static int make_address(const char *path, struct sockaddr_un *address)
 {
@@ -187,8 +184,7 @@ static const char *explain_listen(int r)
 	}
 }
 
-/* ---- Sessions --------------------------------------------------------------------------------------------
- */
+/* ---- Sessions ---- */
 
 static void resume(struct server *server)
 {
@@ -217,7 +213,13 @@ struct census {
 
 static bool is_own(const struct session *session, const struct session *newest)
 {
-	return session_uid(session) == session_uid(newest);
+	return session->port.uid == newest->port.uid;
+}
+
+/* It has ended, and nothing keeps it beyond this turn of the loop. */
+static bool is_going(const struct session *session)
+{
+	return session->state == SESSION_ENDED && !session->has_hung_up;
 }
 
 static struct census count_sessions(struct server *server, const struct session *newest, bool of_all)
@@ -225,12 +227,12 @@ static struct census count_sessions(struct server *server, const struct session 
 	struct census census = { 0 };
 
 	QUEUE_FOREACH (link, &server->sessions) {
-		struct session *session = session_from_link(link);
+		struct session *session = queue_entry(link, struct session, link);
 
-		if (session_is_going(session) || !(of_all || is_own(session, newest)))
+		if (is_going(session) || !(of_all || is_own(session, newest)))
 			continue;
-		census.count += of_all || !session_is_spare(session);
-		if (!census.silent && session != newest && session_is_silent(session))
+		census.count += of_all || !session->is_spare;
+		if (!census.silent && session != newest && session->state == SESSION_HELLO)
 			census.silent = session;
 	}
 	return census;
@@ -241,10 +243,11 @@ static void refuse_user(struct server *server, struct session *session)
 	const struct principal_list *administrators = server->shared.node->settings.administrators;
 
 	session_refuse(
-		session, -EBUSY,
+		session, 0, -EBUSY,
 		"user %u has %u connection%s, all that he may have (a job takes one for each rank); end one "
 		"(tierctl goes on), or ask %s to raise connections_per_user in tierd.conf",
-		session_uid(session), server->maximum_per_user, PLURAL(server->maximum_per_user),
+		session->port.uid, server->shared.limits.maximum_per_user,
+		PLURAL(server->shared.limits.maximum_per_user),
 		administrators && administrators->count > 0 ? administrators->text : "those who run tierd");
 }
 
@@ -253,14 +256,14 @@ static void refuse_user(struct server *server, struct session *session)
 static void make_place_of_user(struct server *server, struct session *newest)
 {
 	struct census own = count_sessions(server, newest, false);
-	bool has_place = own.silent && !session_is_spare(own.silent);
+	bool has_place = own.silent && !own.silent->is_spare;
 
-	if (own.count <= server->maximum_per_user)
+	if (own.count <= server->shared.limits.maximum_per_user)
 		return;
 	if (own.silent)
 		refuse_user(server, own.silent);
 	if (!has_place)
-		session_make_spare(newest);
+		newest->is_spare = true;
 }
 
 /* Of the same user first, so that nobody takes a place from others who has enough himself. */
@@ -270,12 +273,12 @@ static void make_place(struct server *server, struct session *newest)
 
 	make_place_of_user(server, newest);
 	all = count_sessions(server, newest, true);
-	if (all.count > server->maximum && all.silent)
-		session_refuse(all.silent, -EBUSY, "it said nothing, and others need its connection");
-	else if (all.count > server->maximum)
-		session_refuse(newest, -EBUSY,
+	if (all.count > server->shared.limits.maximum_connections && all.silent)
+		session_refuse(all.silent, 0, -EBUSY, "it said nothing, and others need its connection");
+	else if (all.count > server->shared.limits.maximum_connections)
+		session_refuse(newest, 0, -EBUSY,
 			       "all connections (%u) are in use; end one, or raise connections in tierd.conf",
-			       server->maximum);
+			       server->shared.limits.maximum_connections);
 }
 
 /* There is one for each user: the newest, so that none that hangs keeps him out. */
@@ -288,14 +291,14 @@ static void on_greeted(struct session *newest, bool is_trainer, void *argument)
 		return;
 	}
 	QUEUE_FOREACH (link, &server->sessions) {
-		struct session *session = session_from_link(link);
+		struct session *session = queue_entry(link, struct session, link);
 
-		if (session != newest && is_own(session, newest) && session_is_spare(session) &&
-		    !session_is_silent(session))
+		if (session != newest && is_own(session, newest) && session->is_spare &&
+		    session->state != SESSION_HELLO)
 			session_refuse(
-				session, -EBUSY,
+				session, 0, -EBUSY,
 				"user %u has all his connections, and a newer one took the place of this",
-				session_uid(session));
+				session->port.uid);
 	}
 }
 
@@ -310,12 +313,11 @@ static void add_session(struct server *server, int socket)
 				       "a connection is refused: %s; its client may try again", strerror(-r));
 		return;
 	}
-	queue_push(&server->sessions, session_link(session));
+	queue_push(&server->sessions, &session->link);
 	make_place(server, session);
 }
 
-/* ---- The loop's calls ------------------------------------------------------------------------------------
- */
+/* ---- The loop's calls ---- */
 
 /* Without descriptors the listening socket stays readable: waiting for it would be spinning. */
 static void pause_accepting(struct server *server, int r)
@@ -375,20 +377,11 @@ static void on_pause_over(evutil_socket_t fd, short what, void *argument)
 	resume(argument);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------
- */
+/* ---- Life ---- */
 
 void server_limit(struct server *server, const struct server_limits *limits)
 {
-	struct session_shared *shared = &server->shared;
-
-	server->maximum = limits->maximum_connections;
-	server->maximum_per_user = limits->maximum_per_user;
-	shared->maximum_requests = limits->maximum_requests;
-	shared->maximum_output = limits->maximum_output;
-	shared->maximum_frame = limits->maximum_frame;
-	shared->first_frame_ms = limits->first_frame_ms;
-	shared->frame_ms = limits->frame_ms;
+	server->shared.limits = *limits;
 }
 
 static int open_socket(struct server *server, const struct server_config *config)
@@ -439,6 +432,7 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 		.rations = &server->rations,
 		.loop = loop,
 		.node = node,
+		.limits = config->limits,
 		.versions = FRAME_VERSIONS,
 		.pages = PAGES_VERSIONS,
 		.lease_look_ms = LEASE_LOOK_MS,
@@ -446,7 +440,6 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 		.greeted = on_greeted,
 		.argument = server,
 	};
-	server_limit(server, &config->limits);
 	r = start(server, config);
 	if (r == -ENOENT)
 		log_error("cannot listen at %s: there is no folder %.*s; make it, or choose another --socket",
@@ -482,9 +475,9 @@ struct server *server_free(struct server *server)
 		return NULL;
 	/* All of them first: else the ranks that are still there would be told that others have left. */
 	QUEUE_FOREACH (each, &server->sessions)
-		session_close(session_from_link(each));
+		session_close(queue_entry(each, struct session, link));
 	while ((link = queue_first(&server->sessions)))
-		session_free(session_from_link(link));
+		session_free(queue_entry(link, struct session, link));
 	rations_clear(&server->rations);
 	server_close(server);
 	frame_arena_free(server->shared.arena);

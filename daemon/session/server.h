@@ -12,8 +12,10 @@ struct node;
 struct server;
 
 struct server_limits {
-	unsigned maximum_connections, maximum_per_user, maximum_requests;
-	size_t maximum_output, maximum_frame;
+	unsigned maximum_connections, maximum_per_user;
+	unsigned maximum_requests; /* of a connection, unanswered; see client_new() */
+	size_t maximum_output;	   /* bytes of answers that a client leaves unread; then it is cut off */
+	size_t maximum_frame;	   /* bytes that it may send in one, the header included */
 	unsigned first_frame_ms, frame_ms;
 };
 

@@ -39,8 +39,7 @@ void session_arm(struct event *timer, unsigned ms)
 	event_add(timer, &delay);
 }
 
-/* ---- The end ---------------------------------------------------------------------------------------------
- */
+/* ---- The end ---- */
 
 void session_end(struct session *session, const char *format, ...)
 {
@@ -121,13 +120,12 @@ const char *session_why_it_ended(const struct session *session, const char *othe
 	return is_rank && peer_is_dying(session->port.pid, session->process) ? "its process died" : otherwise;
 }
 
-/* ---- Input -----------------------------------------------------------------------------------------------
- */
+/* ---- Input ---- */
 
 /* Who does not read his answers has nothing to ask. */
 static bool has_enough(const struct session *session)
 {
-	return session->client && session->outbox.bytes > session->shared->maximum_output / 2;
+	return session->client && session->outbox.bytes > session->shared->limits.maximum_output / 2;
 }
 
 static void stop_reading(struct session *session)
@@ -150,7 +148,7 @@ static void go_on_reading(struct session *session)
 	event_add(&session->reading, NULL);
 	if (session->state == SESSION_OPEN && !inbox_is_empty(&session->inbox) &&
 	    !event_pending(&session->deadline, EV_TIMEOUT, NULL))
-		session_arm(&session->deadline, session->shared->frame_ms);
+		session_arm(&session->deadline, session->shared->limits.frame_ms);
 }
 
 /* How long the next frame has to wait, in ms; 0: not at all. */
@@ -192,7 +190,7 @@ static int handle_frames(struct session *session)
 			break;
 		bool is_large = inbox_length(&session->inbox) >= LARGE_FRAME;
 
-		r = inbox_next(&session->inbox, session->shared->maximum_frame, &header, &bytes);
+		r = inbox_next(&session->inbox, session->shared->limits.maximum_frame, &header, &bytes);
 		if (r > 0)
 			session_handle_frame(session, &header, bytes);
 		if (r > 0 && is_large)
@@ -208,12 +206,11 @@ static void handle_input(struct session *session)
 	int r = handle_frames(session);
 
 	if (r == -EMSGSIZE)
-		session_refuse_request(
-			session, 0, r,
-			"a frame of more than %zu bytes: send less at once, or raise frame_size",
-			session->shared->maximum_frame);
+		session_refuse(session, 0, r,
+			       "a frame of more than %zu bytes: send less at once, or raise frame_size",
+			       session->shared->limits.maximum_frame);
 	else if (r < 0)
-		session_refuse_request(session, 0, r, "what it sends is not a frame of tierd's protocol");
+		session_refuse(session, 0, r, "what it sends is not a frame of tierd's protocol");
 	session_flush(session);
 	if (session->state >= SESSION_CLOSING)
 		return;
@@ -226,8 +223,7 @@ static void handle_input(struct session *session)
 		session_arm(&session->turn, find_pause(session));
 }
 
-/* ---- The loop's calls ------------------------------------------------------------------------------------
- */
+/* ---- The loop's calls ---- */
 
 /* What the user wants now is done now, or, while he rests, later. False: later. */
 static bool begin_turn(struct session *session, struct ration_turn *ret_turn)
@@ -296,11 +292,11 @@ static void on_deadline(evutil_socket_t fd, short what, void *argument)
 	struct session *session = argument;
 
 	if (session->state == SESSION_HELLO)
-		session_refuse_request(session, 0, -ETIMEDOUT, "no Hello within %u ms",
-				       session->shared->first_frame_ms);
+		session_refuse(session, 0, -ETIMEDOUT, "no Hello within %u ms",
+			       session->shared->limits.first_frame_ms);
 	else if (session->state == SESSION_OPEN)
-		session_refuse_request(session, 0, -ETIMEDOUT, "a frame that is not complete after %u ms",
-				       session->shared->frame_ms);
+		session_refuse(session, 0, -ETIMEDOUT, "a frame that is not complete after %u ms",
+			       session->shared->limits.frame_ms);
 	else
 		session_end(session, "it did not read its last answer");
 }
@@ -370,8 +366,7 @@ static void go_on(struct ration_waiter *waiter)
 	ration_end(session->ration, &turn);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------
- */
+/* ---- Life ---- */
 
 static int look_at_peer(struct session *session)
 {
@@ -404,7 +399,7 @@ static int start_events(struct session *session)
 	evtimer_assign(&session->ending, loop, on_ending, session);
 	if (event_add(&session->reading, NULL) < 0 || event_add(&session->death, NULL) < 0)
 		return -ENOMEM;
-	session_arm(&session->deadline, session->shared->first_frame_ms);
+	session_arm(&session->deadline, session->shared->limits.first_frame_ms);
 	return 0;
 }
 
@@ -473,39 +468,4 @@ struct session *session_free(struct session *session)
 	free(session->port.groups);
 	free(session);
 	return NULL;
-}
-
-bool session_is_silent(const struct session *session)
-{
-	return session->state == SESSION_HELLO;
-}
-
-void session_make_spare(struct session *session)
-{
-	session->is_spare = true;
-}
-
-bool session_is_spare(const struct session *session)
-{
-	return session->is_spare;
-}
-
-bool session_is_going(const struct session *session)
-{
-	return session->state == SESSION_ENDED && !session->has_hung_up;
-}
-
-uid_t session_uid(const struct session *session)
-{
-	return session->port.uid;
-}
-
-struct queue *session_link(struct session *session)
-{
-	return &session->link;
-}
-
-struct session *session_from_link(struct queue *link)
-{
-	return queue_entry(link, struct session, link);
 }

@@ -34,10 +34,7 @@ struct session_shared {
 	struct frame_arena *arena;
 	struct rations *rations;
 	struct versions versions, pages; /* that this daemon speaks, and lays out */
-	unsigned maximum_requests;	 /* unanswered; see client_new() */
-	size_t maximum_output; /* bytes of answers that the client leaves unread; then it is cut off */
-	size_t maximum_frame;  /* bytes that it may send in one, the header included */
-	unsigned first_frame_ms, frame_ms;
+	struct server_limits limits;
 	unsigned lease_look_ms; /* between two looks whether an ended session's leases are gone */
 	/* Runs on the loop, once: the connection has ended and nothing of its process is in use any more. The
 	 * owner calls session_free(), there or later. */
@@ -57,25 +54,5 @@ void session_close(struct session *session);
 /* Ends it at once, without calling over(). */
 struct session *session_free(struct session *session);
 DEFINE_FREEP(struct session *, session_free)
-
-/* It has not said hello yet. */
-bool session_is_silent(const struct session *session);
-
-/* A spare session is one beyond its user's connections: it may only ask what request_holds_nothing(). */
-void session_make_spare(struct session *session);
-bool session_is_spare(const struct session *session);
-
-/* It has ended, and nothing keeps it beyond this turn of the loop. */
-bool session_is_going(const struct session *session);
-
-uid_t session_uid(const struct session *session);
-
-/* Tells the client why (in place of an answer that it may wait for) and ends the session, on the loop. */
-void session_refuse(struct session *session, int r, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/* For the owner's list. */
-struct queue *session_link(struct session *session);
-struct session *session_from_link(struct queue *link);
 
 #endif

@@ -45,7 +45,7 @@ void session_send(struct session *session, enum frame_type type, uint32_t reques
 		return;
 	r = frame_encode(session->version, type, request, message, &frame, &length);
 	/* A reload may have made the maximum less than what waits already. */
-	if (r == 0 && session->outbox.bytes + length > session->shared->maximum_output) {
+	if (r == 0 && session->outbox.bytes + length > session->shared->limits.maximum_output) {
 		free(frame);
 		r = -ENOBUFS;
 	} else if (r == 0) {
@@ -96,7 +96,7 @@ static bool has_room(const struct port *port)
 {
 	const struct session *session = container_of(port, struct session, port);
 
-	return session->outbox.bytes < session->shared->maximum_output / 4;
+	return session->outbox.bytes < session->shared->limits.maximum_output / 4;
 }
 
 const struct port_ops session_port_ops = {
@@ -124,15 +124,17 @@ static void send_refusal(struct session *session, uint32_t request, int r, char 
 		session_send(session, FRAME_REPLY, request, &refusal.base, NULL, 0);
 }
 
-static void refuse_request(struct session *session, uint32_t request, int r, const char *format,
-			   va_list arguments)
+void session_refuse(struct session *session, uint32_t request, int r, const char *format, ...)
 {
 	bool was_handling = session->is_handling;
 	char text[512];
+	va_list arguments;
 
 	if (session->state >= SESSION_CLOSING)
 		return;
+	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
 	session_tell(session, session_refusal_of(session), "%s", text);
 	snprintf(session->reason, sizeof(session->reason), "it was refused: %.100s", text);
 
@@ -145,27 +147,9 @@ static void refuse_request(struct session *session, uint32_t request, int r, con
 	event_del(&session->reading);
 	event_del(&session->turn);
 	queue_remove(&session->waiter.link);
-	session_arm(&session->deadline, session->shared->frame_ms);
+	session_arm(&session->deadline, session->shared->limits.frame_ms);
 	session_flush(session);
 	/* What waits to be read would count for nobody, and could be many. */
 	if (session->is_spare)
 		session_end(session, "it was refused");
-}
-
-void session_refuse_request(struct session *session, uint32_t request, int r, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	refuse_request(session, request, r, format, arguments);
-	va_end(arguments);
-}
-
-void session_refuse(struct session *session, int r, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	refuse_request(session, 0, r, format, arguments);
-	va_end(arguments);
 }

@@ -37,10 +37,10 @@ static void send_hello_reply(struct session *session, uint32_t request)
 static void refuse_versions(struct session *session, uint32_t request, const char *what,
 			    struct versions theirs, struct versions ours)
 {
-	session_refuse_request(session, request, -EPROTONOSUPPORT,
-			       "the client speaks versions %u to %u of the %s, this tierd (" TIERD_VERSION
-			       ") %u to %u; update the older of the two",
-			       theirs.minimum, theirs.maximum, what, ours.minimum, ours.maximum);
+	session_refuse(session, request, -EPROTONOSUPPORT,
+		       "the client speaks versions %u to %u of the %s, this tierd (" TIERD_VERSION
+		       ") %u to %u; update the older of the two",
+		       theirs.minimum, theirs.maximum, what, ours.minimum, ours.maximum);
 }
 
 /* Whatever it says is the peer's own: a job that others train goes on. */
@@ -67,7 +67,7 @@ static void handle_hello(struct session *session, const struct frame_header *hea
 			     &message);
 
 	if (r < 0) {
-		session_refuse_request(session, header->request, r, "its Hello is malformed");
+		session_refuse(session, header->request, r, "its Hello is malformed");
 		return;
 	}
 	hello = (const Tierd__Wire__Hello *)message;
@@ -76,11 +76,10 @@ static void handle_hello(struct session *session, const struct frame_header *hea
 		session->shared->greeted(session, hello->pages_maximum != 0, session->shared->argument);
 	if (session->state != SESSION_HELLO)
 		return;
-	r = client_new(session->shared->node, &session->port, session->shared->maximum_requests,
+	r = client_new(session->shared->node, &session->port, session->shared->limits.maximum_requests,
 		       &session->client);
 	if (r < 0) {
-		session_refuse_request(session, header->request, r, "no place for a client: %s",
-				       strerror(-r));
+		session_refuse(session, header->request, r, "no place for a client: %s", strerror(-r));
 		return;
 	}
 	send_hello_reply(session, header->request);
@@ -95,9 +94,8 @@ static void handle_request(struct session *session, const struct frame_header *h
 	int r;
 
 	if (header->version != session->version) {
-		session_refuse_request(session, header->request, -EPROTO,
-				       "a frame of version %u, agreed was %u", header->version,
-				       session->version);
+		session_refuse(session, header->request, -EPROTO, "a frame of version %u, agreed was %u",
+			       header->version, session->version);
 		return;
 	}
 	r = frame_decode(session->shared->arena, &tierd__wire__request__descriptor, bytes, header->length,
@@ -109,7 +107,7 @@ static void handle_request(struct session *session, const struct frame_header *h
 		return;
 	}
 	if (r < 0) {
-		session_refuse_request(session, header->request, r, "a malformed request");
+		session_refuse(session, header->request, r, "a malformed request");
 		return;
 	}
 	request = (const Tierd__Wire__Request *)message;
@@ -129,9 +127,8 @@ void session_handle_frame(struct session *session, const struct frame_header *he
 
 	event_del(&session->deadline);
 	if (header->type != expected)
-		session_refuse_request(session, header->request, -EPROTO,
-				       "a frame of type %d, where %s is expected", header->type,
-				       expected == FRAME_HELLO ? "a Hello" : "a Request");
+		session_refuse(session, header->request, -EPROTO, "a frame of type %d, where %s is expected",
+			       header->type, expected == FRAME_HELLO ? "a Hello" : "a Request");
 	else if (session->state == SESSION_HELLO)
 		handle_hello(session, header, bytes);
 	else

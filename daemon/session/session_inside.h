@@ -16,12 +16,12 @@ enum session_state { SESSION_HELLO, SESSION_OPEN, SESSION_CLOSING, SESSION_ENDED
 struct session {
 	struct port port;
 	const struct session_shared *shared;
-	struct queue link;
+	struct queue link; /* of the server's */
 	enum session_state state;
-	bool is_handling;     /* answers are sent together, afterwards */
-	bool is_waiting;      /* for answers to go out, or for its next turn: not reading */
-	bool is_spare;	      /* beyond its user's connections */
-	bool is_dead;	      /* the process */
+	bool is_handling; /* answers are sent together, afterwards */
+	bool is_waiting;  /* for answers to go out, or for its next turn: not reading */
+	bool is_spare;	  /* beyond its user's connections: it may only ask what request_holds_nothing() */
+	bool is_dead;	  /* the process */
 	unsigned reads_since; /* of what it had sent */
 	bool has_hung_up;
 	int socket, process;
@@ -59,8 +59,8 @@ extern const struct port_ops session_port_ops;
 void session_flush(struct session *session);
 void session_send(struct session *session, enum frame_type type, uint32_t request,
 		  const ProtobufCMessage *message, const int *fds, unsigned fd_count);
-/* As session_refuse(), in answer to a request. */
-void session_refuse_request(struct session *session, uint32_t request, int r, const char *format, ...)
+/* Tells the client why and ends the session, on the loop. request: which one that answers; 0: none. */
+void session_refuse(struct session *session, uint32_t request, int r, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
 /* ---- session_frames.c ---- */
