@@ -85,6 +85,13 @@ static void note_layout(struct actor *actor, const struct actor_tensor *tensors,
 	}
 }
 
+int actor_join(struct scene *scene, struct actor *actor, const struct actor_job *job)
+{
+	int r = actor_enter(scene, actor);
+
+	return r < 0 ? r : actor_open(actor, job);
+}
+
 int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count)
 {
 	Tierd__Wire__UnitDefine define = TIERD__WIRE__UNIT_DEFINE__INIT;

@@ -160,6 +160,8 @@ struct actor_job {
 };
 
 int actor_open(struct actor *actor, const struct actor_job *job);
+/* Enters, and opens it. */
+int actor_join(struct scene *scene, struct actor *actor, const struct actor_job *job);
 
 struct actor_tensor {
 	const char *name;

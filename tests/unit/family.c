@@ -519,7 +519,7 @@ static void expect_kept(struct family_job *job)
 	}
 }
 
-static struct family_job *find_job(struct family *family, const char *name)
+static struct family_job *scene_job(struct family *family, const char *name)
 {
 	for (unsigned i = 0; i < FAMILY_JOBS; i++)
 		if (strcmp(family->jobs[i].committed.name, name) == 0)
@@ -531,7 +531,7 @@ static struct family_job *find_job(struct family *family, const char *name)
 /* The store that opens is that of the first job. */
 static void give_to_first(struct family *family, const struct store_job *found)
 {
-	struct family_job *first = find_job(family, found[0].name), *opener = &family->jobs[0];
+	struct family_job *first = scene_job(family, found[0].name), *opener = &family->jobs[0];
 	struct store *store = opener->store;
 
 	opener->store = NULL;

@@ -1,6 +1,12 @@
-/* What tests share that each play in a scene of their own: the scene, its beginning and its end. */
+/* What tests share that each play in a scene of their own: cmocka, the scene, its beginning and its end. */
 #ifndef TIERD_TESTS_UNIT_SCENE_TEST_H
 #define TIERD_TESTS_UNIT_SCENE_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
 
 #include "tests/unit/daemon_support.h"
 

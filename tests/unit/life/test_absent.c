@@ -2,12 +2,8 @@
  * summed alone, whatever became of others, and wherever they waited. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/gradients/own.h"
 #include "daemon/residency/residency.h"
@@ -24,14 +20,9 @@
 
 static struct actor first, second;
 
-static struct job *find(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static struct unit *unit_of(uint32_t unit)
 {
-	return &find()->catalog.units[unit];
+	return &scene_job(NULL)->catalog.units[unit];
 }
 
 static void define(struct actor *actor, const char *unit)
@@ -50,8 +41,7 @@ static void enter(struct actor *actor, uint32_t rank, uint32_t world_size, struc
 {
 	job.rank = rank;
 	job.world_size = world_size;
-	assert_int_equal(actor_enter(&scene, actor), 0);
-	assert_int_equal(actor_open(actor, &job), 0);
+	assert_int_equal(actor_join(&scene, actor, &job), 0);
 	define(actor, "u");
 	define(actor, "w");
 }
@@ -64,13 +54,9 @@ static void start_one(struct actor_job job)
 
 static void start_two(struct actor_job job)
 {
-	uint32_t ready;
-
 	enter(&first, 0, 2, job);
 	enter(&second, 1, 2, job);
-	ready = actor_send_ready(&first, -1);
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	actor_ready_both(&first, &second);
 }
 
 /* Of unit 0, but for these tensors. */
@@ -117,7 +103,7 @@ static bool has_moved(struct actor *actor, uint32_t tensor)
 {
 	const float *values = (const float *)actor->window.base;
 
-	assert_int_equal(actor_read(actor, 0, tensor, "parameter", 0, ELEMENTS, find()->step), 0);
+	assert_int_equal(actor_read(actor, 0, tensor, "parameter", 0, ELEMENTS, scene_job(NULL)->step), 0);
 	for (unsigned i = 1; i < ELEMENTS; i++)
 		assert_true(values[i] == values[0]);
 	return values[0] != 1;
@@ -226,11 +212,11 @@ static void an_early_update_leaves_them_as_well(void **state)
 	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	push(&first, B, 1);
 	assert_int_equal(actor_await(&first, actor_send_push(&first, 1, 0), 0)->status, 0);
-	while (pack_update(find(), unit_of(0)->pack)->early != EARLY_READY)
+	while (pack_update(scene_job(NULL), unit_of(0)->pack)->early != EARLY_READY)
 		scene_wait(&scene);
 	assert_int_equal(actor_take_step(&first), 0);
 	scene_settle(&scene);
-	assert_int_equal(find()->update->early_updates, 2);
+	assert_int_equal(scene_job(NULL)->update->early_updates, 2);
 	expect_updates(1, 0, 1);
 	assert_true(has_moved(&first, 0) && !has_moved(&first, 1) && has_moved(&first, 2));
 }

@@ -1,12 +1,7 @@
 /* What nobody trains gives its host memory up to who would be refused without, if its state is all on NVMe,
  * and to who says so; what is in host memory alone stays, and is named. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/gradients.h"
@@ -18,11 +13,6 @@
 
 static struct actor first, second, third;
 static unsigned units;
-
-static struct job *find(const char *name)
-{
-	return job_find(scene.node, geteuid(), name);
-}
 
 static int open_job(struct actor *actor, const char *name, uint32_t durability)
 {
@@ -51,7 +41,7 @@ static struct job *leave_idle(struct actor *actor, const char *name, uint32_t du
 	start(actor, name, durability);
 	actor_die(actor);
 	scene_settle(&scene);
-	job = find(name);
+	job = scene_job(name);
 	assert_true(job_is_idle(job) && job->state == JOB_TRAINED);
 	return job;
 }
@@ -82,7 +72,7 @@ static void an_idle_job_gives_its_memory_to_the_next_one(void **state)
 	scene_settle(&scene);
 	assert_int_equal(actor_ready(&first), 0);
 	assert_int_equal(first.step, 1);
-	assert_int_equal(find("second")->state, JOB_RELEASED);
+	assert_int_equal(scene_job("second")->state, JOB_RELEASED);
 	assert_int_equal(actor_take_step(&first), 0);
 }
 
@@ -154,7 +144,7 @@ static void a_commit_that_is_under_way_is_waited_for(void **state)
 
 	start(&first, "first", DURABILITY_STEP);
 	scene_settle(&scene);
-	job = find("first");
+	job = scene_job("first");
 	scene_await_disposals(&scene);
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	leave_no_room();
@@ -180,7 +170,7 @@ static void hold_what_was_gathered(void)
 	assert_int_equal(actor_gather(&first, 0, 1, NULL), 0);
 	client_hang_up(first.client, "it closed the connection");
 	scene_settle(&scene);
-	assert_true(job_is_idle(find("first")));
+	assert_true(job_is_idle(scene_job("first")));
 }
 
 static void what_is_leased_is_not_taken(void **state)
@@ -190,10 +180,10 @@ static void what_is_leased_is_not_taken(void **state)
 	leave_no_room();
 	assert_int_equal(open_job(&second, "second", DURABILITY_STEP), 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
-	assert_int_equal(find("first")->state, JOB_TRAINED);
+	assert_int_equal(scene_job("first")->state, JOB_TRAINED);
 	actor_release(&first, 0);
 	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(find("first")->state, JOB_RELEASED);
+	assert_int_equal(scene_job("first")->state, JOB_RELEASED);
 }
 
 static void a_broken_job_gives_what_is_lost(void **state)
@@ -202,7 +192,7 @@ static void a_broken_job_gives_what_is_lost(void **state)
 
 	start(&first, "first", DURABILITY_NONE);
 	scene_settle(&scene);
-	job = find("first");
+	job = scene_job("first");
 	leave_no_room();
 	job_break(job, NULL, "it is broken by a test");
 	actor_die(&first);
@@ -219,15 +209,15 @@ static void a_broken_job_that_comes_back_gives_nothing(void **state)
 
 	start(&first, "first", DURABILITY_STEP);
 	scene_settle(&scene);
-	claim = room_claim(find("first"));
+	claim = room_claim(scene_job("first"));
 	claim.job = NULL;
-	job_break(find("first"), NULL, "it is broken by a test");
+	job_break(scene_job("first"), NULL, "it is broken by a test");
 	actor_die(&first);
-	assert_false(idle_give(find("first")));
+	assert_false(idle_give(scene_job("first")));
 	assert_int_equal(idle_give_up(&claim, GIB), 0);
 	scene_settle(&scene);
-	assert_int_equal(find("first")->state, JOB_RELEASED);
-	assert_int_equal(find("first")->step, 1);
+	assert_int_equal(scene_job("first")->state, JOB_RELEASED);
+	assert_int_equal(scene_job("first")->step, 1);
 }
 
 /* By its cache, and beside it. */
@@ -239,7 +229,7 @@ static void what_a_broken_job_gives_is_counted_once(void **state)
 
 	start(&first, "first", DURABILITY_NONE);
 	scene_settle(&scene);
-	job = find("first");
+	job = scene_job("first");
 	job_break(job, NULL, "it is broken by a test");
 	actor_die(&first);
 	scene_settle(&scene);
@@ -296,7 +286,7 @@ static void who_cannot_be_released_says_why(void **state)
 	expect_refusal("first", -EBUSY, "it is in use by rank 0");
 	leave_idle(&third, "volatile", DURABILITY_NONE);
 	expect_refusal("volatile", -EOPNOTSUPP, "in host memory alone");
-	assert_int_equal(find("volatile")->state, JOB_TRAINED);
+	assert_int_equal(scene_job("volatile")->state, JOB_TRAINED);
 }
 
 static void what_is_held_is_not_released(void **state)

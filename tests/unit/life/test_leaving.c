@@ -1,32 +1,47 @@
 /* A rank that dies, detaches or closes at any point of a training: whatever it leaves behind, every request
  * of the other rank is answered, and when it comes back both train on from the last applied step. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/own.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/resources/resources.h"
 #include "daemon/session/request.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 600000 /* more than one chunk of the optimizer's */
 
 enum manner { DIES, DETACHES, CLOSES, MANNERS };
 
-static struct scene scene;
 static struct actor stays, leaves;
 
-static void open_rank(struct actor *actor, uint32_t rank, uint32_t stage)
+static void enter_both(void)
 {
-	const struct actor_job job = { .rank = rank, .world_size = 2, .stage = stage };
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+}
+
+static int setup(void **state)
+{
+	int r = scene_setup(state);
+
+	if (r == 0)
+		enter_both();
+	return r;
+}
+
+static void begin_anew(void)
+{
+	scene_teardown(NULL);
+	assert_int_equal(setup(NULL), 0);
+}
+
+static void open_rank(struct actor *actor, uint32_t rank)
+{
+	const struct actor_job job = { .rank = rank, .world_size = 2, .stage = 3 };
 	const struct actor_tensor one[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false } };
 	const struct actor_tensor two[] = { { "f", FORMAT_FP32, INITIALIZE_ONES, 1000, true },
 					    { "h", FORMAT_FP32, INITIALIZE_ONES, ELEMENTS, false } };
@@ -38,10 +53,14 @@ static void open_rank(struct actor *actor, uint32_t rank, uint32_t stage)
 
 static void make_ready(void)
 {
-	uint32_t number = actor_send_ready(&stays, -1);
+	actor_ready_both(&stays, &leaves);
+}
 
-	assert_int_equal(actor_ready(&leaves), 0);
-	assert_int_equal(actor_finish_ready(&stays, number), 0);
+static void open_both(void)
+{
+	open_rank(&stays, 0);
+	open_rank(&leaves, 1);
+	make_ready();
 }
 
 static void take_step(void)
@@ -67,7 +86,7 @@ static void act(unsigned point)
 {
 	switch (point) {
 	case 0:
-		open_rank(&leaves, 1, 3);
+		open_rank(&leaves, 1);
 		break;
 	case 1:
 		make_ready();
@@ -124,27 +143,21 @@ static void leave(enum manner manner)
 
 static void come_back(unsigned point, enum manner manner)
 {
-	uint32_t number;
-
 	if (manner == DIES)
 		assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&leaves, 1, 3);
+	open_rank(&leaves, 1);
 	for (uint32_t unit = 0; point > 0 && unit < 2; unit++)
 		while (actor_leases(&stays, unit) > 0)
 			actor_release(&stays, unit);
-	number = actor_send_ready(&stays, -1);
-	assert_int_equal(actor_ready(&leaves), 0);
-	assert_int_equal(actor_finish_ready(&stays, number), 0);
+	actor_ready_both(&stays, &leaves);
 	assert_int_equal(stays.step, leaves.step);
 	take_step();
 }
 
 static void leave_at(unsigned point, enum manner manner)
 {
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
+	begin_anew();
+	open_rank(&stays, 0);
 	for (unsigned i = 0; i <= point; i++)
 		act(i);
 	leave(manner);
@@ -157,9 +170,6 @@ static void leave_at(unsigned point, enum manner manner)
 	while (actor_outstanding(&stays) > 0)
 		scene_wait(&scene);
 	come_back(point, manner);
-	actor_die(&leaves);
-	actor_die(&stays);
-	scene_close(&scene);
 }
 
 static void leave_everywhere(enum manner manner)
@@ -189,11 +199,9 @@ static void drop_at(unsigned point)
 {
 	uint64_t before;
 
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	begin_anew();
 	before = budget_host_used(scene.node);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
+	open_rank(&stays, 0);
 	for (unsigned i = 0; i <= point; i++)
 		act(i);
 	assert_int_equal(actor_drop(&stays, false), -EBUSY);
@@ -209,14 +217,9 @@ static void drop_at(unsigned point)
 	assert_int_equal(budget_host_used(scene.node) - disposal_withheld_by_all(scene.node), before);
 	assert_int_equal(scene.node->paths[0].used, 0);
 	/* What the name means now is a new job. */
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	make_ready();
+	open_both();
 	assert_int_equal(stays.step, 0);
 	take_step();
-	actor_die(&leaves);
-	actor_die(&stays);
-	scene_close(&scene);
 }
 
 static void await_all_that_is_withheld(void)
@@ -232,7 +235,6 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	const float *values;
 	float before;
 
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	actor_play(&scene, &stays);
 	assert_int_equal(actor_gather(&stays, 0, 0, (const void **)&values), 0);
 	before = values[0];
@@ -247,7 +249,6 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	actor_die(&stays);
 	await_all_that_is_withheld();
 	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
-	scene_close(&scene);
 }
 
 static void a_job_may_be_dropped_at_any_point(void **state)
@@ -260,7 +261,7 @@ static void a_job_may_be_dropped_at_any_point(void **state)
 
 static struct job *await_phase(enum job_state phase)
 {
-	struct job *job = job_find(scene.node, geteuid(), "play");
+	struct job *job = scene_job(NULL);
 
 	while (job->state != phase)
 		scene_wait(&scene);
@@ -269,19 +270,22 @@ static struct job *await_phase(enum job_state phase)
 
 static void train_and_release(void)
 {
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	scene.node->settings.idle_release_ms = 1;
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	make_ready();
+	open_both();
 	take_step();
 	actor_die(&leaves);
 	actor_die(&stays);
 	await_phase(JOB_RELEASED);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	enter_both();
+}
+
+static void begin_return(void)
+{
+	open_rank(&stays, 0);
+	open_rank(&leaves, 1);
+	actor_send_ready(&stays, -1);
+	actor_send_ready(&leaves, -1);
+	await_phase(JOB_RETURNING);
 }
 
 /* What is left when nothing is: the node's own. */
@@ -293,15 +297,12 @@ static void expect_all_is_given_back(void)
 	await_all_that_is_withheld();
 	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
 	assert_int_equal(scene.node->paths[0].used, 0);
-	scene_close(&scene);
 }
 
 static void a_released_job_returns_at_its_step(void **state)
 {
 	train_and_release();
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	make_ready();
+	open_both();
 	assert_int_equal(stays.step, 1);
 	take_step();
 	assert_int_equal(actor_drop(&stays, true), 0);
@@ -314,13 +315,9 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	uint64_t released;
 
 	train_and_release();
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	released = budget_host_bytes(job);
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	actor_send_ready(&stays, -1);
-	actor_send_ready(&leaves, -1);
-	await_phase(JOB_RETURNING);
+	begin_return();
 	actor_die(&leaves);
 	actor_die(&stays);
 	/* Trained it may be for less than a turn. */
@@ -329,8 +326,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	await_phase(JOB_RELEASED);
 	assert_int_equal(budget_host_bytes(job), released);
 	assert_int_equal(job->step, 1);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	enter_both();
 	assert_int_equal(actor_drop(&stays, false), 0);
 	expect_all_is_given_back();
 }
@@ -338,11 +334,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 static void a_job_may_be_dropped_while_it_returns(void **state)
 {
 	train_and_release();
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	actor_send_ready(&stays, -1);
-	actor_send_ready(&leaves, -1);
-	await_phase(JOB_RETURNING);
+	begin_return();
 	assert_int_equal(actor_drop(&stays, true), 0);
 	assert_int_equal(actor_outstanding(&stays), 0);
 	expect_all_is_given_back();
@@ -351,17 +343,12 @@ static void a_job_may_be_dropped_while_it_returns(void **state)
 /* Nor may what a living process has leased. */
 static void a_job_with_a_rank_is_not_released(void **state)
 {
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	scene.node->settings.idle_release_ms = 1;
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	make_ready();
+	open_both();
 	assert_int_equal(actor_gather(&stays, 0, 0, NULL), 0);
 	client_hang_up(leaves.client, "it closed the connection");
 	client_hang_up(stays.client, "it closed the connection");
-	struct job *job = job_find(scene.node, geteuid(), "play");
+	struct job *job = scene_job(NULL);
 
 	assert_true(job_is_idle(job) && event_pending(job->life->idle_timer, EV_TIMEOUT, NULL));
 	/* Until the timer has looked, and found the lease. */
@@ -375,9 +362,6 @@ static void a_job_with_a_rank_is_not_released(void **state)
 	assert_int_equal(job->state, JOB_TRAINED);
 	actor_release(&stays, 0);
 	await_phase(JOB_RELEASED);
-	actor_die(&leaves);
-	actor_die(&stays);
-	scene_close(&scene);
 }
 
 /* Between epochs it may read what there is; without host memory there is nothing. */
@@ -388,44 +372,24 @@ static void who_comes_back_to_a_released_job_has_to_get_ready(void **state)
 		actor_open(&stays, &(struct actor_job){ .world_size = 2, .stage = 3, .is_reconnect = true }),
 		0);
 	assert_int_equal(actor_read(&stays, 0, 0, "parameter", 0, 1, 0), -ESTALE);
-	actor_die(&leaves);
-	actor_die(&stays);
-	scene_close(&scene);
 }
 
 static void the_others_are_told_who_is_lost(void **state)
 {
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	make_ready();
+	open_both();
 	actor_die(&leaves);
 	assert_int_equal(stays.ended_epochs, 1);
 	assert_non_null(strstr(stays.reason, "rank 1"));
 	assert_non_null(strstr(stays.reason, "its process died"));
 	assert_int_equal(actor_gather(&stays, 0, 0, NULL), -ESTALE);
 	assert_non_null(strstr(actor_message(&stays), "rank 1"));
-	actor_die(&stays);
-	scene_close(&scene);
-}
-
-static void begin_scene(void)
-{
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
-	open_rank(&leaves, 1, 3);
-	make_ready();
 }
 
 static void closing_waits_for_the_steps_that_were_closed(void **state)
 {
 	uint32_t steps[2], closing;
 
-	begin_scene();
+	open_both();
 	actor_fill(&leaves, FORMAT_BF16, ELEMENTS, 1.0f);
 	actor_send_push(&leaves, 0, 0);
 	steps[0] = actor_send_step(&leaves, 0.1f);
@@ -439,35 +403,28 @@ static void closing_waits_for_the_steps_that_were_closed(void **state)
 	}
 	assert_int_equal(actor_await(&leaves, closing, 0)->status, 0);
 	assert_int_equal(stays.ended_epochs, 0);
-	assert_int_equal(job_find(scene.node, geteuid(), "play")->step, 2);
-	actor_die(&leaves);
-	actor_die(&stays);
-	scene_close(&scene);
+	assert_int_equal(scene_job(NULL)->step, 2);
 }
 
 static void closing_ends_when_its_step_does_not_come(void **state)
 {
 	uint32_t step, closing;
 
-	begin_scene();
+	open_both();
 	step = actor_send_step(&leaves, 0.1f);
 	closing = actor_send_leave(&leaves, false);
 	actor_die(&stays);
 	assert_int_equal(actor_await(&leaves, step, 0)->status, -ESTALE);
 	assert_int_equal(actor_await(&leaves, closing, 0)->status, 0);
-	actor_die(&leaves);
-	scene_close(&scene);
 }
 
 static void one_that_dies_while_it_closes_is_gone(void **state)
 {
-	begin_scene();
+	open_both();
 	actor_send_step(&leaves, 0.1f);
 	actor_send_leave(&leaves, false);
 	actor_die(&leaves);
 	assert_int_equal(stays.ended_epochs, 1);
-	actor_die(&stays);
-	scene_close(&scene);
 }
 
 /* ---- The daemon ends ---- */
@@ -508,14 +465,11 @@ static void a_node_that_stops_finishes_the_decided_step(void **state)
 	const struct answer *answer;
 	uint32_t step;
 
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
+	open_rank(&stays, 0);
 	for (unsigned point = 0; point <= 10; point++)
 		act(point);
 	/* Until it is decided. */
-	while (job_find(scene.node, geteuid(), "play")->decided == 0)
+	while (scene_job(NULL)->decided == 0)
 		scene_wait(&scene);
 	step = leaves.last_number;
 	node_stop(scene.node, on_idle, &is_idle);
@@ -531,9 +485,6 @@ static void a_node_that_stops_finishes_the_decided_step(void **state)
 		if ((actor_find(&leaves, numbers[i], 0) != NULL) != are_answered[i])
 			fail_msg("a %s is %sanswered", requests->fields[i].name,
 				 are_answered[i] ? "not " : "");
-	actor_die(&stays);
-	actor_die(&leaves);
-	scene_close(&scene);
 }
 
 static int define_another(struct actor *actor)
@@ -545,10 +496,7 @@ static int define_another(struct actor *actor)
 
 static void open_two(const struct actor_job *second, int expected)
 {
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(actor_enter(&scene, &stays), 0);
-	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&stays, 0, 3);
+	open_rank(&stays, 0);
 	assert_int_equal(actor_open(&leaves, second), expected);
 }
 
@@ -559,13 +507,6 @@ static void expect_told(uint32_t ready, const char *why)
 	assert_int_equal(answer->status, -EINVAL);
 	assert_non_null(strstr(actor_message(&stays), "rank 1 has gone, whose opening was refused"));
 	assert_non_null(strstr(actor_message(&stays), why));
-}
-
-static void end_two(void)
-{
-	actor_die(&leaves);
-	actor_die(&stays);
-	scene_close(&scene);
 }
 
 static void who_waits_for_a_rank_with_another_model_is_told_when_it_leaves(void **state)
@@ -581,9 +522,8 @@ static void who_waits_for_a_rank_with_another_model_is_told_when_it_leaves(void 
 	actor_await(&leaves, actor_send_leave(&leaves, true), 0);
 	expect_told(ready, "\"w\"");
 	/* Once: then it waits for it, and both are ready. */
-	open_rank(&leaves, 1, 3);
+	open_rank(&leaves, 1);
 	make_ready();
-	end_two();
 }
 
 static void who_waits_for_a_rank_that_never_was_in_the_job_is_told(void **state)
@@ -593,7 +533,6 @@ static void who_waits_for_a_rank_that_never_was_in_the_job_is_told(void **state)
 	open_two(&other, -EINVAL);
 	actor_die(&leaves);
 	expect_told(actor_send_ready(&stays, -1), "stage");
-	end_two();
 }
 
 static void a_rank_that_tries_again_with_success_is_not_told_of(void **state)
@@ -601,42 +540,37 @@ static void a_rank_that_tries_again_with_success_is_not_told_of(void **state)
 	const struct actor_job other = { .rank = 1, .world_size = 2, .stage = 2 };
 
 	open_two(&other, -EINVAL);
-	open_rank(&leaves, 1, 3);
+	open_rank(&leaves, 1);
 	actor_die(&leaves);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	open_rank(&leaves, 1, 3);
+	open_rank(&leaves, 1);
 	make_ready();
-	end_two();
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_rank_may_die_at_any_point),
-		cmocka_unit_test(a_rank_may_detach_at_any_point),
-		cmocka_unit_test(a_rank_may_close_at_any_point),
-		cmocka_unit_test(a_job_may_be_dropped_at_any_point),
-		cmocka_unit_test(what_is_leased_stays_when_its_job_is_dropped),
-		cmocka_unit_test(a_released_job_returns_at_its_step),
-		cmocka_unit_test(a_rank_may_die_while_its_job_returns),
-		cmocka_unit_test(a_job_may_be_dropped_while_it_returns),
-		cmocka_unit_test(a_job_with_a_rank_is_not_released),
-		cmocka_unit_test(who_comes_back_to_a_released_job_has_to_get_ready),
-		cmocka_unit_test(the_others_are_told_who_is_lost),
-		cmocka_unit_test(closing_waits_for_the_steps_that_were_closed),
-		cmocka_unit_test(closing_ends_when_its_step_does_not_come),
-		cmocka_unit_test(one_that_dies_while_it_closes_is_gone),
-		cmocka_unit_test(who_waits_for_a_rank_with_another_model_is_told_when_it_leaves),
-		cmocka_unit_test(who_waits_for_a_rank_that_never_was_in_the_job_is_told),
-		cmocka_unit_test(a_rank_that_tries_again_with_success_is_not_told_of),
-		cmocka_unit_test(a_node_that_stops_finishes_the_decided_step),
+		TEST(a_rank_may_die_at_any_point),
+		TEST(a_rank_may_detach_at_any_point),
+		TEST(a_rank_may_close_at_any_point),
+		TEST(a_job_may_be_dropped_at_any_point),
+		SCENE_TEST(what_is_leased_stays_when_its_job_is_dropped, scene_setup),
+		TEST(a_released_job_returns_at_its_step),
+		TEST(a_rank_may_die_while_its_job_returns),
+		TEST(a_job_may_be_dropped_while_it_returns),
+		TEST(a_job_with_a_rank_is_not_released),
+		TEST(who_comes_back_to_a_released_job_has_to_get_ready),
+		TEST(the_others_are_told_who_is_lost),
+		TEST(closing_waits_for_the_steps_that_were_closed),
+		TEST(closing_ends_when_its_step_does_not_come),
+		TEST(one_that_dies_while_it_closes_is_gone),
+		TEST(who_waits_for_a_rank_with_another_model_is_told_when_it_leaves),
+		TEST(who_waits_for_a_rank_that_never_was_in_the_job_is_told),
+		TEST(a_rank_that_tries_again_with_success_is_not_told_of),
+		TEST(a_node_that_stops_finishes_the_decided_step),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

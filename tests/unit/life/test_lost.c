@@ -1,13 +1,9 @@
 /* Jobs that could not come back: which of them, what they say, and when they are tried again. */
 #include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
 #include "daemon/recovery/recovery.h"
@@ -20,11 +16,6 @@
 static struct actor actor;
 
 /* ---- Jobs ---- */
-
-static struct job *find(const char *name)
-{
-	return job_find(scene.node, geteuid(), name);
-}
 
 static int open_job(const char *name, uint32_t mode)
 {
@@ -60,13 +51,13 @@ static void drop(struct job *job)
 
 static void come_back(const char *name)
 {
-	life_step(find(name), LIFE_REOPEN);
+	life_step(scene_job(name), LIFE_REOPEN);
 	scene_settle(&scene);
 }
 
 static void expect_lost(const char *name, const char *reason)
 {
-	const struct job *job = find(name);
+	const struct job *job = scene_job(name);
 
 	assert_non_null(job);
 	assert_true(job_is_lost(job));
@@ -76,8 +67,8 @@ static void expect_lost(const char *name, const char *reason)
 
 static void expect_back(const char *name)
 {
-	assert_non_null(find(name));
-	assert_int_equal(find(name)->state, JOB_RELEASED);
+	assert_non_null(scene_job(name));
+	assert_int_equal(scene_job(name)->state, JOB_RELEASED);
 }
 
 /* As it is told. */
@@ -128,7 +119,7 @@ static void of_one_that_was_cut_off_nothing_is_known(void **state)
 	char path[PATH_MAX];
 
 	leave_job("play", 2);
-	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->location.file);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, scene_job("play")->location.file);
 	assert_int_equal(truncate(path, 8 << 20), 0);
 	come_back("play");
 	expect_lost("play", "was cut off");
@@ -151,7 +142,7 @@ static void a_job_without_room_on_nvme_comes_back_when_there_is_some(void **stat
 	expect_lost("play", "it needs");
 	assert_int_equal(open_job("play", MODE_CREATE), -EEXIST);
 	end();
-	drop(find("other"));
+	drop(scene_job("other"));
 	expect_back("play");
 }
 
@@ -166,7 +157,7 @@ static void a_job_without_host_memory_comes_back_when_there_is_some(void **state
 	scene.node->settings.host_budget = budget_host_used(scene.node) - 1;
 	come_back("play");
 	expect_lost("play", "of host memory");
-	drop(find("other"));
+	drop(scene_job("other"));
 	expect_back("play");
 }
 
@@ -188,7 +179,7 @@ static void one_that_still_has_no_room_is_left_alone(void **state)
 		assert_true(!recovery_is_under_way(scene.node));
 	}
 	assert_int_equal(scene.node->jobs.created, opened);
-	drop(find("large"));
+	drop(scene_job("large"));
 	expect_back("play");
 }
 

@@ -1,11 +1,7 @@
 /* Where a job's parameters and optimizer state go when it asks for placement = auto. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/model/job.h"
@@ -121,11 +117,6 @@ static void define_units(struct actor *rank)
 	}
 }
 
-static struct job *find_job(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static int start(uint64_t host_budget)
 {
 	assert_int_equal(actor_enter(&scene, &actor), 0);
@@ -137,7 +128,7 @@ static int start(uint64_t host_budget)
 static void end(void)
 {
 	actor_die(&actor);
-	job_drop(find_job());
+	job_drop(scene_job(NULL));
 	scene_settle(&scene);
 }
 
@@ -154,15 +145,16 @@ static void as_much_as_fits_is_in_host_memory(void **state)
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
 		assert_int_equal(start(cases[i].budget), 0);
-		if (find_job()->location.has_nvme_parameters != cases[i].has_nvme_parameters ||
-		    find_job()->location.has_nvme_optimizer != cases[i].has_nvme_optimizer ||
-		    find_job()->location.has_nvme_sums != cases[i].has_nvme_sums)
+		if (scene_job(NULL)->location.has_nvme_parameters != cases[i].has_nvme_parameters ||
+		    scene_job(NULL)->location.has_nvme_optimizer != cases[i].has_nvme_optimizer ||
+		    scene_job(NULL)->location.has_nvme_sums != cases[i].has_nvme_sums)
 			fail_msg("%llu MiB: parameters %d, optimizer %d, sums %d; it holds %llu KiB",
 				 (unsigned long long)(cases[i].budget / MIB),
-				 find_job()->location.has_nvme_parameters,
-				 find_job()->location.has_nvme_optimizer, find_job()->location.has_nvme_sums,
-				 (unsigned long long)(budget_host_bytes(find_job()) / KIB));
-		assert_true(cases[i].budget == 0 || budget_host_bytes(find_job()) <= cases[i].budget);
+				 scene_job(NULL)->location.has_nvme_parameters,
+				 scene_job(NULL)->location.has_nvme_optimizer,
+				 scene_job(NULL)->location.has_nvme_sums,
+				 (unsigned long long)(budget_host_bytes(scene_job(NULL)) / KIB));
+		assert_true(cases[i].budget == 0 || budget_host_bytes(scene_job(NULL)) <= cases[i].budget);
 		end();
 	}
 }
@@ -178,7 +170,8 @@ static void the_disk_counts_as_well(void **state)
 	scene_settle(&scene);
 	scene.node->settings.durability = DURABILITY_NONE;
 	assert_int_equal(start(132 * MIB), 0);
-	assert_true(find_job()->location.has_nvme_parameters && !find_job()->location.has_nvme_optimizer);
+	assert_true(scene_job(NULL)->location.has_nvme_parameters &&
+		    !scene_job(NULL)->location.has_nvme_optimizer);
 	end();
 	assert_int_equal(start(60 * MIB), -ENOSPC);
 	assert_non_null(strstr(actor_message(&actor), "and 64.0 MiB are left there"));

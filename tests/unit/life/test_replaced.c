@@ -1,14 +1,10 @@
 /* A durable job that another one of its name replaces: its files stay until that has a state of its own, and
  * it is back when that never comes. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
 #include "daemon/resources/own.h"
@@ -30,8 +26,7 @@ static const struct actor_job replacing_in_host_memory = { .stage = 3,
 
 static void begin(struct actor *actor, const struct actor_job *job)
 {
-	assert_int_equal(actor_enter(&scene, actor), 0);
-	assert_int_equal(actor_open(actor, job), 0);
+	assert_int_equal(actor_join(&scene, actor, job), 0);
 	assert_int_equal(actor_define_units(actor, UNITS, ELEMENTS), 0);
 }
 
@@ -51,11 +46,6 @@ static uint64_t leave_job(void)
 	return scene.node->paths[0].used;
 }
 
-static const struct job *find(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static bool has_file(unsigned number)
 {
 	char file[64];
@@ -66,15 +56,15 @@ static bool has_file(unsigned number)
 
 static void expect_back(uint64_t used)
 {
-	const struct job *job = find();
+	const struct job *job = scene_job(NULL);
 
 	assert_non_null(job);
 	assert_int_equal(job->number, 1);
 	assert_int_equal(job->state, JOB_RELEASED);
 	assert_true(has_file(1));
 	assert_int_equal(scene.node->paths[0].used, used);
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .mode = MODE_RESUME }), 0);
+	assert_int_equal(actor_join(&scene, &second, &(struct actor_job){ .stage = 3, .mode = MODE_RESUME }),
+			 0);
 	assert_int_equal(actor_define_units(&second, UNITS, ELEMENTS), 0);
 	assert_int_equal(actor_ready(&second), 0);
 }
@@ -85,9 +75,8 @@ static void a_job_with_ranks_is_not_replaced(void **state)
 {
 	begin(&first, &created);
 	assert_int_equal(actor_ready(&first), 0);
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &replacing), -EBUSY);
-	assert_int_equal(find()->number, 1);
+	assert_int_equal(actor_join(&scene, &second, &replacing), -EBUSY);
+	assert_int_equal(scene_job(NULL)->number, 1);
 	assert_int_equal(actor_take_step(&first), 0);
 }
 
@@ -105,7 +94,7 @@ static void the_old_files_stay_until_the_new_job_has_a_state(void **state)
 	scene_await_disposals(&scene);
 	assert_false(has_file(1));
 	assert_true(has_file(2));
-	assert_int_equal(find()->number, 2);
+	assert_int_equal(scene_job(NULL)->number, 2);
 	assert_int_equal(scene.node->paths[0].used, used);
 }
 
@@ -138,8 +127,7 @@ static void so_it_is_when_the_new_one_ends_at_once(void **state)
 {
 	uint64_t used = leave_job();
 
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &replacing), 0);
+	assert_int_equal(actor_join(&scene, &first, &replacing), 0);
 	end(&first);
 	expect_back(used);
 }
@@ -169,7 +157,7 @@ static void a_user_has_both_of_them_in_his_budget(void **state)
 
 	begin(&first, &replacing);
 	scene_settle(&scene);
-	job_find(scene.node, geteuid(), "play")->resources->limits.nvme_maximum = 2 * used - 1;
+	scene_job(NULL)->resources->limits.nvme_maximum = 2 * used - 1;
 	assert_int_equal(actor_ready(&first), -ENOSPC);
 	if (!strstr(actor_message(&first), "the job that it replaces stays there until"))
 		fail_msg("it says: %s", actor_message(&first));
@@ -183,7 +171,7 @@ static void a_drop_ends_both(void **state)
 	assert_int_equal(actor_drop(&second, true), 0);
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
-	assert_null(find());
+	assert_null(scene_job(NULL));
 	assert_false(has_file(1) || has_file(2));
 	assert_int_equal(scene.node->paths[0].used, 0);
 }
@@ -198,7 +186,7 @@ static void a_rank_that_is_taken_over_replaces_the_same_job(void **state)
 	again.is_takeover = true;
 	assert_int_equal(actor_open(&second, &again), 0);
 	scene_settle(&scene);
-	assert_int_equal(find()->number, 3);
+	assert_int_equal(scene_job(NULL)->number, 3);
 	assert_true(has_file(1));
 	end(&first);
 	end(&second);
@@ -212,8 +200,7 @@ static void a_name_that_comes_back_is_not_given_away(void **state)
 
 	begin(&first, &replacing);
 	actor_die(&first);
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &created), -EAGAIN);
+	assert_int_equal(actor_join(&scene, &second, &created), -EAGAIN);
 	end(&second);
 	expect_back(used);
 }
@@ -229,7 +216,7 @@ static void the_end_of_the_daemon_leaves_the_old_files_alone(void **state)
 	node_stop(scene.node, NULL, NULL);
 	scene_settle(&scene);
 	scene_await_disposals(&scene);
-	assert_null(find());
+	assert_null(scene_job(NULL));
 	assert_true(access(file, F_OK) == 0);
 }
 

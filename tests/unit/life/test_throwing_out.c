@@ -2,11 +2,7 @@
  * operation of its own: whatever of it is under way is answered once, and nothing of it is used afterwards.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
@@ -24,15 +20,9 @@ static void open_rank(struct actor *actor, uint32_t rank, uint32_t world_size)
 	const struct actor_tensor two[] = { { "v", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false } };
 	const struct actor_job job = { .stage = 3, .rank = rank, .world_size = world_size };
 
-	assert_int_equal(actor_enter(&scene, actor), 0);
-	assert_int_equal(actor_open(actor, &job), 0);
+	assert_int_equal(actor_join(&scene, actor, &job), 0);
 	assert_int_equal(actor_define(actor, "one", one, 1), 0);
 	assert_int_equal(actor_define(actor, "two", two, 1), 0);
-}
-
-static struct job *the_job(void)
-{
-	return job_find(scene.node, geteuid(), "play");
 }
 
 static void push_both(struct actor *actor)
@@ -49,7 +39,7 @@ static void take_lease(struct actor *actor, uint32_t unit)
 /* Of unit 1, at a moment where no lease is lawful; the sweep has done all but that unit, and waits. */
 static void keep_a_lease(void)
 {
-	struct job *job = the_job();
+	struct job *job = scene_job(NULL);
 
 	for (uint32_t unit = 0; unit < 2; unit++) {
 		assert_int_equal(actor_gather(&keeper, unit, 0, NULL), 0);
@@ -67,8 +57,8 @@ static void keep_a_lease(void)
 /* The patience is over, and something else than the timer is the first to see it. */
 static void end_patience(void)
 {
-	event_del(the_job()->update->sweep->lease_timer);
-	the_job()->update->decided_ns -= PATIENCE_NS;
+	event_del(scene_job(NULL)->update->sweep->lease_timer);
+	scene_job(NULL)->update->decided_ns -= PATIENCE_NS;
 }
 
 static void take_all_staging(struct queue *taken)
@@ -126,23 +116,19 @@ static void it_may_die_when_its_patience_has_just_ended(void **state)
 	end_patience();
 	client_hang_up(keeper.client, "its process died");
 	give_all_staging(&taken);
-	assert_false(queue_is_empty(&the_job()->members.lingering));
-	member = queue_entry(queue_first(&the_job()->members.lingering), struct member, link);
+	assert_false(queue_is_empty(&scene_job(NULL)->members.lingering));
+	member = queue_entry(queue_first(&scene_job(NULL)->members.lingering), struct member, link);
 	assert_true(queue_is_empty(&member->pendings));
 	scene_settle(&scene);
 	/* The lease of a process that lives is respected, until the sweep had to go on without it. */
-	assert_int_equal(the_job()->step, 1);
+	assert_int_equal(scene_job(NULL)->step, 1);
 }
 
 static void the_others_train_on(void **state)
 {
-	uint32_t ready;
-
 	open_rank(&keeper, 0, 2);
 	open_rank(&other, 1, 2);
-	ready = actor_send_ready(&keeper, -1);
-	assert_int_equal(actor_ready(&other), 0);
-	assert_int_equal(actor_finish_ready(&keeper, ready), 0);
+	actor_ready_both(&keeper, &other);
 	keep_a_lease();
 	end_patience();
 	/* Something that lets the sweep look. */
@@ -150,12 +136,10 @@ static void the_others_train_on(void **state)
 	await_close(&keeper);
 	assert_non_null(strstr(keeper.reason, "has kept a lease on unit \"two\""));
 	scene_settle(&scene);
-	assert_int_equal(the_job()->step, 1);
+	assert_int_equal(scene_job(NULL)->step, 1);
 	actor_die(&keeper);
 	open_rank(&keeper, 0, 2);
-	ready = actor_send_ready(&keeper, -1);
-	assert_int_equal(actor_ready(&other), 0);
-	assert_int_equal(actor_finish_ready(&keeper, ready), 0);
+	actor_ready_both(&keeper, &other);
 	assert_int_equal(keeper.step, 1);
 }
 

@@ -2,12 +2,8 @@
  * wherever they lie and whatever the first values were. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/bfloat16.h"
 #include "daemon/model/job.h"
@@ -26,19 +22,13 @@ static bool are_wide;
 
 static struct actor actor, other;
 
-static struct job *find(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static struct job *enter(struct actor *who, const struct actor_job *options, bool is_pushed_once,
 			 uint32_t initializer)
 {
 	struct actor_job job = *options;
 
 	job.is_pushed_once = is_pushed_once;
-	assert_int_equal(actor_enter(&scene, who), 0);
-	assert_int_equal(actor_open(who, &job), 0);
+	assert_int_equal(actor_join(&scene, who, &job), 0);
 	for (unsigned u = 0; u < UNITS; u++) {
 		struct actor_tensor tensors[TENSORS];
 		char name[8], names[TENSORS][16];
@@ -53,7 +43,7 @@ static struct job *enter(struct actor *who, const struct actor_job *options, boo
 		}
 		assert_int_equal(actor_define(who, name, tensors, TENSORS), 0);
 	}
-	return find();
+	return scene_job(NULL);
 }
 
 static struct job *start(const struct actor_job *options, bool is_pushed_once, uint32_t initializer)
@@ -420,13 +410,9 @@ static void of_several_ranks_they_are_wide(void **state)
 	struct actor_job options = { .stage = 3, .world_size = 2 };
 	struct job *job = enter(&actor, &options, true, INITIALIZE_NORMAL);
 	uint64_t all = 0;
-	uint32_t number;
-
 	options.rank = 1;
 	enter(&other, &options, true, INITIALIZE_NORMAL);
-	number = actor_send_ready(&actor, -1);
-	assert_int_equal(actor_ready(&other), 0);
-	assert_int_equal(actor_finish_ready(&actor, number), 0);
+	actor_ready_both(&actor, &other);
 	for (uint32_t unit = 0; unit < UNITS; unit++)
 		all += job->catalog.units[unit].trainable;
 	assert_true(job->gradients->sums_memory.length >= all * sizeof(float));
@@ -486,8 +472,7 @@ static void a_job_in_host_memory_keeps_wide_sums(void **state)
 	take_step(0);
 	actor_die(&actor);
 	options.mode = MODE_RESUME;
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &options), -EINVAL);
+	assert_int_equal(actor_join(&scene, &actor, &options), -EINVAL);
 	assert_non_null(strstr(actor_message(&actor),
 			       "pushed_once is 0 here, 1 in the job, which keeps what it has"));
 	end(job);

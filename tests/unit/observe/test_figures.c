@@ -2,14 +2,10 @@
  * them. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
 #include "daemon/observe/statistics.h"

@@ -1,11 +1,7 @@
 /* What is told of all jobs fits in a frame, however much there is to tell of each. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/durability/family.h"
 #include "daemon/life/life.h"

@@ -1,10 +1,6 @@
 /* Which ranks the others wait for: for tierd_job_ready, for a push, for a step, and for a shard; what takes
  * long is told once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/observe/waits.h"
 #include "daemon/update/own.h"
@@ -28,16 +24,11 @@ static bool take(enum log_level level, const char *line, const struct log_fields
 	return true;
 }
 
-static struct job *play(void)
-{
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static void expect(enum waits_cause cause, uint32_t count, uint32_t first)
 {
 	struct waits waits;
 
-	waits_find(play(), &waits);
+	waits_find(scene_job(NULL), &waits);
 	assert_int_equal(waits.cause, cause);
 	if (cause == WAITS_NOTHING)
 		return;
@@ -50,12 +41,11 @@ static void open_rank(uint32_t rank, uint32_t optimizer)
 {
 	const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, ELEMENTS, false };
 
-	assert_int_equal(actor_enter(&scene, &ranks[rank]), 0);
-	assert_int_equal(actor_open(&ranks[rank], &(struct actor_job){ .stage = 2,
-								       .rank = rank,
-								       .world_size = RANKS,
-								       .optimizer = optimizer }),
-			 0);
+	assert_int_equal(
+		actor_join(&scene, &ranks[rank],
+			   &(struct actor_job){
+				   .stage = 2, .rank = rank, .world_size = RANKS, .optimizer = optimizer }),
+		0);
 	assert_int_equal(actor_define(&ranks[rank], "unit", &tensor, 1), 0);
 }
 
@@ -117,7 +107,7 @@ static void those_whose_pushes_are_lacking_are_waited_for(void **state)
 	uint32_t wait = 0;
 
 	open_all(OPTIMIZER_ADAMW);
-	job = play();
+	job = scene_job(NULL);
 	for (uint32_t i = 0; i < ranks[0].buffer_count; i++)
 		actor_send_push(&ranks[0], 0, i);
 	expect(WAITS_NOTHING, 0, 0);
@@ -161,11 +151,11 @@ static void what_takes_long_is_told_once(void **state)
 	open_all(OPTIMIZER_ADAMW);
 	number = actor_send_step(&ranks[0], 0.1f);
 	scene_settle(&scene);
-	waits_check(play());
+	waits_check(scene_job(NULL));
 	assert_int_equal(told, 0);
-	play()->members.ranks[0]->step->asked_ns -= LONG_NS;
-	waits_check(play());
-	waits_check(play());
+	scene_job(NULL)->members.ranks[0]->step->asked_ns -= LONG_NS;
+	waits_check(scene_job(NULL));
+	waits_check(scene_job(NULL));
 	assert_int_equal(told, 1);
 	assert_non_null(strstr(text, "others have waited 11 s for rank 1 (pid "));
 	assert_non_null(strstr(text, "), rank 2 (pid "));
@@ -177,11 +167,11 @@ static void what_takes_long_is_told_once(void **state)
 	 * longer. */
 	actor_send_step(&ranks[0], 0.1f);
 	scene_settle(&scene);
-	play()->members.ranks[0]->step->asked_ns -= LONG_NS;
-	waits_check(play());
+	scene_job(NULL)->members.ranks[0]->step->asked_ns -= LONG_NS;
+	waits_check(scene_job(NULL));
 	assert_int_equal(told, 1);
-	play()->update->decided_ns -= 2 * LONG_NS;
-	waits_check(play());
+	scene_job(NULL)->update->decided_ns -= 2 * LONG_NS;
+	waits_check(scene_job(NULL));
 	assert_int_equal(told, 2);
 }
 

@@ -1,18 +1,11 @@
 /* Who watches hears what happens; who does not read loses events, and hears how many. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/model/job.h"
 #include "daemon/telemetry/own.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor trainer, watcher;
 
 struct wish {
@@ -151,30 +144,20 @@ static void a_name_that_no_job_can_have_is_refused(void **state)
 
 static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene) || actor_enter(&scene, &watcher);
+	return scene_setup(state) || actor_enter(&scene, &watcher);
 }
 
-static int teardown(void **state)
-{
-	actor_die(&trainer);
-	actor_die(&watcher);
-	scene_close(&scene);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_watcher_hears_what_happens, setup, teardown),
-		cmocka_unit_test_setup_teardown(steps_are_for_who_asks_for_them_and_the_last_wish_counts,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(another_job_or_owner_is_not_heard, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_watcher_that_does_not_read_hears_how_much_it_has_lost,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(a_watcher_may_be_a_trainer_and_may_go_at_any_time, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_name_that_no_job_can_have_is_refused, setup, teardown),
+		TEST(a_watcher_hears_what_happens),
+		TEST(steps_are_for_who_asks_for_them_and_the_last_wish_counts),
+		TEST(another_job_or_owner_is_not_heard),
+		TEST(a_watcher_that_does_not_read_hears_how_much_it_has_lost),
+		TEST(a_watcher_may_be_a_trainer_and_may_go_at_any_time),
+		TEST(a_name_that_no_job_can_have_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

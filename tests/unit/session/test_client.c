@@ -1,13 +1,9 @@
 /* The daemon's handlers, driven without sockets: what clients ask for and get, alone and together. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/gradients.h"
@@ -39,8 +35,7 @@ static void define_units(struct actor *actor)
 
 static void start(struct actor *actor, const struct actor_job *job)
 {
-	assert_int_equal(actor_enter(&scene, actor), 0);
-	assert_int_equal(actor_open(actor, job), 0);
+	assert_int_equal(actor_join(&scene, actor, job), 0);
 	define_units(actor);
 }
 
@@ -52,10 +47,7 @@ static void start_one(struct actor_job job)
 
 static void make_ready(void)
 {
-	uint32_t number = actor_send_ready(&first, -1);
-
-	assert_int_equal(actor_ready(&second), 0);
-	assert_int_equal(actor_finish_ready(&first, number), 0);
+	actor_ready_both(&first, &second);
 }
 
 static void start_two(struct actor_job job)
@@ -181,8 +173,7 @@ static void frozen_tensors_side_by_side_are_all_initialized(void **state)
 		{ "e", FORMAT_FP32, INITIALIZE_ONES, 300, true },
 	};
 
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_join(&scene, &first, &(struct actor_job){ .stage = 3 }), 0);
 	assert_int_equal(actor_define(&first, "one", tensors, 4), 0);
 	assert_int_equal(actor_define(&first, "two", tensors + 4, 2), 0);
 	assert_int_equal(actor_ready(&first), 0);
@@ -199,8 +190,7 @@ static void written_values_are_read_back(void **state)
 {
 	const struct actor_tensor tensors[] = { { "w", FORMAT_FP32, INITIALIZE_NONE, 100, false } };
 
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_join(&scene, &first, &(struct actor_job){ .stage = 3 }), 0);
 	assert_int_equal(actor_define(&first, "one", tensors, 1), 0);
 	for (unsigned i = 0; i < 50; i++)
 		((float *)first.window.base)[i] = (float)i;
@@ -261,15 +251,14 @@ static void a_job_that_needs_more_than_there_is_is_refused(void **state)
 {
 	const struct actor_tensor large[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, 32 * MIB, false } };
 
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3, .host_budget = 8 * MIB }), 0);
+	assert_int_equal(
+		actor_join(&scene, &first, &(struct actor_job){ .stage = 3, .host_budget = 8 * MIB }), 0);
 	assert_int_equal(actor_define(&first, "large", large, 1), 0);
 	assert_int_equal(actor_ready(&first), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
 	/* Its definitions and windows are still there. */
-	assert_int_equal(budget_host_used(scene.node),
-			 staging_bytes(scene.node->staging->count) +
-				 job_find(scene.node, geteuid(), "play")->resources->charged_bytes);
+	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count) +
+							       scene_job(NULL)->resources->charged_bytes);
 	actor_die(&first);
 	scene_settle(&scene);
 	assert_int_equal(budget_host_used(scene.node), staging_bytes(scene.node->staging->count));
@@ -303,8 +292,7 @@ static void definitions_are_charged_before_the_job_is_planned(void **state)
 	unsigned count;
 
 	scene.node->settings.host_budget = before + 2 * MIB;
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_join(&scene, &first, &(struct actor_job){ .stage = 3 }), 0);
 	assert_int_equal(budget_host_used(scene.node), before + MIB);
 	count = define_until_refused();
 	assert_non_null(strstr(actor_message(&first), "what tierd has left of its own"));
@@ -325,8 +313,7 @@ static void a_user_has_no_more_jobs_than_are_configured(void **state)
 	struct actor_job job = { .stage = 3, .name = "one" };
 
 	scene.node->settings.jobs_per_user = 2;
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &job), 0);
+	assert_int_equal(actor_join(&scene, &first, &job), 0);
 	job.name = "two";
 	assert_int_equal(actor_open(&first, &job), 0);
 	job.name = "three";
@@ -363,7 +350,7 @@ static void orders_of_phases_are_charged(void **state)
 	uint64_t before;
 
 	start_one((struct actor_job){ .stage = 3 });
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	before = promised_bytes(job);
 	assert_int_equal(actor_set_phase(&first, "train"), 0);
 	assert_int_equal(promised_bytes(job), before);
@@ -383,7 +370,7 @@ static void orders_of_phases_are_charged(void **state)
 static void phases_with_longer_names_than_configured_are_refused(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
-	job_find(scene.node, geteuid(), "play")->catalog.name_maximum = 4;
+	scene_job(NULL)->catalog.name_maximum = 4;
 	assert_int_equal(actor_set_phase(&first, "train"), -EINVAL);
 	assert_non_null(strstr(actor_message(&first), "a phase's name has 1 to 4 bytes (name_length)"));
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
@@ -397,10 +384,9 @@ static void needs_that_cannot_be_counted_are_refused(void **state)
 	struct job *job;
 	char message[512];
 
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_join(&scene, &first, &(struct actor_job){ .stage = 3 }), 0);
 	define_units(&first);
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	assert_int_equal(catalog_pack(&job->catalog), 0);
 	assert_int_equal(budget_take_host(job, &needs, residency_slots(job), message, sizeof(message)),
 			 -ENOMEM);
@@ -414,8 +400,7 @@ static void a_disk_that_is_too_small_is_refused(void **state)
 {
 	const struct actor_tensor large[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, 16 * MIB, false } };
 
-	assert_int_equal(actor_enter(&scene, &first), 0);
-	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_join(&scene, &first, &(struct actor_job){ .stage = 3 }), 0);
 	assert_int_equal(actor_define(&first, "large", large, 1), 0);
 	assert_int_equal(actor_ready(&first), -ENOSPC);
 	assert_int_equal(scene.node->paths[0].used, 0);
@@ -460,9 +445,9 @@ static void ranks_that_disagree_are_told_the_first_difference(void **state)
 					      { "norm", FORMAT_FP32, INITIALIZE_ONES, 10, false } };
 
 	start(&first, &(struct actor_job){ .stage = 3, .world_size = 2 });
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 2, .world_size = 2, .rank = 1 }),
-			 -EINVAL);
+	assert_int_equal(
+		actor_join(&scene, &second, &(struct actor_job){ .stage = 2, .world_size = 2, .rank = 1 }),
+		-EINVAL);
 	assert_non_null(strstr(actor_message(&second), "stage is 2 here, 3 in the job"));
 	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .world_size = 2 }), -EBUSY);
 	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .world_size = 2, .rank = 1 }),
@@ -474,9 +459,9 @@ static void ranks_that_disagree_are_told_the_first_difference(void **state)
 static void a_rank_that_has_defined_less_is_told(void **state)
 {
 	start(&first, &(struct actor_job){ .stage = 3, .world_size = 2 });
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .world_size = 2, .rank = 1 }),
-			 0);
+	assert_int_equal(
+		actor_join(&scene, &second, &(struct actor_job){ .stage = 3, .world_size = 2, .rank = 1 }),
+		0);
 	actor_send_ready(&first, -1);
 	assert_int_equal(actor_ready(&second), -EINVAL);
 	assert_non_null(strstr(actor_message(&second), "unit \"one\" is missing"));
@@ -495,7 +480,7 @@ static void a_commit_waits_for_a_step_that_is_measured(void **state)
 	uint32_t step;
 
 	start_one((struct actor_job){ .stage = 3, .durability = 86400 });
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	assert_int_equal(actor_await(&first, send_pushed_step(&first), 0)->status, 0);
 	/* The first one, which is due at once. */
 	while (!durable_is_quiet(job))
@@ -518,7 +503,7 @@ static void expect_a_step_to_wait_for_the_commit(struct actor_job kind)
 	kind.stage = 2;
 	kind.durability = DURABILITY_STEP;
 	start_one(kind);
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	while (!durable_is_quiet(job) || durable_is_behind(job))
 		scene_wait(&scene);
 	scene_hear_nothing_of_devices(&scene);
@@ -553,7 +538,7 @@ static void a_commit_answers_for_no_step_after_its_own(void **state)
 	uint64_t durable = 0;
 
 	start_one((struct actor_job){ .stage = 3, .durability = DURABILITY_STEP });
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	while (!durable_is_quiet(job) || durable_is_behind(job))
 		scene_wait(&scene);
 	for (unsigned i = 0; i < 2; i++)
@@ -575,8 +560,7 @@ static void a_rank_can_be_taken_over(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
 	train_step(&first);
-	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3 }), -EBUSY);
+	assert_int_equal(actor_join(&scene, &second, &(struct actor_job){ .stage = 3 }), -EBUSY);
 	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .is_takeover = true }), 0);
 	assert_int_equal(second.step, 1);
 	define_units(&second);

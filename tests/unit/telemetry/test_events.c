@@ -1,22 +1,17 @@
 /* What happens to a job is told once: with job, user, unit, tier, cause, and what follows from it. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/log_limit.h"
 #include "daemon/telemetry/telemetry.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define MAX_LINES 64
 
-static struct scene scene;
 static struct actor actor, other;
 
 static struct {
@@ -67,9 +62,8 @@ static const struct line *find_line(const char *text)
 
 static void open_rank(struct actor *rank, uint32_t number, uint32_t world_size)
 {
-	assert_int_equal(actor_enter(&scene, rank), 0);
 	assert_int_equal(
-		actor_open(rank,
+		actor_join(&scene, rank,
 			   &(struct actor_job){ .stage = 3,
 						.rank = number,
 						.world_size = world_size,
@@ -80,13 +74,9 @@ static void open_rank(struct actor *rank, uint32_t number, uint32_t world_size)
 
 static void a_lost_rank_is_one_line_with_what_follows(void **state)
 {
-	uint32_t ready;
-
 	open_rank(&actor, 0, 2);
 	open_rank(&other, 1, 2);
-	ready = actor_send_ready(&other, -1);
-	assert_int_equal(actor_ready(&actor), 0);
-	assert_int_equal(actor_finish_ready(&other, ready), 0);
+	actor_ready_both(&other, &actor);
 	heard.count = 0;
 	actor_die(&other);
 	assert_int_equal(heard.count, 1);
@@ -146,8 +136,8 @@ static void what_is_refused_is_told_to_the_log_too(void **state)
 	const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 64 * PLAY_ELEMENTS, false };
 	const struct line *line;
 
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 16 * MIB }), 0);
+	assert_int_equal(
+		actor_join(&scene, &actor, &(struct actor_job){ .stage = 3, .host_budget = 16 * MIB }), 0);
 	assert_int_equal(actor_define(&actor, "large", &tensor, 1), 0);
 	assert_true(actor_ready(&actor) < 0);
 	assert_true(actor_ready(&actor) < 0);
@@ -166,8 +156,7 @@ static void a_unit_without_memory_for_it_is_told_in_one_line(void **state)
 	uint64_t budget = scene.node->settings.host_budget;
 
 	memset(name, '\n', sizeof(name) - 1);
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_join(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
 	scene.node->settings.host_budget = budget_host_used(scene.node);
 	assert_int_equal(actor_define(&actor, name, &tensor, 1), -ENOMEM);
 	scene.node->settings.host_budget = budget;
@@ -198,33 +187,31 @@ static void what_one_user_causes_keeps_nobody_else_out_of_the_log(void **state)
 
 static int setup(void **state)
 {
+	int r = scene_setup(state);
+
 	memset(&heard, 0, sizeof(heard));
 	log_open(LOG_LEVEL_INFO);
 	log_divert(take);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
+	return r;
 }
 
 static int teardown(void **state)
 {
-	actor_die(&actor);
-	actor_die(&other);
-	scene_close(&scene);
 	log_divert(NULL);
-	return 0;
+	return scene_teardown(state);
 }
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_lost_rank_is_one_line_with_what_follows, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_read_that_fails_names_unit_tier_and_device, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_broken_job_is_an_error_with_the_remedy, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_refused_is_told_to_the_log_too, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_unit_without_memory_for_it_is_told_in_one_line, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_one_user_causes_keeps_nobody_else_out_of_the_log, setup,
-						teardown),
+		TEST(a_lost_rank_is_one_line_with_what_follows),
+		TEST(a_read_that_fails_names_unit_tier_and_device),
+		TEST(a_broken_job_is_an_error_with_the_remedy),
+		TEST(what_is_refused_is_told_to_the_log_too),
+		TEST(a_unit_without_memory_for_it_is_told_in_one_line),
+		TEST(what_one_user_causes_keeps_nobody_else_out_of_the_log),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

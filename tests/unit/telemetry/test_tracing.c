@@ -1,10 +1,6 @@
 /* What is noted of a job while somebody traces it, and how long it is kept. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/telemetry/own.h"
 #include "tests/unit/scene_test.h"
@@ -106,8 +102,7 @@ static void streams_have_their_whole_names(void **state)
 	const struct actor_job options = { .stage = 3, .moments = MOMENTS_IN_INT8 };
 	struct seen seen = { .stream = "parameter.bf16.moments-int8" };
 
-	assert_int_equal(actor_enter(&scene, &trainer), 0);
-	assert_int_equal(actor_open(&trainer, &options), 0);
+	assert_int_equal(actor_join(&scene, &trainer, &options), 0);
 	assert_int_equal(actor_define_units(&trainer, 1, 1000), 0);
 	assert_int_equal(actor_ready(&trainer), 0);
 	assert_int_equal(actor_enter(&scene, &tracer), 0);
