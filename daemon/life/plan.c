@@ -44,7 +44,7 @@ static const struct node_parts parts = {
 
 static int place_init(struct place *place)
 {
-	static const struct node_config config = { .host_budget = MIB,
+	static const struct node_config config = { .settings = NODE_SETTINGS_INIT,
 						   .workers = 1,
 						   .queue_depth = 1,
 						   .background_bytes = MIB,

@@ -38,9 +38,33 @@ struct path_list {
 struct limit_list;
 struct principal_list;
 
+/* As the configuration has it, and may change it while the node is there. */
+struct node_settings {
+	uint64_t host_budget;			     /* bytes of host memory for all jobs together */
+	uint64_t cache_patience_ms;		     /* how long caches are waited for */
+	uint64_t idle_release_ms;		     /* 0: never */
+	uint32_t durability;			     /* of jobs that do not ask for one */
+	const struct principal_list *administrators; /* borrowed until node_free(); NULL: none */
+	const struct limit_list *limits;	     /* in the same way */
+	unsigned jobs_per_user;
+	unsigned units_per_job, tensors_per_job;		      /* of jobs from now on */
+	unsigned job_name_length, name_length, dimensions_per_tensor; /* in the same way */
+	unsigned connections_per_user;				      /* that the server allows: to be told */
+};
+
+/* As much as there may be. */
+#define NODE_SETTINGS_INIT                                                                                   \
+	{                                                                                                    \
+		.cache_patience_ms = NODE_CACHE_PATIENCE_MS, .jobs_per_user = QUOTA_JOBS_PER_USER,           \
+		.units_per_job = CATALOG_MAX_UNITS, .tensors_per_job = CATALOG_MAX_TENSORS,                  \
+		.job_name_length = WIRE_MAX_JOB_NAME, .name_length = WIRE_MAX_NAME,                          \
+		.dimensions_per_tensor = WIRE_MAX_DIMENSIONS                                                 \
+	}
+#define NODE_CACHE_PATIENCE_MS 10000
+
 /* What a node is made from; the daemon's configuration fills it. */
 struct node_config {
-	uint64_t host_budget; /* bytes of host memory for all jobs together */
+	struct node_settings settings;
 	unsigned workers;
 	unsigned queue_depth;
 	uint64_t background_bytes; /* see engine_config */
@@ -55,18 +79,10 @@ struct node_config {
 		uint64_t capacity;
 		uint64_t endurance; /* 0: the one below */
 	} paths[NODE_MAX_PATHS];
-	uint64_t idle_release_ms;		     /* 0: never */
-	uint32_t durability;			     /* of jobs that do not ask for one */
-	unsigned scrub_days;			     /* once through all data; 0: never */
-	uint64_t endurance;			     /* bytes; 0: not known */
-	const char *state_directory;		     /* borrowed; NULL: it keeps nothing there */
-	const struct principal_list *administrators; /* borrowed until node_free(); NULL: none */
-	const struct limit_list *limits;	     /* in the same way */
-	unsigned jobs_per_user;			     /* 0: QUOTA_JOBS_PER_USER */
-	unsigned units_per_job, tensors_per_job;     /* of jobs from now on; 0: CATALOG_MAX_… */
-	unsigned job_name_length, name_length, dimensions_per_tensor; /* in the same way; 0: WIRE_MAX_… */
-	unsigned connections_per_user;				      /* that the server allows: to be told */
-	const char *fault; /* as fault_config_parse() takes it; for tests; NULL: none */
+	unsigned scrub_days;	     /* once through all data; 0: never */
+	uint64_t endurance;	     /* bytes; 0: not known */
+	const char *state_directory; /* borrowed; NULL: it keeps nothing there */
+	const char *fault;	     /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
 struct event_base;
@@ -105,18 +121,6 @@ struct node_parts {
 	 * it is shared, as far as this daemon has known it. */
 	bool (*comes_back)(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
 			   uint32_t *ret_share_group);
-};
-
-/* As the configuration has it. */
-struct node_settings {
-	uint64_t host_budget;
-	uint64_t cache_patience_ms; /* how long caches are waited for */
-	uint64_t idle_release_ms;
-	uint32_t durability;
-	const struct principal_list *administrators;
-	const struct limit_list *limits;
-	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
-	unsigned job_name_length, name_length, dimensions_per_tensor;
 };
 
 struct node_jobs {

@@ -397,24 +397,9 @@ int node_new(struct event_base *loop, const struct node_config *config, const st
 	node->staging = &node->resources->staging;
 	node->parts = parts;
 	node->loop = loop;
-	node->settings.host_budget = config->host_budget;
-	node->settings.cache_patience_ms = 10000;
+	node->settings = config->settings;
 	node->started_ns = clock_now_ns();
 	node->fault = config->fault;
-	node->settings.idle_release_ms = config->idle_release_ms;
-	node->settings.durability = config->durability;
-	node->settings.administrators = config->administrators;
-	node->settings.limits = config->limits;
-	node->settings.jobs_per_user = config->jobs_per_user ? config->jobs_per_user : QUOTA_JOBS_PER_USER;
-	node->settings.units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
-	node->settings.tensors_per_job =
-		config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;
-	node->settings.job_name_length =
-		config->job_name_length ? config->job_name_length : WIRE_MAX_JOB_NAME;
-	node->settings.name_length = config->name_length ? config->name_length : WIRE_MAX_NAME;
-	node->settings.dimensions_per_tensor =
-		config->dimensions_per_tensor ? config->dimensions_per_tensor : WIRE_MAX_DIMENSIONS;
-	node->settings.connections_per_user = config->connections_per_user;
 	node->staging->memory = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs.live);
 	queue_init(&node->jobs.dying);

@@ -130,10 +130,25 @@ static void on_terminate(evutil_socket_t number, short what, void *argument)
 	node_stop(daemon->node, on_idle, daemon);
 }
 
-static unsigned connections_of_user(const struct config *config)
+static struct node_settings settings_of(const struct config *config)
 {
-	return config->connections_per_user < config->connections ? config->connections_per_user
-								  : config->connections;
+	return (struct node_settings){
+		.host_budget = config->host_budget,
+		.cache_patience_ms = NODE_CACHE_PATIENCE_MS,
+		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
+		.durability = config->durability,
+		.administrators = &config->administrators,
+		.limits = &config->limits,
+		.jobs_per_user = config->jobs_per_user,
+		.units_per_job = config->units_per_job,
+		.tensors_per_job = config->tensors_per_job,
+		.job_name_length = config->job_name_length,
+		.name_length = config->name_length,
+		.dimensions_per_tensor = config->dimensions_per_tensor,
+		.connections_per_user = config->connections_per_user < config->connections
+						? config->connections_per_user
+						: config->connections,
+	};
 }
 
 static struct server_limits limits_of(const struct config *config)
@@ -166,15 +181,7 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 		events_of_node(daemon->node, EVENT_RELOADED, NULL,
 			       "the configuration was read again; keys that have changed: %d", changes);
 	log_open((enum log_level)daemon->config->log_level);
-	daemon->node->settings.jobs_per_user = daemon->config->jobs_per_user;
-	daemon->node->settings.units_per_job = daemon->config->units_per_job;
-	daemon->node->settings.tensors_per_job = daemon->config->tensors_per_job;
-	daemon->node->settings.job_name_length = daemon->config->job_name_length;
-	daemon->node->settings.name_length = daemon->config->name_length;
-	daemon->node->settings.dimensions_per_tensor = daemon->config->dimensions_per_tensor;
-	daemon->node->settings.connections_per_user = connections_of_user(daemon->config);
-	daemon->node->settings.idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
-	daemon->node->settings.durability = daemon->config->durability;
+	daemon->node->settings = settings_of(daemon->config);
 	observe_set_endurance(daemon->node, daemon->config->endurance);
 	scrub_set_period(daemon->node, scrub_period_ns(daemon->config->scrub_days));
 	limits = limits_of(daemon->config);
@@ -225,7 +232,7 @@ static int start_node(struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
 	struct node_config node = {
-		.host_budget = config->host_budget,
+		.settings = settings_of(config),
 		.workers = config->workers,
 		.queue_depth = config->queue_depth,
 		.background_bytes = config->background_bytes,
@@ -235,20 +242,9 @@ static int start_node(struct daemon *daemon)
 		.path_count = config->path_count,
 		.needs_reservation = config->file_system == CONFIG_FILE_SYSTEM_RESERVING,
 		.needs_disk = config->file_system != CONFIG_FILE_SYSTEM_MEMORY,
-		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
-		.durability = config->durability,
 		.scrub_days = config->scrub_days,
 		.endurance = config->endurance,
 		.state_directory = config->state_directory,
-		.administrators = &config->administrators,
-		.limits = &config->limits,
-		.jobs_per_user = config->jobs_per_user,
-		.units_per_job = config->units_per_job,
-		.tensors_per_job = config->tensors_per_job,
-		.job_name_length = config->job_name_length,
-		.name_length = config->name_length,
-		.dimensions_per_tensor = config->dimensions_per_tensor,
-		.connections_per_user = connections_of_user(config),
 		.fault = config->fault,
 	};
 	int r;

@@ -24,7 +24,7 @@
 static int make_node(const struct scene_options *options, struct scene *scene)
 {
 	struct node_config config = {
-		.host_budget = options->host_budget ? options->host_budget : 256 * MIB,
+		.settings = NODE_SETTINGS_INIT,
 		.workers = 2,
 		.queue_depth = 16,
 		.is_plain_io = options->is_plain_io,
@@ -33,6 +33,7 @@ static int make_node(const struct scene_options *options, struct scene *scene)
 		.state_directory = scene->folder,
 	};
 
+	config.settings.host_budget = options->host_budget ? options->host_budget : 256 * MIB;
 	config.paths[0].path = scene->folder;
 	config.paths[0].capacity = options->capacity ? options->capacity : 256 * MIB;
 	scene->loop = loop_new();
