@@ -6,6 +6,7 @@
 #include "common/cleanup.h"
 #include "common/plural.h"
 #include "daemon/model/catalog.h"
+#include "daemon/model/definition.h"
 #include "daemon/request/request.h"
 
 void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size)
@@ -19,170 +20,136 @@ void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, s
 		snprintf(text + used, size - used, "]");
 }
 
-static bool has_shape(const struct tensor *tensor, const Tierd__Wire__Tensor *wire)
+static bool has_shape(const Tierd__Wire__Tensor *here, const Tierd__Wire__Tensor *job)
 {
-	if (tensor->dimensions != wire->n_shape)
-		return false;
-	for (size_t i = 0; i < wire->n_shape; i++)
-		if (tensor->shape[i] != wire->shape[i])
-			return false;
-	return true;
+	return here->n_shape == job->n_shape &&
+	       (here->n_shape == 0 ||
+		memcmp(here->shape, job->shape, here->n_shape * sizeof(*here->shape)) == 0);
 }
 
-static int compare_shape(const struct unit *unit, const struct tensor *tensor,
-			 const Tierd__Wire__Tensor *wire, char *message, size_t size)
+static bool has_slice(const Tierd__Wire__Tensor *here, const Tierd__Wire__Tensor *job)
 {
-	char here[128], there[128];
-
-	if (has_shape(tensor, wire))
-		return 0;
-	catalog_print_shape(wire->shape, wire->n_shape, here, sizeof(here));
-	catalog_print_shape(tensor->shape, tensor->dimensions, there, sizeof(there));
-	return refuse(message, size, -EINVAL, "unit \"%s\", tensor \"%s\": shape %s here, %s in the job",
-		      unit->name, tensor->name, here, there);
+	return strcmp(here->slice_of, job->slice_of) == 0 && here->slice_row == job->slice_row &&
+	       here->slice_rows == job->slice_rows;
 }
 
-static const char *format_name(uint32_t format)
+static bool has_wide_gradients(const Tierd__Wire__Tensor *tensor)
+{
+	return !tensor->is_frozen && tensor->gradient_format != 0 &&
+	       tensor->gradient_format != tensor->format;
+}
+
+#define TRAIT_TEXT 256
+
+static void print_format(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
 	static const char *const names[] = { [FORMAT_FP32] = "fp32",
 					     [FORMAT_BF16] = "bf16",
 					     [FORMAT_FP16] = "fp16",
 					     [FORMAT_BYTES] = "bytes" };
+	bool is_known = tensor->format > 0 && tensor->format < ARRAY_LENGTH(names);
 
-	return format > 0 && format < ARRAY_LENGTH(names) ? names[format] : "?";
+	snprintf(text, TRAIT_TEXT, "%s", is_known ? names[tensor->format] : "?");
 }
 
-/* What a tensor has here, or in the job, beside its shape and format. */
-struct traits {
-	const char *alias, *slice_of; /* "": none */
-	uint64_t slice_row, slice_rows;
-	double a, b;
-	uint32_t initializer;
-	const char *dtype; /* of files; "": not told */
-	bool is_frozen, has_wide_gradients;
-};
-
-#define TRAIT_TEXT 256
-
-static void print_frozen(const struct traits *traits, char text[TRAIT_TEXT])
+static void print_group(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
-	snprintf(text, TRAIT_TEXT, "%s", traits->is_frozen ? "frozen" : "trained");
+	snprintf(text, TRAIT_TEXT, "%u", tensor->group);
 }
 
-static void print_alias(const struct traits *traits, char text[TRAIT_TEXT])
+static void print_shape(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
-	snprintf(text, TRAIT_TEXT, *traits->alias ? "alias \"%s\"" : "no alias", traits->alias);
+	catalog_print_shape(tensor->shape, tensor->n_shape, text, TRAIT_TEXT);
 }
 
-static void print_slice(const struct traits *traits, char text[TRAIT_TEXT])
+static void print_frozen(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
-	snprintf(text, TRAIT_TEXT, *traits->slice_of ? "slice from row %llu of %llu of \"%s\"" : "no slice",
-		 (unsigned long long)traits->slice_row, (unsigned long long)traits->slice_rows,
-		 traits->slice_of);
+	snprintf(text, TRAIT_TEXT, "%s", tensor->is_frozen ? "frozen" : "trained");
 }
 
-static void print_initializer(const struct traits *traits, char text[TRAIT_TEXT])
+static void print_alias(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, *tensor->alias ? "alias \"%s\"" : "no alias", tensor->alias);
+}
+
+static void print_slice(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, *tensor->slice_of ? "slice from row %llu of %llu of \"%s\"" : "no slice",
+		 (unsigned long long)tensor->slice_row, (unsigned long long)tensor->slice_rows,
+		 tensor->slice_of);
+}
+
+static void print_initializer(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
 	static const char *const names[] = { [INITIALIZE_NONE] = "none",
 					     [INITIALIZE_ZEROS] = "zeros",
 					     [INITIALIZE_ONES] = "ones",
 					     [INITIALIZE_NORMAL] = "normal",
 					     [INITIALIZE_UNIFORM] = "uniform" };
-	const char *name = traits->initializer < ARRAY_LENGTH(names) ? names[traits->initializer] : "?";
+	const char *name = tensor->initializer < ARRAY_LENGTH(names) ? names[tensor->initializer] : "?";
 
-	snprintf(text, TRAIT_TEXT, "initializer %s with a %.9g and b %.9g", name, traits->a, traits->b);
+	snprintf(text, TRAIT_TEXT, "initializer %s with a %.9g and b %.9g", name, tensor->a, tensor->b);
 }
 
-static void print_dtype(const struct traits *traits, char text[TRAIT_TEXT])
+static void print_dtype(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
-	snprintf(text, TRAIT_TEXT, "dtype %s", traits->dtype);
+	snprintf(text, TRAIT_TEXT, "dtype %s", tensor->dtype);
 }
 
-static void print_gradients(const struct traits *traits, char text[TRAIT_TEXT])
+static void print_gradients(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT])
 {
-	snprintf(text, TRAIT_TEXT, "gradients in %s", traits->has_wide_gradients ? "fp32" : "its own format");
+	snprintf(text, TRAIT_TEXT, "gradients in %s", has_wide_gradients(tensor) ? "fp32" : "its own format");
 }
 
-static int compare_traits(const struct unit *unit, const struct tensor *tensor, const struct traits *here,
-			  const struct traits *job, char *message, size_t size)
+/* The first thing in which two tensors of one name differ. */
+static int compare_traits(const char *unit, const Tierd__Wire__Tensor *here, const Tierd__Wire__Tensor *job,
+			  char *message, size_t size)
 {
 	const struct {
 		bool differs;
-		void (*print)(const struct traits *traits, char text[TRAIT_TEXT]);
-	} all[] = {
-		{ here->is_frozen != job->is_frozen, print_frozen },
-		{ here->has_wide_gradients != job->has_wide_gradients, print_gradients },
-		{ strcmp(here->alias, job->alias) != 0, print_alias },
-		{ strcmp(here->slice_of, job->slice_of) != 0 || here->slice_row != job->slice_row ||
-			  here->slice_rows != job->slice_rows,
-		  print_slice },
-		{ here->initializer != job->initializer || here->a != job->a || here->b != job->b,
+		const char *what; /* before what is printed */
+		void (*print)(const Tierd__Wire__Tensor *tensor, char text[TRAIT_TEXT]);
+	} traits[] = {
+		{ here->format != job->format, "format ", print_format },
+		{ here->group != job->group, "group ", print_group },
+		{ here->is_frozen != job->is_frozen, "", print_frozen },
+		{ has_wide_gradients(here) != has_wide_gradients(job), "", print_gradients },
+		{ strcmp(here->alias, job->alias) != 0, "", print_alias },
+		{ !has_slice(here, job), "", print_slice },
+		{ here->initializer != job->initializer || here->a != job->a || here->b != job->b, "",
 		  print_initializer },
 		/* It changes nothing here: who tells none trains on with what was imported. */
-		{ *here->dtype && *job->dtype && strcmp(here->dtype, job->dtype) != 0, print_dtype },
+		{ *here->dtype && *job->dtype && strcmp(here->dtype, job->dtype) != 0, "", print_dtype },
+		{ !has_shape(here, job), "shape ", print_shape },
 	};
 	char text[TRAIT_TEXT], there[TRAIT_TEXT];
 
-	for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
-		if (!all[i].differs)
+	for (size_t i = 0; i < ARRAY_LENGTH(traits); i++) {
+		if (!traits[i].differs)
 			continue;
-		all[i].print(here, text);
-		all[i].print(job, there);
-		return refuse(message, size, -EINVAL, "unit \"%s\", tensor \"%s\": %s here, %s in the job",
-			      unit->name, tensor->name, text, there);
+		traits[i].print(here, text);
+		traits[i].print(job, there);
+		return refuse(message, size, -EINVAL, "unit \"%s\", tensor \"%s\": %s%s here, %s in the job",
+			      unit, job->name, traits[i].what, text, there);
 	}
 	return 0;
 }
 
-static const char *text_of(const char *text)
-{
-	return text ? text : "";
-}
-
 static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
-			  const Tierd__Wire__Tensor *wire, char *message, size_t size)
+			  const Tierd__Wire__Tensor *here, char *message, size_t size)
 {
-	const struct traits here = {
-		.alias = wire->alias,
-		.slice_of = wire->slice_of,
-		.slice_row = wire->slice_row,
-		.slice_rows = wire->slice_rows,
-		.a = wire->a,
-		.b = wire->b,
-		.initializer = wire->initializer,
-		.dtype = wire->dtype,
-		.is_frozen = wire->is_frozen,
-		.has_wide_gradients = !wire->is_frozen && wire->gradient_format != 0 &&
-				      wire->gradient_format != wire->format,
-	};
-	const struct traits job = {
-		.alias = text_of(tensor->alias),
-		.slice_of = text_of(tensor->slice_of),
-		.slice_row = tensor->slice_row,
-		.slice_rows = tensor->slice_rows,
-		.a = tensor->a,
-		.b = tensor->b,
-		.initializer = tensor->initializer,
-		.dtype = text_of(tensor->dtype),
-		.is_frozen = tensor->is_frozen,
-		.has_wide_gradients = tensor->gradient_format != 0,
-	};
-	int r;
+	Tierd__Wire__Tensor job;
 
-	if (strcmp(tensor->name, wire->name) != 0)
+	if (strcmp(tensor->name, here->name) != 0)
 		return refuse(message, size, -EINVAL, "unit \"%s\": tensor \"%s\" here, \"%s\" in the job",
-			      unit->name, wire->name, tensor->name);
-	if (tensor->format != wire->format)
-		return refuse(message, size, -EINVAL,
-			      "unit \"%s\", tensor \"%s\": format %s here, %s in the job", unit->name,
-			      tensor->name, format_name(wire->format), format_name(tensor->format));
+			      unit->name, here->name, tensor->name);
+	definition_fill_tensor(tensor, &job);
+	job.initializer = tensor->initializer;
+	job.a = tensor->a;
+	job.b = tensor->b;
 	/* Wherever it is now: who opens the job again says what it was made of. */
-	if (tensor->defined_group != wire->group)
-		return refuse(message, size, -EINVAL,
-			      "unit \"%s\", tensor \"%s\": group %u here, %u in the job", unit->name,
-			      tensor->name, wire->group, tensor->defined_group);
-	r = compare_traits(unit, tensor, &here, &job, message, size);
-	return r < 0 ? r : compare_shape(unit, tensor, wire, message, size);
+	job.group = tensor->defined_group;
+	return compare_traits(unit->name, here, &job, message, size);
 }
 
 static int find_difference(const struct catalog *catalog, uint32_t index,
