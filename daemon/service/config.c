@@ -8,7 +8,6 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/model/model.h"
-#include "daemon/service/config_check.h"
 #include "daemon/service/config_defaults.h"
 #include "daemon/service/config_options.h"
 #include "daemon/service/config_values.h"
@@ -39,10 +38,7 @@ static const struct config built_in = {
 	.frame_seconds = 10,
 };
 
-static int fail(struct config_problem *problem, int r, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int fail(struct config_problem *problem, int r, const char *format, ...)
+int config_fail(struct config_problem *problem, int r, const char *format, ...)
 {
 	va_list arguments;
 
@@ -96,7 +92,7 @@ static int set_flag(struct config *config, const struct config_option *option, c
 	if (r == 0)
 		return 0;
 	config_option_describe(option, allowed, sizeof(allowed));
-	return fail(problem, r, "--%s '%s' is not allowed; it takes %s", option->flag, value, allowed);
+	return config_fail(problem, r, "--%s '%s' is not allowed; it takes %s", option->flag, value, allowed);
 }
 
 /* The first time around only the action and the file are of interest. */
@@ -117,9 +113,10 @@ static int read_flags(struct config *config, bool is_first, int argc, char *cons
 	opterr = 0;
 	while (r == 0 && (flag = getopt_long(argc, argv, ":", flags, &index)) != -1) {
 		if (flag == ':')
-			return fail(problem, -EINVAL, "%s needs a value", argv[optind - 1]);
+			return config_fail(problem, -EINVAL, "%s needs a value", argv[optind - 1]);
 		if (flag == '?')
-			return fail(problem, -EINVAL, "unknown flag %s; see tierd --help", argv[optind - 1]);
+			return config_fail(problem, -EINVAL, "unknown flag %s; see tierd --help",
+					   argv[optind - 1]);
 		if (flag == FLAG_OPTION && !is_first) {
 			make_place(config, config_options[index].kind, has_been);
 			r = set_flag(config, &config_options[index], optarg, problem);
@@ -134,7 +131,7 @@ static int read_flags(struct config *config, bool is_first, int argc, char *cons
 		}
 	}
 	if (r == 0 && optind < argc)
-		return fail(problem, -EINVAL, "'%s' is not a flag; see tierd --help", argv[optind]);
+		return config_fail(problem, -EINVAL, "'%s' is not a flag; see tierd --help", argv[optind]);
 	return r;
 }
 
@@ -150,7 +147,7 @@ static int read_file(struct config *config, struct config_problem *problem)
 	}
 	stream = fopen(config->file, "re");
 	if (!stream)
-		return fail(problem, -errno, "%s: %s", config->file, strerror(errno));
+		return config_fail(problem, -errno, "%s: %s", config->file, strerror(errno));
 	r = config_read(config, stream, config->file, problem);
 	fclose(stream);
 	return r;
@@ -167,13 +164,13 @@ int config_fill(struct config *config, struct config_problem *problem)
 	if (!config->socket)
 		r = config_default_socket(&config->socket);
 	if (r == -ENOENT)
-		return fail(problem, -EINVAL,
-			    "no place for the socket: $XDG_RUNTIME_DIR is not set; give --socket");
+		return config_fail(problem, -EINVAL,
+				   "no place for the socket: $XDG_RUNTIME_DIR is not set; give --socket");
 	if (r == 0 && !config->state_directory)
 		r = config_default_state_directory(&config->state_directory);
 	if (r == -ENOENT)
-		return fail(problem, -EINVAL,
-			    "no place for the daemon's files: $HOME is not set; give --state-dir");
+		return config_fail(problem, -EINVAL,
+				   "no place for the daemon's files: $HOME is not set; give --state-dir");
 	return r;
 }
 
@@ -198,7 +195,7 @@ int config_new(int argc, char *const argv[], struct config **ret_config, struct 
 	_cleanup_(config_freep) struct config *config = malloc(sizeof(*config));
 	int r;
 
-	fail(problem, 0, "out of memory");
+	config_fail(problem, 0, "out of memory");
 	if (!config)
 		return -ENOMEM;
 	*config = built_in;
@@ -224,46 +221,24 @@ struct config *config_free(struct config *config)
 	return NULL;
 }
 
-static void print_paths(const struct config *config, const char *key, FILE *stream)
-{
-	char size[CONFIG_SIZE_TEXT];
-
-	for (unsigned i = 0; i < config->path_count; i++) {
-		const struct config_path *path = &config->paths[i];
-
-		config_format_size(path->capacity, size);
-		fprintf(stream, "%s = %s:%s", key, path->path, size);
-		config_format_size(path->endurance, size);
-		fprintf(stream, "%s%s\n", path->endurance ? "," : "", path->endurance ? size : "");
-	}
-}
-
 void config_print(const struct config *config, FILE *stream)
 {
 	const char *section = "";
 
 	for (unsigned i = 0; i < config_option_count; i++) {
 		const struct config_option *option = &config_options[i];
+		unsigned values = config_option_values(config, option);
 
-		if (!option->help && !config->fault)
+		if (!option->help && values == 0)
 			continue;
 		if (strcmp(section, option->section) != 0)
 			fprintf(stream, "%s[%s]\n", *section ? "\n" : "", option->section);
 		section = option->section;
-		if (option->kind == CONFIG_PATHS) {
-			print_paths(config, option->key, stream);
-			continue;
+		for (unsigned k = 0; k < values; k++) {
+			fprintf(stream, "%s = ", option->key);
+			config_option_print(config, option, k, stream);
+			fputc('\n', stream);
 		}
-		if (option->kind == CONFIG_LIMITS) {
-			for (unsigned k = 0; k < config->limits.count; k++)
-				fprintf(stream, "%s = %s\n", option->key, config->limits.entries[k].text);
-			continue;
-		}
-		if (option->kind == CONFIG_WHO && config->administrators.count == 0)
-			continue;
-		fprintf(stream, "%s = ", option->key);
-		config_option_print(config, option, stream);
-		fputc('\n', stream);
 	}
 }
 

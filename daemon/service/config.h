@@ -59,6 +59,10 @@ struct config_problem {
 	char text[1024];
 };
 
+/* Says it; returns r. */
+int config_fail(struct config_problem *problem, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* The whole way: flags are looked at for an action and a file, the file is read, flags replace what it says
  * (--nvme replaces all its paths), defaults fill the rest. -EINVAL with a problem, -ENOMEM. With CONFIG_HELP,
  * CONFIG_VERSION and CONFIG_PLAN nothing else is set. */
@@ -71,6 +75,15 @@ int config_read(struct config *config, FILE *stream, const char *name, struct co
 
 /* Fills what nobody set from the machine and the environment. */
 int config_fill(struct config *config, struct config_problem *problem);
+
+/* ---- config_check.c: whether it can work on this machine ---- */
+
+/* -EINVAL with a problem: the daemon could not start, or not do what it is told. */
+int config_check(const struct config *config, struct config_problem *problem);
+/* Logs what is allowed and hardly meant: more than the machine has. */
+void config_warn(const struct config *config);
+
+/* ---- Printing ---- */
 
 /* Prints in the format of the file, so that what comes out can be read back. */
 void config_print(const struct config *config, FILE *stream);

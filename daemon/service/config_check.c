@@ -1,7 +1,6 @@
-#include "daemon/service/config_check.h"
+#include "daemon/service/config.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -23,19 +22,6 @@
 /* Of one rank, on NVMe: its window, its page, buffers. */
 #define LEAST_JOB_BYTES (3 * MIB)
 
-static int fail(struct config_problem *problem, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static int fail(struct config_problem *problem, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(problem->text, sizeof(problem->text), format, arguments);
-	va_end(arguments);
-	return -EINVAL;
-}
-
 static int check_paths(const struct config *config, struct config_problem *problem)
 {
 	struct stat folders[CONFIG_MAX_PATHS];
@@ -44,14 +30,14 @@ static int check_paths(const struct config *config, struct config_problem *probl
 		const char *path = config->paths[i].path;
 
 		if (stat(path, &folders[i]) < 0)
-			return fail(problem, "NVMe path %s: %s; create the folder first", path,
-				    strerror(errno));
+			return config_fail(problem, -EINVAL, "NVMe path %s: %s; create the folder first",
+					   path, strerror(errno));
 		if (!S_ISDIR(folders[i].st_mode))
-			return fail(problem, "NVMe path %s is not a folder", path);
+			return config_fail(problem, -EINVAL, "NVMe path %s is not a folder", path);
 		for (unsigned k = 0; k < i; k++)
 			if (folders[i].st_dev == folders[k].st_dev && folders[i].st_ino == folders[k].st_ino)
-				return fail(problem, "NVMe path %s is the same folder as %s", path,
-					    config->paths[k].path);
+				return config_fail(problem, -EINVAL, "NVMe path %s is the same folder as %s",
+						   path, config->paths[k].path);
 	}
 	return 0;
 }
@@ -62,10 +48,11 @@ int config_check(const struct config *config, struct config_problem *problem)
 	struct fault_config fault;
 
 	if (strlen(config->socket) > longest)
-		return fail(problem, "the socket's path is longer than %zu bytes: %s", longest,
-			    config->socket);
+		return config_fail(problem, -EINVAL, "the socket's path is longer than %zu bytes: %s",
+				   longest, config->socket);
 	if (config->fault && fault_config_parse(config->fault, &fault) < 0)
-		return fail(problem, "\"%s\" is no fault; an example is complete:write:3:EIO", config->fault);
+		return config_fail(problem, -EINVAL, "\"%s\" is no fault; an example is complete:write:3:EIO",
+				   config->fault);
 	return check_paths(config, problem);
 }
 

@@ -1,6 +1,5 @@
 #include "daemon/service/config_options.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static const struct config_choice durabilities[] = {
 };
 
 #define MAX_ENDURANCE (1024 * 1024 * TIB)
-#define PLACE(member) offsetof(struct config, member)
+#define PLACE(member) offsetof(struct config, member), sizeof(((struct config *)NULL)->member)
 
 const struct config_option config_options[] = {
 	{ "daemon", "socket", "socket", "PATH", "where clients connect", CONFIG_TEXT, PLACE(socket) },
@@ -259,87 +258,6 @@ int config_option_set(struct config *config, const struct config_option *option,
 	return -EINVAL;
 }
 
-static bool has_same_paths(const struct config *one, const struct config *other)
-{
-	if (one->path_count != other->path_count)
-		return false;
-	for (unsigned i = 0; i < one->path_count; i++)
-		if (strcmp(one->paths[i].path, other->paths[i].path) != 0 ||
-		    one->paths[i].capacity != other->paths[i].capacity ||
-		    one->paths[i].endurance != other->paths[i].endurance)
-			return false;
-	return true;
-}
-
-static bool is_same_text(const char *one, const char *other)
-{
-	return one && other ? strcmp(one, other) == 0 : one == other;
-}
-
-static bool has_same_limits(const struct limit_list *one, const struct limit_list *other)
-{
-	if (one->count != other->count)
-		return false;
-	for (unsigned i = 0; i < one->count; i++)
-		if (strcmp(one->entries[i].text, other->entries[i].text) != 0)
-			return false;
-	return true;
-}
-
-bool config_option_equal(const struct config_option *option, const struct config *one,
-			 const struct config *other)
-{
-	const void *left = (const char *)one + option->offset, *right = (const char *)other + option->offset;
-
-	switch (option->kind) {
-	case CONFIG_TEXT:
-		return is_same_text(*(char *const *)left, *(char *const *)right);
-	case CONFIG_SIZE:
-		return *(const uint64_t *)left == *(const uint64_t *)right;
-	case CONFIG_COUNT:
-	case CONFIG_CHOICE:
-	case CONFIG_COUNT_OR_CHOICE:
-		return *(const unsigned *)left == *(const unsigned *)right;
-	case CONFIG_PATHS:
-		return has_same_paths(one, other);
-	case CONFIG_LIMITS:
-		return has_same_limits(left, right);
-	case CONFIG_KINDS:
-		break;
-	case CONFIG_WHO:
-		return is_same_text(((const struct principal_list *)left)->text,
-				    ((const struct principal_list *)right)->text);
-	}
-	return false;
-}
-
-static size_t value_size(enum config_kind kind)
-{
-	switch (kind) {
-	case CONFIG_SIZE:
-		return sizeof(uint64_t);
-	case CONFIG_WHO:
-		return sizeof(struct principal_list);
-	case CONFIG_LIMITS:
-		return sizeof(struct limit_list);
-	default:
-		return sizeof(unsigned);
-	}
-}
-
-void config_option_exchange(const struct config_option *option, struct config *one, struct config *other)
-{
-	char *left = (char *)one + option->offset, *right = (char *)other + option->offset;
-
-	assert(option->is_live);
-	for (size_t i = 0; i < value_size(option->kind); i++) {
-		char byte = left[i];
-
-		left[i] = right[i];
-		right[i] = byte;
-	}
-}
-
 static void describe_choices(const struct config_choice *choice, char *text, size_t size)
 {
 	size_t used = (size_t)snprintf(text, size, "one of");
@@ -402,40 +320,52 @@ void config_option_describe(const struct config_option *option, char *text, size
 	}
 }
 
-static const char *choice_name(const struct config_option *option, unsigned value)
+static void print_choice(const struct config_option *option, unsigned value, FILE *stream)
 {
 	for (const struct config_choice *choice = option->choices; choice->name; choice++)
-		if (choice->value == value)
-			return choice->name;
-	return "";
+		if (choice->value == value) {
+			fputs(choice->name, stream);
+			return;
+		}
+	fprintf(stream, "%u", value);
 }
 
-static void print_count_or_choice(const struct config_option *option, unsigned value, FILE *stream)
+static void print_path(const struct config_path *path, FILE *stream)
 {
-	const char *name = choice_name(option, value);
+	char size[CONFIG_SIZE_TEXT];
 
-	if (*name)
-		fputs(name, stream);
-	else
-		fprintf(stream, "%u", value);
+	config_format_size(path->capacity, size);
+	fprintf(stream, "%s:%s", path->path, size);
+	config_format_size(path->endurance, size);
+	if (path->endurance)
+		fprintf(stream, ",%s", size);
 }
 
-static void print_limits(const struct limit_list *limits, FILE *stream)
+unsigned config_option_values(const struct config *config, const struct config_option *option)
 {
-	for (unsigned i = 0; i < limits->count; i++)
-		fprintf(stream, "%s%s", i ? ", " : "", limits->entries[i].text);
-	if (limits->count == 0)
-		fputs("none", stream);
+	switch (option->kind) {
+	case CONFIG_TEXT:
+		return *(char *const *)((const char *)config + option->offset) != NULL;
+	case CONFIG_PATHS:
+		return config->path_count;
+	case CONFIG_WHO:
+		return config->administrators.count > 0;
+	case CONFIG_LIMITS:
+		return config->limits.count;
+	default:
+		return 1;
+	}
 }
 
-void config_option_print(const struct config *config, const struct config_option *option, FILE *stream)
+void config_option_print(const struct config *config, const struct config_option *option, unsigned index,
+			 FILE *stream)
 {
 	const void *place = (const char *)config + option->offset;
 	char text[CONFIG_SIZE_TEXT];
 
 	switch (option->kind) {
 	case CONFIG_TEXT:
-		fputs(*(char *const *)place ?: "", stream);
+		fputs(*(char *const *)place, stream);
 		break;
 	case CONFIG_SIZE:
 		config_format_size(*(const uint64_t *)place, text);
@@ -445,18 +375,18 @@ void config_option_print(const struct config *config, const struct config_option
 		fprintf(stream, "%u", *(const unsigned *)place);
 		break;
 	case CONFIG_CHOICE:
-		fputs(choice_name(option, *(const unsigned *)place), stream);
-		break;
 	case CONFIG_COUNT_OR_CHOICE:
-		print_count_or_choice(option, *(const unsigned *)place, stream);
+		print_choice(option, *(const unsigned *)place, stream);
 		break;
 	case CONFIG_WHO:
-		fputs(((const struct principal_list *)place)->text ?: "nobody", stream);
+		fputs(config->administrators.text, stream);
 		break;
 	case CONFIG_LIMITS:
-		print_limits(place, stream);
+		fputs(config->limits.entries[index].text, stream);
 		break;
 	case CONFIG_PATHS:
+		print_path(&config->paths[index], stream);
+		break;
 	case CONFIG_KINDS:
 		break;
 	}

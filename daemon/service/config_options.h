@@ -27,7 +27,7 @@ struct config_option {
 	const char *section, *key;
 	const char *flag, *argument, *help; /* help NULL: not listed */
 	enum config_kind kind;
-	size_t offset; /* in struct config */
+	size_t offset, size; /* of the place in struct config */
 	uint64_t minimum, maximum;
 	const struct config_choice *choices;
 	bool is_live; /* a reload changes it while the daemon runs; never a text or path */
@@ -51,14 +51,9 @@ int config_option_set(struct config *config, const struct config_option *option,
 /* What the option takes, for a person. */
 void config_option_describe(const struct config_option *option, char *text, size_t size);
 
-/* Do two configurations agree on it? */
-bool config_option_equal(const struct config_option *option, const struct config *one,
-			 const struct config *other);
-
-/* Exchanges the values of a live option. */
-void config_option_exchange(const struct config_option *option, struct config *one, struct config *other);
-
-/* The value of any kind but CONFIG_PATHS. */
-void config_option_print(const struct config *config, const struct config_option *option, FILE *stream);
+/* Lines "key = value" that the file would have of it, and what stands there in one of them. */
+unsigned config_option_values(const struct config *config, const struct config_option *option);
+void config_option_print(const struct config *config, const struct config_option *option, unsigned index,
+			 FILE *stream);
 
 #endif

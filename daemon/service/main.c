@@ -16,7 +16,6 @@
 #include "daemon/scrub/scrub.h"
 #include "daemon/service/activation.h"
 #include "daemon/service/config.h"
-#include "daemon/service/config_check.h"
 #include "daemon/service/config_defaults.h"
 #include "daemon/service/journal.h"
 #include "daemon/service/lock.h"

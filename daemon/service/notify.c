@@ -1,9 +1,19 @@
 #include "daemon/service/notify.h"
 
+#include "common/clock.h"
+
 #ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
+#else
+static void sd_notifyf(int unset_environment, const char *format, ...)
+{
+}
 
-#include "common/clock.h"
+static int sd_watchdog_enabled(int unset_environment, uint64_t *interval_us)
+{
+	return 0;
+}
+#endif
 
 void notify_ready(const char *status)
 {
@@ -23,43 +33,17 @@ void notify_reloading(void)
 
 uint64_t notify_watchdog_us(void)
 {
-	uint64_t interval;
+	uint64_t interval = 0;
 
 	return sd_watchdog_enabled(0, &interval) > 0 ? interval : 0;
 }
 
 void notify_alive(void)
 {
-	sd_notify(0, "WATCHDOG=1");
+	sd_notifyf(0, "WATCHDOG=1");
 }
 
 void notify_status(const char *status)
 {
 	sd_notifyf(0, "STATUS=%s", status);
 }
-#else
-void notify_ready(const char *status)
-{
-}
-
-void notify_stopping(const char *status)
-{
-}
-
-void notify_reloading(void)
-{
-}
-
-uint64_t notify_watchdog_us(void)
-{
-	return 0;
-}
-
-void notify_alive(void)
-{
-}
-
-void notify_status(const char *status)
-{
-}
-#endif

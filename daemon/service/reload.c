@@ -1,25 +1,53 @@
 #include "daemon/service/reload.h"
 
+#include <string.h>
+
 #include "common/log.h"
 #include "daemon/service/config_options.h"
 
-static void describe(const struct config *config, const struct config_option *option, char *text, size_t size)
+/* All values of the option; the caller frees the text. NULL: out of memory. */
+static char *print_values(const struct config *config, const struct config_option *option)
 {
-	FILE *stream = fmemopen(text, size, "w");
+	unsigned values = config_option_values(config, option);
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
 
-	text[0] = '\0';
 	if (!stream)
-		return;
-	config_option_print(config, option, stream);
+		return NULL;
+	for (unsigned i = 0; i < values; i++) {
+		fputs(i ? ", " : "", stream);
+		config_option_print(config, option, i, stream);
+	}
+	if (values == 0)
+		fputs(option->kind == CONFIG_WHO ? "nobody" : "none", stream);
 	fclose(stream);
+	return text;
+}
+
+static void exchange(const struct config_option *option, struct config *one, struct config *other)
+{
+	char *left = (char *)one + option->offset, *right = (char *)other + option->offset;
+
+	for (size_t i = 0; i < option->size; i++) {
+		char byte = left[i];
+
+		left[i] = right[i];
+		right[i] = byte;
+	}
 }
 
 /* Returns whether it changes what is in effect. */
 static bool take_over(struct config *config, struct config *fresh, const struct config_option *option)
 {
-	char value[256];
+	_cleanup_free_ char *before = print_values(config, option), *value = print_values(fresh, option);
 
-	if (config_option_equal(option, config, fresh))
+	if (!before || !value) {
+		log_error("%s in [%s] cannot be looked at: out of memory; it stays as it was", option->key,
+			  option->section);
+		return false;
+	}
+	if (strcmp(before, value) == 0)
 		return false;
 	if (!option->is_live) {
 		log_warning(
@@ -27,8 +55,7 @@ static bool take_over(struct config *config, struct config *fresh, const struct 
 			option->key, option->section);
 		return false;
 	}
-	config_option_exchange(option, config, fresh);
-	describe(config, option, value, sizeof(value));
+	exchange(option, config, fresh);
 	log_info("%s in [%s] is %s from now on", option->key, option->section, value);
 	return true;
 }
