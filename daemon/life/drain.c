@@ -1,4 +1,5 @@
-#include "daemon/life/drain.h"
+/* Drain: jobs come to their end, and no new ones begin, because an administrator or the service says so. */
+#include "daemon/life/life.h"
 
 #include <errno.h>
 

@@ -1,10 +1,10 @@
-#include "daemon/life/drop.h"
+/* Drop: a job and its state end because its owner or an administrator says so. */
+#include "daemon/life/life.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include "daemon/durability/durability.h"
-#include "daemon/life/life.h"
 #include "daemon/life/own.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"

@@ -5,7 +5,7 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
-#include "daemon/life/epoch.h"
+#include "daemon/life/own.h"
 #include "daemon/life/idle.h"
 #include "daemon/life/life.h"
 #include "daemon/telemetry/telemetry.h"
@@ -64,8 +64,6 @@ static void end_for_member(struct job *job, struct member *member, int r)
 			continue;
 		if (pending == member->step)
 			member->step = NULL;
-		if (pending == member->ready)
-			member->ready = NULL;
 		pending_error(pending, r, "%s", job->epoch.reason);
 	}
 	if (job_is_broken(job))

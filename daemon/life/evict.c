@@ -1,4 +1,5 @@
-#include "daemon/life/evict.h"
+/* Evict: units that nobody uses leave host memory because the job's owner or an administrator says so. */
+#include "daemon/life/life.h"
 
 #include <errno.h>
 

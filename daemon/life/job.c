@@ -8,14 +8,11 @@
 
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
-#include "daemon/life/epoch.h"
 #include "daemon/life/idle.h"
 #include "daemon/life/life.h"
-#include "daemon/life/listeners.h"
 #include "daemon/life/lost.h"
 #include "daemon/life/member.h"
 #include "daemon/life/own.h"
-#include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/state.h"
 #include "daemon/model/model.h"
@@ -96,7 +93,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 
 static const char *describe_loss(const struct job *job, char *text, size_t size)
 {
-	char remedy[REMEDY_TEXT];
+	char remedy[LOST_REMEDY_TEXT];
 	uint64_t step;
 
 	if (job_is_lost(job) && job->life->loss.is_explained)
@@ -105,7 +102,7 @@ static const char *describe_loss(const struct job *job, char *text, size_t size)
 		snprintf(text, size,
 			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
 			 "is left of it",
-			 job->name, job->epoch.reason, remedy_describe(job, remedy));
+			 job->name, job->epoch.reason, lost_remedy(job, remedy));
 	else if (durable_has_step(job, &step))
 		snprintf(text, size,
 			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,

@@ -1,11 +1,11 @@
-#include "daemon/life/leave.h"
+/* Leave: a rank closes its job, or detaches from it, and says so. */
+#include "daemon/life/life.h"
 
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 
 #include "daemon/durability/durability.h"
-#include "daemon/life/life.h"
 #include "daemon/model/model.h"
 
 static void end_membership(struct pending *pending, bool at_once)

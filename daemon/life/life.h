@@ -6,7 +6,7 @@
  * meet again. A job without ranks is idle: after some time, or when others need memory, it gives its host
  * memory back (idle.c, release.c). Ranks may open it with another shape then (reshape.c). A job ends because
  * it is dropped, replaced, rolled back, or because the daemon ends. A lost job is one whose store cannot be
- * opened: it stays, and says why, until somebody mends that or drops it (lost.c, remedy.c).
+ * opened: it stays, and says why, until somebody mends that or drops it (lost.c).
  *
  * state.c has two tables, of a job and of its epochs: each state, what may happen in it, and what follows. It
  * changes nothing but the state; callers do the rest.
@@ -23,17 +23,11 @@
 #ifndef TIERD_DAEMON_LIFE_FRONT_H
 #define TIERD_DAEMON_LIFE_FRONT_H
 
-#include "daemon/life/drain.h"
-#include "daemon/life/drop.h"
-#include "daemon/life/evict.h"
 #include "daemon/life/idle.h"
-#include "daemon/life/leave.h"
 #include "daemon/life/life_recovery.h"
 #include "daemon/life/lost.h"
 #include "daemon/life/plan.h"
 #include "daemon/life/refusal.h"
-#include "daemon/life/release.h"
-#include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/life/setup.h"
 #include "daemon/life/share.h"
@@ -76,6 +70,23 @@ bool job_is_at_rest(const struct job *job);
 /* But scans, and early updates that are ready and wait for the step's decision. */
 bool job_is_still(const struct job *job);
 void job_free(struct job *job);
+
+/* ---- What users ask of their jobs, and administrators of all: each answers its request ---- */
+
+/* drop.c: a job and its state end. Its memory and files are given back when nothing of it is in flight. */
+void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request);
+/* Its ranks leave at once, and are told why. */
+void drop_ranks(struct job *job, const char *reason);
+/* If nothing is written to its store before all jobs in it have let go of it: each does, and comes back. */
+void drop_others(const struct job *job);
+/* evict.c: units that nobody uses leave host memory. */
+void evict_units(struct pending *pending, const Tierd__Wire__JobEvict *request);
+/* release.c: an idle job gives its host memory back at once. */
+void release_job(struct pending *pending, const Tierd__Wire__JobRelease *request);
+/* drain.c: jobs come to their end, and no new ones begin. Who waits looks at the ranks that are left. */
+void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request);
+/* leave.c: a rank closes its job, or detaches from it. Answers when the member has left. */
+void leave_job(struct pending *pending, const Tierd__Wire__JobLeave *leave);
 
 /* ---- setup.c: reserving memory and disk; daemon/life/setup_plan.c plans them ---- */
 

@@ -1,5 +1,4 @@
-#include "daemon/life/listeners.h"
-
+/* Who hears what the modules of a job report: the tables that the lower ones are given. */
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/own.h"

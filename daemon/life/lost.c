@@ -10,12 +10,63 @@
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"
 #include "daemon/life/own.h"
-#include "daemon/life/remedy.h"
 #include "daemon/life/replaced.h"
 #include "daemon/model/model.h"
 #include "daemon/telemetry/telemetry.h"
 
-/* ---- A broken job ---- */
+/* ---- What brings a broken job back ---- */
+
+/* By what its store could not be opened for. The reason names the file. */
+static const struct cause {
+	int error;
+	const char *remedy;
+} causes[] = {
+	{ ENOMEM,
+	  "raise host_budget in tierd.conf and start tierd again, or let other jobs end (tierctl jobs "
+	  "shows what they take)" },
+	{ ENOSPC, "raise the size of its paths in tierd.conf and start tierd again, or let other jobs end "
+		  "(tierctl jobs shows what they take)" },
+	{ ENOENT, "mount the path, or put the file back" },
+	{ ESTALE, "bring back the newer copy of the disk" },
+	{ EEXIST, "move the file that is not wanted elsewhere (mv)" },
+	{ EBUSY, "end the process that has the file (fuser -v FILE)" },
+	{ EACCES, "give the file to the user that tierd runs as (chown), with mode 0600 (chmod)" },
+	{ EPERM, "give the file and its folder to the user that tierd runs as (chown), and let nobody else "
+		 "write to them (chmod go-w)" },
+	{ EINVAL, "put the file back that was there, with mode 0600 (chmod)" },
+	{ ENXIO, "put the file back that was there: no link, and nothing but a regular file" },
+	{ EIO, "look at the disk (dmesg, smartctl -a), and put the file on another one if it fails" },
+	{ EBADMSG, "put back a copy of its files that was made while tierd was stopped" },
+	{ ENODATA, "put back a copy of its files that was made while tierd was stopped" },
+	{ ENODEV, "put back the files that belong together, each on the path that it was on" },
+	{ EPROTONOSUPPORT, "start the tierd that wrote it, or a newer one" },
+};
+
+static const char *find_remedy(int error)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(causes); i++)
+		if (causes[i].error == -error)
+			return causes[i].remedy;
+	return "mend that";
+}
+
+const char *lost_remedy(const struct job *job, char text[static LOST_REMEDY_TEXT])
+{
+	uint64_t step;
+
+	if (job_is_lost(job))
+		snprintf(text, LOST_REMEDY_TEXT, "%s%s", find_remedy(job->life->loss.error),
+			 job->life->loss.lacking < 0 ? "; it comes back when there is room"
+						     : ", and open it again, or start tierd again");
+	else if (durable_has_step(job, &step))
+		snprintf(text, LOST_REMEDY_TEXT, "end its ranks: it comes back at step %llu then",
+			 (unsigned long long)step);
+	else
+		snprintf(text, LOST_REMEDY_TEXT, "none: its state is lost; open it with replace, or drop it");
+	return text;
+}
+
+/* ---- A lost job ---- */
 
 static struct job *new_job(struct node *node, const struct job_file *file)
 {
@@ -51,12 +102,12 @@ static void measure_room(const struct node *node, struct loss *loss)
 
 static void tell(const struct job *job, const char *why)
 {
-	char remedy[REMEDY_TEXT], more[REMEDY_TEXT + 200] = "";
+	char remedy[LOST_REMEDY_TEXT], more[LOST_REMEDY_TEXT + 200] = "";
 
 	if (!job->life->loss.is_explained)
 		snprintf(more, sizeof(more),
 			 ": %s; or open it with replace, or drop it, which both destroy what is left%s",
-			 remedy_describe(job, remedy),
+			 lost_remedy(job, remedy),
 			 job->life->loss.is_unread
 				 ? "; what else is in it, such as forks, nobody can say before that"
 				 : "");

@@ -15,6 +15,10 @@ void lost_go_on(struct job *job);
 /* Somebody opens it. False: it was tried for him already, in vain. */
 bool lost_try_again(struct job *job);
 
+/* What brings it back, or any broken job: a command, or an action. */
+#define LOST_REMEDY_TEXT 320
+const char *lost_remedy(const struct job *job, char text[static LOST_REMEDY_TEXT]);
+
 /* It is lost, or was when it ended. */
 bool lost_has_files(const struct job *job);
 /* The files of a lost job that was replaced or dropped. */

@@ -43,11 +43,6 @@ static int create(struct node *node, const struct port *owner, const char *name,
 	return 0;
 }
 
-static bool has_state(const struct job *job)
-{
-	return job_has_state(job);
-}
-
 static void reply_opened(struct pending *pending, struct member *member)
 {
 	struct job *job = member->job;
@@ -143,7 +138,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
 			      "rank %u (pid %d) cannot join it: %s", open->rank,
 			      (int)pending_port(pending)->pid, message);
-		if (job->members.count == 0 && !has_state(job))
+		if (job->members.count == 0 && !job_has_state(job))
 			job_drop(job);
 		return;
 	}
@@ -184,12 +179,12 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 	char loss[JOB_LOSS_TEXT], message[SNAPSHOT_TEXT];
 	int r;
 
-	if (mode == MODE_RESUME && (!*job || !has_state(*job))) {
+	if (mode == MODE_RESUME && (!*job || !job_has_state(*job))) {
 		pending_error(pending, -ENOENT,
 			      "there is no job %s to resume; open it with create, or either", name);
 		return false;
 	}
-	if (!*job || !has_state(*job))
+	if (!*job || !job_has_state(*job))
 		return true;
 	if (mode == MODE_CREATE) {
 		pending_error(
@@ -332,12 +327,12 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	int r;
 
 	share_overlook(job, &asked);
-	if (has_state(job)) {
+	if (job_has_state(job)) {
 		reserve_overlook(job, &asked);
 		reshape_overlook(job, &asked);
 		retain_overlook(job, &asked);
 	}
-	if (has_state(job) && reshape_is_asked(job, &asked))
+	if (job_has_state(job) && reshape_is_asked(job, &asked))
 		return reshape(job, &asked, message, size);
 	r = options_compare(&asked, &job->options, message, size);
 	if (r < 0 || job->state > JOB_FILLING)
@@ -377,7 +372,7 @@ static int read_options(const struct pending *pending, const Tierd__Wire__JobOpe
 	Tierd__Wire__JobOpen asked = *open;
 	int r = 0;
 
-	if (job && open->mode == MODE_REPLACE && has_state(job))
+	if (job && open->mode == MODE_REPLACE && job_has_state(job))
 		job = NULL;
 	asked.snapshots = resolve_snapshots(open, job, &quota);
 	asked.io_weight = resolve_io_weight(open, job, &quota);
@@ -391,7 +386,7 @@ static int read_options(const struct pending *pending, const Tierd__Wire__JobOpe
 /* A job that has a state has its values. */
 static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open)
 {
-	return !job || !has_state(job) || open->mode == MODE_REPLACE;
+	return !job || !job_has_state(job) || open->mode == MODE_REPLACE;
 }
 
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct memberships *client,

@@ -1,4 +1,4 @@
-/* What the life of a job keeps, for the files of this module alone. */
+/* What the life of a job keeps, and what its files do for each other. */
 #ifndef TIERD_DAEMON_LIFE_OWN_H
 #define TIERD_DAEMON_LIFE_OWN_H
 
@@ -17,5 +17,15 @@ struct node_life {
 	bool is_in_turn;   /* of one of its jobs */
 	unsigned mistakes; /* told: turns of jobs that get nothing done, and changes that no state has */
 };
+
+/* epoch.c: what ends an epoch for all ranks. As struct job_callbacks says: modules below ask for that by
+ * job_abort(), job_break() and job_throw_out(). */
+void epoch_abort(struct job *job, int r);
+void epoch_break(struct job *job, const struct log_fields *about);
+void epoch_throw_out(struct member *member, const char *reason);
+
+/* listeners.c: a job that is being made gives the modules below it the tables of who hears what they report.
+ */
+void listeners_set(struct job *job);
 
 #endif

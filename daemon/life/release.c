@@ -1,10 +1,10 @@
-#include "daemon/life/release.h"
+/* Release: an idle job gives its host memory back at once, because its owner or an administrator says so. */
+#include "daemon/life/life.h"
 
 #include <errno.h>
 
 #include "daemon/model/model.h"
 #include "daemon/life/idle.h"
-#include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 
 static int check(const struct job *job, const struct port *port, char *message, size_t size)

@@ -115,19 +115,18 @@ static int make_places(struct job *job, uint32_t world_size)
 	return 0;
 }
 
-static struct job_shape shape_of(const struct job *job)
+static struct job_shape shape_of(const struct job_options *options, uint64_t host_budget,
+				 bool has_nvme_parameters)
 {
-	const struct job_options *options = &job->options;
-
 	return (struct job_shape){ .world_size = options->world_size,
 				   .stage = options->stage,
 				   .parameter_placement = options->parameter_placement,
 				   .gradient_buffers = options->gradient_buffers,
 				   .gradient_bytes = options->gradient_bytes,
 				   .asked_budget = options->host_budget,
-				   .host_budget = budget_limits(job)->host_budget,
+				   .host_budget = host_budget,
 				   .is_pushed_once = options->is_pushed_once,
-				   .has_nvme_parameters = job->location.has_nvme_parameters };
+				   .has_nvme_parameters = has_nvme_parameters };
 }
 
 /* They are in the store in any case: what changes is whether they come back from there once, to stay in host
@@ -137,22 +136,6 @@ static bool will_be_on_nvme(const struct job *job, const struct job_options *opt
 	if (options->stage == job->options.stage || options->parameter_placement == PLACEMENT_AUTO)
 		return job->location.has_nvme_parameters && options->stage == 3;
 	return options->parameter_placement == PLACEMENT_NVME;
-}
-
-static struct job_shape asked_shape(const struct job *job, const struct job_options *options)
-{
-	return (struct job_shape){
-		.world_size = options->world_size,
-		.stage = options->stage,
-		.parameter_placement = options->parameter_placement,
-		.gradient_buffers = options->gradient_buffers,
-		.gradient_bytes = options->gradient_bytes,
-		.asked_budget = options->host_budget,
-		/* A default is looked up when its owner joins. */
-		.host_budget = options->host_budget ? options->host_budget : budget_limits(job)->host_budget,
-		.is_pushed_once = options->is_pushed_once,
-		.has_nvme_parameters = will_be_on_nvme(job, options),
-	};
 }
 
 /* Windows of ranks that came when there was no room for it are not those of as many as come now. */
@@ -206,8 +189,11 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 		return r;
 	if (make_places(job, options->world_size) < 0)
 		return refuse(message, size, -ENOMEM, "out of memory");
-	former = job->location.former_shape = shape_of(job);
-	asked = asked_shape(job, options);
+	former = shape_of(&job->options, budget_limits(job)->host_budget, job->location.has_nvme_parameters);
+	job->location.former_shape = former;
+	/* A default is looked up when its owner joins. */
+	asked = shape_of(options, options->host_budget ? options->host_budget : former.host_budget,
+			 will_be_on_nvme(job, options));
 	set_shape(job, asked);
 	events_of_job(job, EVENT_OPENED, NULL, "it is opened for %s; it had %s", describe(&asked, now),
 		      describe(&former, then));

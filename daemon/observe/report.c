@@ -162,7 +162,7 @@ struct job_entry {
 	struct waits waits;
 	char reason[sizeof(((struct job *)NULL)->epoch.reason)];
 	char family[FAMILY_TEXT];
-	char remedy[REMEDY_TEXT];
+	char remedy[LOST_REMEDY_TEXT];
 	char removed[PRESENCE_TEXT];
 };
 
@@ -319,7 +319,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	if (job_is_broken(job)) {
 		memcpy(entry->reason, job->epoch.reason, sizeof(entry->reason));
 		wire->reason = entry->reason;
-		wire->remedy = (char *)remedy_describe(job, entry->remedy);
+		wire->remedy = (char *)lost_remedy(job, entry->remedy);
 	}
 	if (job_is_lost(job))
 		fill_record(wire, life_lost_record(job));

@@ -1,4 +1,4 @@
-#include "daemon/service/activation.h"
+#include "daemon/service/systemd.h"
 
 #ifdef HAVE_SYSTEMD
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/journal.h"
+#include "daemon/service/systemd.h"
 
 #ifdef HAVE_SYSTEMD
 /* It is the daemon's own, not that of whoever called it. */

@@ -1,4 +1,4 @@
-#include "daemon/service/notify.h"
+#include "daemon/service/systemd.h"
 
 #include "common/clock.h"
 

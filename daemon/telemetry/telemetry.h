@@ -2,7 +2,7 @@
  *
  * An event is something that happens to a job or to the node, once, with its cause and what follows from it
  * (events.h). It is logged, and sent to each watch: a client's wish to hear of events, of jobs that it may
- * see. Figures are counters of a job (figures.h), which whoever does the counted thing adds to. A stall is
+ * see. Figures are counters of a job, which whoever does the counted thing adds to. A stall is
  * the time that a rank waits, by its cause (stall.h). The account is what memory and communication each rank
  * would have by the ZeRO papers, whatever the node shares. A trace is a ring of a job's last reads, writes,
  * work and waits, with their times (trace.h); a job has one as long as some client, a tracer, follows it.
@@ -21,7 +21,6 @@
 
 #include "daemon/model/model.h"
 #include "daemon/telemetry/events.h"
-#include "daemon/telemetry/figures.h"
 #include "daemon/telemetry/stall.h"
 #include "daemon/telemetry/trace.h"
 #include "daemon/telemetry/watch.h"
@@ -44,6 +43,7 @@ struct client_count *telemetry_clients(const struct node *node);
 struct statistics_figures *figures_past(const struct node *node);
 /* Who does what is counted adds to it there. */
 struct statistics_figures *figures_of(const struct job *job);
+void figures_add(struct statistics_figures *sum, const struct statistics_figures *more);
 /* The page of its statistics, once a client has asked for it; its descriptor is -1 until then. observe/ makes
  * and writes it. */
 struct memory *telemetry_page(const struct job *job);
