@@ -228,40 +228,36 @@ static int make_life(struct job *job)
 	return job->life ? 0 : -ENOMEM;
 }
 
-/* What the modules keep of it. */
+static void free_life(struct job *job)
+{
+	free(job->life);
+}
+
+/* What the modules keep of a job. Each frees what it has not made, too. */
+static const struct {
+	int (*make)(struct job *job);
+	void (*free)(struct job *job);
+} parts[] = {
+	{ make_life, free_life },	   { budget_new, budget_free },
+	{ telemetry_new, telemetry_free }, { residency_new, residency_free },
+	{ gradients_new, gradients_free }, { update_new, update_free },
+	{ values_new, values_free },	   { durability_new, durability_free },
+	{ scrub_new, scrub_free },
+};
+
 static int make_parts(struct job *job)
 {
-	int r = make_life(job);
+	int r = 0;
 
-	if (r == 0)
-		r = budget_new(job);
-
-	if (r == 0)
-		r = telemetry_new(job);
-	if (r == 0)
-		r = residency_new(job);
-	if (r == 0)
-		r = gradients_new(job);
-	if (r == 0)
-		r = update_new(job);
-	if (r == 0)
-		r = values_new(job);
-	if (r == 0)
-		r = durability_new(job);
-	return r < 0 ? r : scrub_new(job);
+	for (size_t i = 0; i < ARRAY_LENGTH(parts) && r == 0; i++)
+		r = parts[i].make(job);
+	return r;
 }
 
 static void free_parts(struct job *job)
 {
-	scrub_free(job);
-	durability_free(job);
-	values_free(job);
-	update_free(job);
-	gradients_free(job);
-	residency_free(job);
-	telemetry_free(job);
-	budget_free(job);
-	free(job->life);
+	for (size_t i = ARRAY_LENGTH(parts); i-- > 0;)
+		parts[i].free(job);
 }
 
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
