@@ -71,23 +71,22 @@ static int make_tier(struct setup *setup, unsigned index, const struct files *fi
 	if (r == 0)
 		r = nvme_tier_new(&config, &tier);
 	if (r < 0)
-		return refuse(setup->message, sizeof(setup->message), r,
-			      "its file in %s cannot be created: %s", path->path, strerror(-r));
+		return SETUP_REFUSE(setup, r, "its file in %s cannot be created: %s", path->path,
+				    strerror(-r));
 	uint64_t left = node_path_left(path);
 
 	r = nvme_tier_reserve(tier);
 	if (r == -ENOSPC)
-		return refuse(setup->message, sizeof(setup->message), r,
-			      "it needs %s in %s, and %s are left on that disk%s",
-			      budget_print_needed(files->bytes, needed), path->path,
-			      budget_print(left, there), setup->hint);
+		return SETUP_REFUSE(setup, r, "it needs %s in %s, and %s are left on that disk%s",
+				    budget_print_needed(files->bytes, needed), path->path,
+				    budget_print(left, there), setup->hint);
 	if (r < 0)
-		return refuse(setup->message, sizeof(setup->message), r, "%s cannot be reserved in %s: %s",
-			      budget_print_needed(files->bytes, needed), path->path, strerror(-r));
+		return SETUP_REFUSE(setup, r, "%s cannot be reserved in %s: %s",
+				    budget_print_needed(files->bytes, needed), path->path, strerror(-r));
 	if (node->fault && fault_config_parse(node->fault, &fault) == 0) {
 		r = fault_tier_new(TAKE_PTR(tier), &fault, &tier);
 		if (r < 0)
-			return refuse(setup->message, sizeof(setup->message), r, "out of memory");
+			return SETUP_REFUSE(setup, r, "out of memory");
 	}
 	*ret_tier = TAKE_PTR(tier);
 	return 0;
@@ -135,9 +134,7 @@ static int make_nvme_store(struct setup *setup, struct store_layout *layout, con
 		return r;
 	}
 	r = store_new_nvme(&config, layout, tiers, devices, ret_store);
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its store cannot be made: %s",
-			      strerror(-r))
-		     : 0;
+	return r < 0 ? SETUP_REFUSE(setup, r, "its store cannot be made: %s", strerror(-r)) : 0;
 }
 
 /* What is there after an error goes with the setup. */
@@ -157,9 +154,7 @@ static int make_host_state(struct setup *setup)
 {
 	int r = store_new_host(TAKE_PTR(setup->host), &setup->made.optimizer_store);
 
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
-			      "no host memory for its optimizer state: %s", strerror(-r))
-		     : 0;
+	return r < 0 ? SETUP_REFUSE(setup, r, "no host memory for its optimizer state: %s", strerror(-r)) : 0;
 }
 
 static int make_stores(struct setup *setup)
@@ -225,9 +220,7 @@ static int make_memory(struct setup *setup)
 		if (r == 0 && setup->job->location.has_nvme_sums)
 			note_pinning(setup, &setup->made.sums);
 	}
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "no host memory for it: %s",
-			      strerror(-r))
-		     : 0;
+	return r < 0 ? SETUP_REFUSE(setup, r, "no host memory for it: %s", strerror(-r)) : 0;
 }
 
 static void run_setup(struct work *work)
@@ -272,9 +265,7 @@ static int take_over(struct setup *setup)
 		r = durable_init(job, false, &replaced_listener);
 	if (r == 0)
 		r = reshape_keep(job);
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
-			      "no host memory for its gradients: %s", strerror(-r))
-		     : 0;
+	return r < 0 ? SETUP_REFUSE(setup, r, "no host memory for its gradients: %s", strerror(-r)) : 0;
 }
 
 static void end_setup(struct setup *setup, int r)
@@ -318,7 +309,7 @@ static void on_loaded(struct host_load *load, int status)
 	struct setup *setup = container_of(load, struct setup, load);
 
 	if (status < 0)
-		refuse(setup->message, sizeof(setup->message), status, "%s", load->message);
+		SETUP_REFUSE(setup, status, "%s", load->message);
 	finish(setup, status);
 }
 
@@ -334,8 +325,7 @@ static void end_made(struct setup *setup)
 
 static void refuse_creation(struct setup *setup, int r)
 {
-	setup->status = refuse(setup->message, sizeof(setup->message), r, "its store cannot be made: %s",
-			       strerror(-r));
+	setup->status = SETUP_REFUSE(setup, r, "its store cannot be made: %s", strerror(-r));
 }
 
 static void run_finishing(struct work *work)

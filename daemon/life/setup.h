@@ -29,6 +29,9 @@ struct setup {
 	char message[1400];
 };
 
+/* Says why; returns r. */
+#define SETUP_REFUSE(setup, r, ...) refuse((setup)->message, sizeof((setup)->message), r, __VA_ARGS__)
+
 /* Decides where everything of the job lies, how much memory and disk that takes, and takes it from the
  * budgets. A negative errno with a message. */
 int setup_plan(struct setup *setup);

@@ -129,13 +129,12 @@ static int add_blobs(struct job *job, struct store_layout *layout)
 static int refuse_layout(struct setup *setup, const char *what, int r)
 {
 	if (r == -EOVERFLOW)
-		return refuse(
-			setup->message, sizeof(setup->message), r,
+		return SETUP_REFUSE(
+			setup, r,
 			"%s would take more than the %llu TiB that a store can have: define less, or make "
 			"several jobs of it",
 			what, (unsigned long long)(STORE_MAX_EXTENTS * STORE_EXTENT_BYTES / TIB));
-	return refuse(setup->message, sizeof(setup->message), r, "%s cannot be laid out: %s", what,
-		      strerror(-r));
+	return SETUP_REFUSE(setup, r, "%s cannot be laid out: %s", what, strerror(-r));
 }
 
 /* The streams have the same numbers in each store of the job, and the states the same places, wherever they
@@ -266,8 +265,9 @@ static int plan_sums(struct setup *setup)
 {
 	int r = gradients_plan(setup->job, &setup->sums_bytes);
 
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
-			      r == -ENOMEM ? "out of memory" : "its gradients are larger than any memory")
+	return r < 0 ? SETUP_REFUSE(setup, r,
+				    r == -ENOMEM ? "out of memory"
+						 : "its gradients are larger than any memory")
 		     : 0;
 }
 
@@ -318,10 +318,10 @@ static int plan_packs(struct setup *setup)
 	int r = catalog_pack(&job->catalog);
 
 	if (r < 0)
-		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
+		return SETUP_REFUSE(setup, r, "out of memory");
 	job->location.places = calloc(job->catalog.pack_count, sizeof(*job->location.places));
 	if (!job->location.places || residency_plan(job) < 0 || update_make_packs(job) < 0)
-		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
+		return SETUP_REFUSE(setup, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -519,8 +519,9 @@ static int restore(struct setup *setup, uint64_t layout)
 		return r;
 	/* Or bytes of one thing would be taken for another. */
 	if (layout != record_layout(job))
-		return refuse(setup->message, sizeof(setup->message), -EBADMSG,
-			      "its state is not laid out as this tierd would: start the one that stored it");
+		return SETUP_REFUSE(
+			setup, -EBADMSG,
+			"its state is not laid out as this tierd would: start the one that stored it");
 	metadata = job_metadata_bytes(job) + store_layout_metadata_bytes(setup->nvme);
 	return budget_keep(job, metadata, setup->message, sizeof(setup->message));
 }
@@ -566,8 +567,7 @@ int setup_adopt(struct job *job, struct store *store, bool is_fork, char *messag
 
 	store_layout_free(setup.host);
 	if (r == 0 && store_adopt(store, setup.nvme) < 0)
-		r = refuse(setup.message, sizeof(setup.message), -EBADMSG,
-			   "it has other streams than its definition says");
+		r = SETUP_REFUSE(&setup, -EBADMSG, "it has other streams than its definition says");
 	if (r < 0) {
 		store_layout_free(setup.nvme);
 		return refuse(message, size, r, "%s", setup.message);
