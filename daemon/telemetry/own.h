@@ -41,7 +41,7 @@ struct trace_event {
 	char stream[WIRE_MAX_STREAM_NAME + 1];
 };
 
-/* Of a job that is traced. */
+/* Notes it if the job is traced, and was when it began. */
 void trace_add(struct job *job, const struct trace_event *event);
 
 #endif

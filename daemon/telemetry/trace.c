@@ -185,17 +185,18 @@ void trace_add(struct job *job, const struct trace_event *event)
 {
 	struct trace *trace = job->telemetry->trace;
 
-	trace->events[trace->count++ % TRACE_EVENTS] = *event;
+	/* Of what has begun before it nobody knows when. */
+	if (trace && event->began_ns > 0)
+		trace->events[trace->count++ % TRACE_EVENTS] = *event;
 }
 
 void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step)
 {
-	if (trace_is_on(job) && began_ns > 0)
-		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
-						      .ended_ns = clock_now_ns(),
-						      .kind = kind,
-						      .step = step,
-						      .unit = TRACE_NO_UNIT });
+	trace_add(job, &(struct trace_event){ .began_ns = began_ns,
+					      .ended_ns = trace_now(job),
+					      .kind = kind,
+					      .step = step,
+					      .unit = TRACE_NO_UNIT });
 }
 
 void trace_submitted(const struct job *job, enum wire_trace kind, struct store_transfer *transfer)
@@ -215,7 +216,7 @@ void trace_transferred(struct job *job, uint32_t pack, const struct store *store
 		.unit = pack == PACK_NONE ? TRACE_NO_UNIT : job->catalog.packs[pack].first_unit,
 	};
 
-	if (!trace_is_on(job) || event.began_ns == 0)
+	if (!trace_is_on(job))
 		return;
 	snprintf(event.stream, sizeof(event.stream), "%s", store_stream_name(store, transfer->stream));
 	trace_add(job, &event);
@@ -224,7 +225,7 @@ void trace_transferred(struct job *job, uint32_t pack, const struct store *store
 void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
 		  const struct work *work)
 {
-	if (trace_is_on(job) && work->is_timed)
+	if (work->is_timed)
 		trace_add(job, &(struct trace_event){ .began_ns = work->began_ns,
 						      .ended_ns = work->ended_ns,
 						      .amount = elements,
@@ -237,33 +238,30 @@ void trace_evicted(struct job *job, uint32_t pack)
 {
 	uint64_t now = trace_now(job);
 
-	if (now > 0)
-		trace_add(job, &(struct trace_event){ .began_ns = now,
-						      .ended_ns = now,
-						      .kind = TRACE_EVICT,
-						      .unit = job->catalog.packs[pack].first_unit });
+	trace_add(job, &(struct trace_event){ .began_ns = now,
+					      .ended_ns = now,
+					      .kind = TRACE_EVICT,
+					      .unit = job->catalog.packs[pack].first_unit });
 }
 
 void trace_closed(struct job *job, uint32_t rank, uint64_t step)
 {
 	uint64_t now = trace_now(job);
 
-	if (now > 0)
-		trace_add(job, &(struct trace_event){ .began_ns = now,
-						      .ended_ns = now,
-						      .kind = TRACE_CLOSE,
-						      .unit = TRACE_NO_UNIT,
-						      .who = rank,
-						      .step = step });
+	trace_add(job, &(struct trace_event){ .began_ns = now,
+					      .ended_ns = now,
+					      .kind = TRACE_CLOSE,
+					      .unit = TRACE_NO_UNIT,
+					      .who = rank,
+					      .step = step });
 }
 
 void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit, uint64_t began_ns,
 		  uint64_t ended_ns)
 {
-	if (trace_is_on(job))
-		trace_add(job, &(struct trace_event){ .began_ns = began_ns,
-						      .ended_ns = ended_ns,
-						      .kind = kind,
-						      .unit = unit,
-						      .who = rank });
+	trace_add(job, &(struct trace_event){ .began_ns = began_ns,
+					      .ended_ns = ended_ns,
+					      .kind = kind,
+					      .unit = unit,
+					      .who = rank });
 }
