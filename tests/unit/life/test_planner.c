@@ -70,17 +70,23 @@ static void describe_node(struct question *question, uint64_t host, uint64_t use
 	question->node.paths = question->paths;
 }
 
-/* The plan of the first job; the answer is to be freed. */
-static Tierd__Wire__JobPlan *answer(const struct question *question, Tierd__Wire__JobPlans **ret_plans)
+static Tierd__Wire__JobPlans *plans;
+
+static int forget(void **state)
 {
-	assert_int_equal(plan_answer(&question->request, ret_plans), 0);
-	assert_int_equal((*ret_plans)->n_plans, question->request.n_jobs);
-	return (*ret_plans)->plans[0];
+	if (plans)
+		tierd__wire__job_plans__free_unpacked(plans, NULL);
+	plans = NULL;
+	return 0;
 }
 
-static void release(Tierd__Wire__JobPlans *plans)
+/* The plan of the first job, until the next answer. */
+static Tierd__Wire__JobPlan *answer(const struct question *question)
 {
-	tierd__wire__job_plans__free_unpacked(plans, NULL);
+	forget(NULL);
+	assert_int_equal(plan_answer(&question->request, &plans), 0);
+	assert_int_equal(plans->n_plans, question->request.n_jobs);
+	return plans->plans[0];
 }
 
 #define MUCH (UINT64_C(1) << 40)
@@ -88,14 +94,13 @@ static void release(Tierd__Wire__JobPlans *plans)
 static void the_least_is_accepted_and_a_byte_less_is_not(void **state)
 {
 	struct question question;
-	Tierd__Wire__JobPlans *plans;
 	Tierd__Wire__JobPlan *plan;
 	uint64_t least, device, smaller;
 
 	/* With too little memory for both sums they go to NVMe. */
 	init_question(&question, 3000000, 2500000);
 	describe_node(&question, MUCH, 0, MUCH);
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_null(plan->status);
 	assert_null(plan->here);
 	least = plan->least->host_bytes;
@@ -104,91 +109,76 @@ static void the_least_is_accepted_and_a_byte_less_is_not(void **state)
 	assert_true(smaller < device);
 	assert_true(least < plan->most->host_bytes);
 	assert_int_equal(plan->taken->host_bytes, plan->most->host_bytes);
-	release(plans);
 
 	describe_node(&question, MUCH, MUCH - least, device);
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_non_null(plan->taken);
 	assert_int_equal(plan->taken->host_bytes, least);
-	release(plans);
 	describe_node(&question, MUCH, MUCH - least + 1, device);
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_null(plan->taken);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOMEM);
 	assert_true(plan->fits_alone);
-	release(plans);
 	/* Where there is memory enough the disk may be smaller. */
 	describe_node(&question, MUCH, MUCH - least, device - 1);
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOSPC);
 	assert_true(plan->fits_alone);
-	release(plans);
 	describe_node(&question, MUCH, 0, smaller - 1);
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOSPC);
 	assert_false(plan->fits_alone);
-	release(plans);
 }
 
 static void what_nobody_can_have_is_refused_with_the_reason(void **state)
 {
 	struct question question;
-	Tierd__Wire__JobPlans *plans;
 	Tierd__Wire__JobPlan *plan;
 
 	init_question(&question, 1000, 1000);
 	question.units[1].name = question.units[0].name;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_null(plan->least);
 	assert_non_null(strstr(plan->status->message, "first"));
-	release(plans);
 	init_question(&question, 1000, 1000);
 	question.job.stage = 4;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->status->code), -EINVAL);
-	release(plans);
 	/* Larger than any store. */
 	init_question(&question, UINT64_C(1) << 44, 1000);
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_non_null(plan->status);
-	release(plans);
 }
 
 static void limits_of_the_user_count(void **state)
 {
 	Tierd__Wire__UserLimits limits = TIERD__WIRE__USER_LIMITS__INIT;
 	struct question question;
-	Tierd__Wire__JobPlans *plans;
 	Tierd__Wire__JobPlan *plan;
 
 	init_question(&question, 3000000, 1000);
 	describe_node(&question, MUCH, 0, MUCH);
 	question.node.limits = &limits;
 	limits.nvme_maximum = MIB;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOSPC);
-	release(plans);
 	limits.nvme_maximum = 0;
 	limits.host_maximum = 100 * MIB;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_non_null(plan->taken);
-	release(plans);
 	limits.host_held = 99 * MIB;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOMEM);
 	assert_true(plan->fits_alone);
-	release(plans);
 	limits.host_held = 200 * MIB;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOMEM);
-	release(plans);
 	/* Of its own budget nothing is said unless it asks. */
 	limits = (Tierd__Wire__UserLimits)TIERD__WIRE__USER_LIMITS__INIT;
 	limits.host_default = MIB;
-	plan = answer(&question, &plans);
+	plan = answer(&question);
 	assert_int_equal(status_to_errno(plan->here->code), -ENOMEM);
 	assert_true(plan->least->host_bytes > MIB);
-	release(plans);
 }
 
 /* From the least budget on all leave as much; of one that is less too little is left. */
@@ -233,5 +223,5 @@ int main(void)
 		cmocka_unit_test(what_is_no_request_is_refused),
 	};
 
-	return cmocka_run_group_tests(tests, quieten, NULL);
+	return cmocka_run_group_tests(tests, quieten, forget);
 }
