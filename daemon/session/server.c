@@ -30,7 +30,7 @@
 
 struct server {
 	struct session_shared shared;
-	struct rations rations;
+	struct throttles throttles;
 	struct queue sessions; /* the oldest first */
 	char *path;
 	int socket;
@@ -429,7 +429,7 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 	server->is_inherited = config->inherited >= 0;
 	queue_init(&server->sessions);
 	server->shared = (struct session_shared){
-		.rations = &server->rations,
+		.throttles = &server->throttles,
 		.loop = loop,
 		.node = node,
 		.limits = config->limits,
@@ -478,7 +478,7 @@ struct server *server_free(struct server *server)
 		session_close(queue_entry(each, struct session, link));
 	while ((link = queue_first(&server->sessions)))
 		session_free(queue_entry(link, struct session, link));
-	rations_clear(&server->rations);
+	throttles_clear(&server->throttles);
 	server_close(server);
 	frame_arena_free(server->shared.arena);
 	free(server->path);

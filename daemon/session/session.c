@@ -154,7 +154,7 @@ static void go_on_reading(struct session *session)
 /* How long the next frame has to wait, in ms; 0: not at all. */
 static unsigned find_rest(const struct session *session)
 {
-	uint64_t now = clock_now_ns(), until = *ration_large_until_ns(session->ration);
+	uint64_t now = clock_now_ns(), until = *throttle_large_until_ns(session->throttle);
 
 	if (until <= now || inbox_length(&session->inbox) < LARGE_FRAME)
 		return 0;
@@ -173,7 +173,7 @@ static void note_large(const struct session *session, uint64_t started_ns)
 {
 	uint64_t now = clock_now_ns();
 
-	*ration_large_until_ns(session->ration) = now + ration_rest_ns(now - started_ns);
+	*throttle_large_until_ns(session->throttle) = now + throttle_rest_ns(now - started_ns);
 }
 
 /* Up to one turn. 0: nothing complete is left; 1: something may be; or an error in what is left. */
@@ -186,7 +186,7 @@ static int handle_frames(struct session *session)
 
 	session->is_handling = true;
 	for (unsigned i = 0; r > 0 && i < FRAMES_PER_TURN && session->state < SESSION_CLOSING; i++) {
-		if (has_enough(session) || find_rest(session) > 0 || start - began > RATION_BRIEF_NS)
+		if (has_enough(session) || find_rest(session) > 0 || start - began > THROTTLE_BRIEF_NS)
 			break;
 		bool is_large = inbox_length(&session->inbox) >= LARGE_FRAME;
 
@@ -226,18 +226,18 @@ static void handle_input(struct session *session)
 /* ---- The loop's calls ---- */
 
 /* What the user wants now is done now, or, while he rests, later. False: later. */
-static bool begin_turn(struct session *session, struct ration_turn *ret_turn)
+static bool begin_turn(struct session *session, struct throttle_turn *ret_turn)
 {
 	uint64_t now = clock_now_ns();
 
-	ration_hear(session->ration, now);
-	if (!ration_is_resting(session->ration, now)) {
-		*ret_turn = ration_begin(session->ration, now);
+	throttle_hear(session->throttle, now);
+	if (!throttle_is_resting(session->throttle, now)) {
+		*ret_turn = throttle_begin(session->throttle, now);
 		return true;
 	}
 	if (queue_is_empty(&session->waiter.link)) {
 		stop_reading(session);
-		ration_wait(session->ration, &session->waiter, now);
+		throttle_wait(session->throttle, &session->waiter, now);
 	}
 	return false;
 }
@@ -255,36 +255,36 @@ static void read_input(struct session *session)
 static void on_readable(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
-	struct ration_turn turn;
+	struct throttle_turn turn;
 
 	if (!begin_turn(session, &turn))
 		return;
 	read_input(session);
-	ration_end(session->ration, &turn);
+	throttle_end(session->throttle, &turn);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
-	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
+	struct throttle_turn turn = throttle_begin(session->throttle, clock_now_ns());
 
 	session_flush(session);
 	if (session->state == SESSION_OPEN)
 		client_catch_up(session->client);
 	if (session->is_waiting && session->state < SESSION_CLOSING)
 		session_arm(&session->turn, 0);
-	ration_end(session->ration, &turn);
+	throttle_end(session->throttle, &turn);
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
-	struct ration_turn turn;
+	struct throttle_turn turn;
 
 	if (has_enough(session) || !begin_turn(session, &turn))
 		return;
 	handle_input(session);
-	ration_end(session->ration, &turn);
+	throttle_end(session->throttle, &turn);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *argument)
@@ -321,13 +321,13 @@ static bool handle_last(struct session *session)
 }
 
 /* In a turn that has begun, and as many more as it takes. */
-static void bury(struct session *session, struct ration_turn turn)
+static void bury(struct session *session, struct throttle_turn turn)
 {
 	bool goes_on;
 
 	do {
 		goes_on = handle_last(session);
-		ration_end(session->ration, &turn);
+		throttle_end(session->throttle, &turn);
 		if (session->state == SESSION_ENDED)
 			return;
 	} while (goes_on && begin_turn(session, &turn));
@@ -338,7 +338,7 @@ static void bury(struct session *session, struct ration_turn turn)
 static void on_death(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
-	struct ration_turn turn;
+	struct throttle_turn turn;
 
 	session->is_dead = true;
 	event_del(&session->death);
@@ -349,10 +349,10 @@ static void on_death(evutil_socket_t fd, short what, void *argument)
 }
 
 /* It is its turn, after a rest of its user. */
-static void go_on(struct ration_waiter *waiter)
+static void go_on(struct throttle_waiter *waiter)
 {
 	struct session *session = container_of(waiter, struct session, waiter);
-	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
+	struct throttle_turn turn = throttle_begin(session->throttle, clock_now_ns());
 
 	if (session->is_dead) {
 		bury(session, turn);
@@ -363,7 +363,7 @@ static void go_on(struct ration_waiter *waiter)
 	/* Where it waited before it had read: by the time that it is readable others may wait again. */
 	if (!session->is_waiting && session->state < SESSION_CLOSING)
 		read_input(session);
-	ration_end(session->ration, &turn);
+	throttle_end(session->throttle, &turn);
 }
 
 /* ---- Life ---- */
@@ -426,13 +426,13 @@ int session_new(int socket, const struct session_shared *shared, struct session 
 	r = look_at_peer(session);
 	if (r < 0)
 		return r;
-	session->ration = ration_enter(shared->rations, shared->loop, session->port.uid);
-	if (!session->ration)
+	session->throttle = throttle_enter(shared->throttles, shared->loop, session->port.uid);
+	if (!session->throttle)
 		return -ENOMEM;
 	r = start_events(session);
 	if (r < 0)
 		return r;
-	ration_end(session->ration, &(struct ration_turn){ started, 0 });
+	throttle_end(session->throttle, &(struct throttle_turn){ started, 0 });
 	*ret_session = TAKE_PTR(session);
 	return 0;
 }
@@ -460,7 +460,7 @@ struct session *session_free(struct session *session)
 	if (session->client)
 		client_free(session->client);
 	queue_remove(&session->link);
-	ration_leave(session->ration);
+	throttle_leave(session->throttle);
 	outbox_clear(&session->outbox);
 	fd_close(session->socket);
 	fd_close(session->process);

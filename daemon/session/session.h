@@ -8,7 +8,7 @@
  *
  * Nothing that arrives is trusted: a frame has a limit of size and of time, a client of requests and of
  * output, and who breaks the protocol loses the connection, never the daemon. What the loop does for a user
- * is counted (ration.c): a user who is ahead of others rests, as long as others want something.
+ * is counted (throttle.c): a user who is ahead of others rests, as long as others want something.
  *
  * Only main is above. */
 #ifndef TIERD_DAEMON_SESSION_H
@@ -25,14 +25,14 @@
 struct event_base;
 struct node;
 struct session;
-struct rations;
+struct throttles;
 
 /* What all sessions of a server share; borrowed. */
 struct session_shared {
 	struct event_base *loop;
 	struct node *node;
 	struct frame_arena *arena;
-	struct rations *rations;
+	struct throttles *throttles;
 	struct versions versions, pages; /* that this daemon speaks, and lays out */
 	struct server_limits limits;
 	unsigned lease_look_ms; /* between two looks whether an ended session's leases are gone */

@@ -28,10 +28,10 @@ void session_flush(struct session *session)
 /* Of what was done elsewhere: the answer costs more than most requests. */
 static void flush_at_once(struct session *session)
 {
-	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
+	struct throttle_turn turn = throttle_begin(session->throttle, clock_now_ns());
 
 	session_flush(session);
-	ration_end(session->ration, &turn);
+	throttle_end(session->throttle, &turn);
 }
 
 void session_send(struct session *session, enum frame_type type, uint32_t request,

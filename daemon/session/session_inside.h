@@ -9,7 +9,7 @@
 #include "daemon/session/inbox.h"
 #include "daemon/session/outbox.h"
 #include "daemon/session/session.h"
-#include "daemon/session/ration.h"
+#include "daemon/session/throttle.h"
 
 enum session_state { SESSION_HELLO, SESSION_OPEN, SESSION_CLOSING, SESSION_ENDED };
 
@@ -27,8 +27,8 @@ struct session {
 	int socket, process;
 	uint32_t version, pages; /* that were agreed on */
 	struct event reading, writing, turn, deadline, death, ending;
-	struct ration *ration;
-	struct ration_waiter waiter;
+	struct throttle *throttle;
+	struct throttle_waiter waiter;
 	struct client *client;
 	struct outbox outbox;
 	struct inbox inbox;

@@ -20,7 +20,7 @@
 #include "daemon/service/reload.h"
 #include "daemon/session/request.h"
 #include "daemon/session/server.h"
-#include "daemon/session/ration.h"
+#include "daemon/session/throttle.h"
 #include "daemon/session/session.h"
 #include "tests/fault/alloc_fault.h"
 
@@ -237,9 +237,9 @@ static void a_session_ends_at_worst(void **state)
 {
 	static uint8_t input[16384];
 	struct node node = { .incarnation = 1 };
-	struct rations rations = { 0 };
+	struct throttles throttles = { 0 };
 	struct session_shared shared = {
-		.rations = &rations,
+		.throttles = &throttles,
 		.loop = event_base_new(),
 		.node = &node,
 		.versions = FRAME_VERSIONS,
@@ -261,7 +261,7 @@ static void a_session_ends_at_worst(void **state)
 		nth++;
 	}
 	assert_true(nth > 5);
-	rations_clear(&rations);
+	throttles_clear(&throttles);
 	frame_arena_free(shared.arena);
 	event_base_free(shared.loop);
 }

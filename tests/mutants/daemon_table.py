@@ -4,7 +4,7 @@ PAGES = "proto/pages.h"
 EVICTION = "daemon/residency/eviction.c"
 STEP = "daemon/update/step.c"
 WRITING = "daemon/values/writing.c"
-RATION = "daemon/session/ration.c"
+THROTTLE = "daemon/session/throttle.c"
 
 MUTANTS = (
     # Beside each other, because each builds all that there is.
@@ -577,19 +577,19 @@ MUTANTS = (
     (
         "who is ahead served at once",
         "session",
-        RATION,
-        (("return !queue_is_empty(&ration->waiting) || ahead_of(ration, now_ns) > LINE_NS;", "return false;"),),
+        THROTTLE,
+        (("return !queue_is_empty(&throttle->waiting) || ahead_of(throttle, now_ns) > LINE_NS;", "return false;"),),
     ),
     (
         "who is alone made to rest",
         "session",
-        RATION,
-        (("ration->until_ns > now_ns && others_are_there(ration, now_ns);", "ration->until_ns > now_ns;"),),
+        THROTTLE,
+        (("throttle->until_ns > now_ns && others_are_there(throttle, now_ns);", "throttle->until_ns > now_ns;"),),
     ),
     (
         "who has left forgotten while he rests",
         "session",
-        RATION,
-        (("ration->connections > 0 || ration->until_ns > now_ns ||", "ration->connections > 0 ||"),),
+        THROTTLE,
+        (("throttle->connections > 0 || throttle->until_ns > now_ns ||", "throttle->connections > 0 ||"),),
     ),
 )

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Who loops over requests rests as long as others want something, and they are served in between: also one whose number
-is the same modulo 64. That each user has a ration of his own, unit test session says without chance:
+is the same modulo 64. That each user has a throttle of his own, unit test session says without chance:
 no_user_rests_for_another."""
 
 import pwd

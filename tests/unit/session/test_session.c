@@ -119,8 +119,8 @@ struct client *client_free(struct client *client)
 struct fixture {
 	struct node node;
 	struct session_shared shared;
-	struct rations rations;
-	struct ration *other; /* of another user, who wants something all the time; or NULL */
+	struct throttles throttles;
+	struct throttle *other; /* of another user, who wants something all the time; or NULL */
 	struct session *session;
 	struct frame_arena *arena; /* of the other end */
 	int peer;
@@ -174,7 +174,7 @@ static int setup(void **state)
 	fake.answers_at_once = true;
 	fixture->node.incarnation = INCARNATION;
 	fixture->shared = (struct session_shared){
-		.rations = &fixture->rations,
+		.throttles = &fixture->throttles,
 		.loop = event_base_new(),
 		.node = &fixture->node,
 		.versions = FRAME_VERSIONS,
@@ -209,8 +209,8 @@ static int teardown(void **state)
 		waitpid(fixture->child, NULL, 0);
 	}
 	session_free(fixture->session);
-	ration_leave(fixture->other);
-	rations_clear(&fixture->rations);
+	throttle_leave(fixture->other);
+	throttles_clear(&fixture->throttles);
 	keep_open[0] = fd_close(keep_open[0]);
 	keep_open[1] = fd_close(keep_open[1]);
 	assert_false(fake.is_there);
@@ -635,7 +635,7 @@ static void a_large_frame_is_handled_and_small_ones_after_it(void **state)
 
 static uint64_t *rest_of_me(struct fixture *fixture)
 {
-	return ration_large_until_ns(fixture->session->ration);
+	return throttle_large_until_ns(fixture->session->throttle);
 }
 
 static void a_large_frame_waits_while_its_user_rests_and_small_ones_do_not(void **state)
@@ -668,13 +668,13 @@ static void a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited(void 
 /* Until then, if another user wants something meanwhile, which does not depend on the clock. */
 static void rest_until(struct fixture *fixture, uint64_t until_ns)
 {
-	ration_charge(fixture->session->ration, UINT64_C(1000000000), until_ns - UINT64_C(1000000000));
+	throttle_charge(fixture->session->throttle, UINT64_C(1000000000), until_ns - UINT64_C(1000000000));
 }
 
 static void let_another_ask(struct fixture *fixture)
 {
-	fixture->other = ration_enter(&fixture->rations, fixture->shared.loop, getuid() + 64);
-	ration_hear(fixture->other, clock_now_ns() + UINT64_C(1000000000000));
+	fixture->other = throttle_enter(&fixture->throttles, fixture->shared.loop, getuid() + 64);
+	throttle_hear(fixture->other, clock_now_ns() + UINT64_C(1000000000000));
 }
 
 static void a_request_waits_while_its_user_rests_and_another_wants_something(void **state)
@@ -732,44 +732,44 @@ static void a_long_request_makes_its_user_rest(void **state)
 	uint64_t now = clock_now_ns();
 
 	let_another_ask(fixture);
-	ration_charge(fixture->session->ration, RATION_BRIEF_NS + 1, now);
-	assert_true(ration_is_resting(fixture->session->ration, now));
-	ration_hear(fixture->other, now);
-	assert_false(ration_is_resting(fixture->other, now));
+	throttle_charge(fixture->session->throttle, THROTTLE_BRIEF_NS + 1, now);
+	assert_true(throttle_is_resting(fixture->session->throttle, now));
+	throttle_hear(fixture->other, now);
+	assert_false(throttle_is_resting(fixture->other, now));
 }
 
 static void many_brief_requests_make_their_user_rest(void **state)
 {
 	struct fixture *fixture = *state;
-	struct ration *mine = fixture->session->ration;
+	struct throttle *mine = fixture->session->throttle;
 	uint64_t now = clock_now_ns();
 
 	let_another_ask(fixture);
-	ration_charge(mine, 10000, now);
-	assert_false(ration_is_resting(mine, now));
+	throttle_charge(mine, 10000, now);
+	assert_false(throttle_is_resting(mine, now));
 	for (unsigned i = 0; i < 100; i++)
-		ration_charge(mine, 10000, now + i * 1000);
-	assert_true(ration_is_resting(mine, now + 100000));
-	assert_false(ration_is_resting(mine, now + 100000000));
+		throttle_charge(mine, 10000, now + i * 1000);
+	assert_true(throttle_is_resting(mine, now + 100000));
+	assert_false(throttle_is_resting(mine, now + 100000000));
 }
 
 /* 1065 and 1001 have the same remainder by 64. */
 static void no_user_rests_for_another(void **state)
 {
 	struct fixture *fixture = *state;
-	struct ration *one = ration_enter(&fixture->rations, fixture->shared.loop, 1065);
-	struct ration *other = ration_enter(&fixture->rations, fixture->shared.loop, 1001);
+	struct throttle *one = throttle_enter(&fixture->throttles, fixture->shared.loop, 1065);
+	struct throttle *other = throttle_enter(&fixture->throttles, fixture->shared.loop, 1001);
 	uint64_t now = clock_now_ns();
 
-	ration_hear(one, now);
-	ration_hear(other, now);
-	ration_charge(one, 1000000, now);
-	*ration_large_until_ns(one) = now + 1000000;
-	assert_true(ration_is_resting(one, now));
-	assert_false(ration_is_resting(other, now));
-	assert_int_equal(*ration_large_until_ns(other), 0);
-	ration_leave(one);
-	ration_leave(other);
+	throttle_hear(one, now);
+	throttle_hear(other, now);
+	throttle_charge(one, 1000000, now);
+	*throttle_large_until_ns(one) = now + 1000000;
+	assert_true(throttle_is_resting(one, now));
+	assert_false(throttle_is_resting(other, now));
+	assert_int_equal(*throttle_large_until_ns(other), 0);
+	throttle_leave(one);
+	throttle_leave(other);
 }
 
 /* Or he would only have to come again. */
@@ -777,14 +777,14 @@ static void who_has_left_rests_on(void **state)
 {
 	struct fixture *fixture = *state;
 	uint64_t now = clock_now_ns(), later = now + UINT64_C(1000000000000);
-	struct ration *one = ration_enter(&fixture->rations, fixture->shared.loop, 1065);
+	struct throttle *one = throttle_enter(&fixture->throttles, fixture->shared.loop, 1065);
 
-	ration_charge(one, 1000000, later);
-	ration_leave(one);
+	throttle_charge(one, 1000000, later);
+	throttle_leave(one);
 	let_another_ask(fixture);
-	assert_ptr_equal(ration_enter(&fixture->rations, fixture->shared.loop, 1065), one);
-	assert_true(ration_is_resting(one, later));
-	ration_leave(one);
+	assert_ptr_equal(throttle_enter(&fixture->throttles, fixture->shared.loop, 1065), one);
+	assert_true(throttle_is_resting(one, later));
+	throttle_leave(one);
 }
 
 static void frames_that_break_the_protocol_are_refused(void **state)
@@ -1066,28 +1066,28 @@ static void what_one_sent_that_died_while_resting_is_handled(void **state)
 	expect_last_words(fixture);
 }
 
-static struct ration *crowded;
+static struct throttle *crowded;
 
-static void wait_again(struct ration_waiter *waiter)
+static void wait_again(struct throttle_waiter *waiter)
 {
-	ration_wait(crowded, waiter, clock_now_ns());
+	throttle_wait(crowded, waiter, clock_now_ns());
 }
 
 static void who_died_goes_though_others_of_his_user_always_wait(void **state)
 {
-	struct ration_waiter waiter = { .go = wait_again };
+	struct throttle_waiter waiter = { .go = wait_again };
 	struct fixture *fixture = *state;
 
 	fake.answers_at_once = false;
 	replace_by_child(fixture, say_much_and_die);
 	wait_until_greeted(fixture);
 	let_another_ask(fixture);
-	crowded = ration_enter(&fixture->rations, fixture->shared.loop, getuid());
+	crowded = throttle_enter(&fixture->throttles, fixture->shared.loop, getuid());
 	queue_init(&waiter.link);
 	wait_again(&waiter);
 	expect_last_words(fixture);
 	queue_remove(&waiter.link);
-	ration_leave(crowded);
+	throttle_leave(crowded);
 }
 
 static void an_answer_to_one_that_has_gone_is_dropped(void **state)
