@@ -12,25 +12,25 @@
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 
-/* Of next_rates and of two announcements. */
-#define MEMBER_ROOMS 3
+/* next_rates, and those of two announcements. */
+#define MEMBER_RATES 3
 
-static int make_rooms(struct member *member)
+static int make_rates(struct member *member)
 {
 	uint32_t count = member->job->options.group_count;
 
-	member->rooms = options_new_groups(&member->job->options, MEMBER_ROOMS);
-	if (!member->rooms)
+	member->rate_groups = options_new_groups(&member->job->options, MEMBER_RATES);
+	if (!member->rate_groups)
 		return -ENOMEM;
-	member->next_rates.groups = member->rooms;
-	member->announced.rates.groups = member->rooms + count;
-	member->announced_next.rates.groups = member->rooms + 2 * count;
+	member->next_rates.groups = member->rate_groups;
+	member->announced.rates.groups = member->rate_groups + count;
+	member->announced_next.rates.groups = member->rate_groups + 2 * count;
 	return 0;
 }
 
 uint64_t member_bytes(const struct job *job)
 {
-	return (uint64_t)MEMBER_ROOMS * job->options.group_count * sizeof(struct optimizer_group) +
+	return (uint64_t)MEMBER_RATES * job->options.group_count * sizeof(struct optimizer_group) +
 	       sizeof(struct member) + refusal_bytes();
 }
 
@@ -55,7 +55,7 @@ int member_new(struct job *job, struct memberships *client, struct port *port, u
 	queue_init(&member->client_link);
 	queue_init(&member->pendings);
 	queue_init(&member->orders);
-	r = make_rooms(member);
+	r = make_rates(member);
 	if (r == 0)
 		r = refusal_new(&member->untold);
 	if (r == 0)
@@ -65,7 +65,7 @@ int member_new(struct job *job, struct memberships *client, struct port *port, u
 	if (r < 0) {
 		memory_free(&member->window);
 		refusal_free(member->untold);
-		free(member->rooms);
+		free(member->rate_groups);
 		free(member);
 		return r;
 	}
@@ -188,7 +188,7 @@ void member_free(struct member *member)
 	budget_uncharge(member->job, member->charged_bytes);
 	clear_pages(member);
 	refusal_free(member->untold);
-	free(member->rooms);
+	free(member->rate_groups);
 	free(member);
 }
 

@@ -58,15 +58,15 @@ struct member {
 	struct event doorbell;
 	bool has_pages;
 
-	struct queue pendings;	       /* all of them that wait */
-	struct pending *ready;	       /* its tierd_job_ready that waits */
-	struct pending *step;	       /* its step that is not applied yet */
-	struct pending *next_step;     /* the one after it */
-	struct pending *leaving;       /* its leave, which waits for them */
-	struct awaited awaited;	       /* those that are applied, and not yet durable */
-	struct step_rates next_rates;  /* of next_step */
-	struct optimizer_group *rooms; /* for the groups of its rates */
-	uint16_t *groups;	       /* by tensor, of its next step; they count if it has moved some */
+	struct queue pendings;		     /* all of them that wait */
+	struct pending *ready;		     /* its tierd_job_ready that waits */
+	struct pending *step;		     /* its step that is not applied yet */
+	struct pending *next_step;	     /* the one after it */
+	struct pending *leaving;	     /* its leave, which waits for them */
+	struct awaited awaited;		     /* those that are applied, and not yet durable */
+	struct step_rates next_rates;	     /* of next_step */
+	struct optimizer_group *rate_groups; /* what the groups of its rates lie in */
+	uint16_t *groups; /* by tensor, of its next step; they count if it has moved some */
 	bool has_moved;
 	bool is_closed;	  /* its part of the open step is */
 	bool is_finished; /* and of a reduced step its shard is written */
