@@ -42,14 +42,14 @@ bool access_may_rule(const struct node *node, const struct port *port)
 }
 
 /* What is said of kind after kind, until one has a word to say. */
-static uint64_t find_word(const struct node *node, const struct port *port, size_t offset)
+static uint64_t find_word(const struct node *node, const struct port *port, size_t index)
 {
 	uint64_t most = 0;
 
 	for (enum principal_kind kind = PRINCIPAL_USER; kind <= PRINCIPAL_EVERYONE && most == 0; kind++)
 		for (unsigned i = 0; node->settings.limits && i < node->settings.limits->count; i++) {
 			const struct limit *limit = &node->settings.limits->entries[i];
-			uint64_t word = *(const uint64_t *)((const char *)&limit->quota + offset);
+			uint64_t word = ((const uint64_t *)&limit->quota)[index];
 
 			if (limit->principal.kind == kind && is_meant(port, &limit->principal) && word > most)
 				most = word;
@@ -59,16 +59,11 @@ static uint64_t find_word(const struct node *node, const struct port *port, size
 
 struct quota access_quota(const struct node *node, const struct port *port)
 {
-	return (struct quota){
-		.host_default = find_word(node, port, offsetof(struct quota, host_default)),
-		.host_maximum = find_word(node, port, offsetof(struct quota, host_maximum)),
-		.nvme_default = find_word(node, port, offsetof(struct quota, nvme_default)),
-		.nvme_maximum = find_word(node, port, offsetof(struct quota, nvme_maximum)),
-		.snapshots_default = find_word(node, port, offsetof(struct quota, snapshots_default)),
-		.snapshots_maximum = find_word(node, port, offsetof(struct quota, snapshots_maximum)),
-		.io_share = find_word(node, port, offsetof(struct quota, io_share)),
-		.io_weight_maximum = find_word(node, port, offsetof(struct quota, io_weight_maximum)),
-	};
+	struct quota quota;
+
+	for (size_t i = 0; i < sizeof(quota) / sizeof(uint64_t); i++)
+		((uint64_t *)&quota)[i] = find_word(node, port, i);
+	return quota;
 }
 
 struct quota access_quota_of_user(const struct node *node, uid_t uid)

@@ -24,7 +24,8 @@ struct principal_list {
 
 /* The budgets of a job that asks for none, and what all jobs of one user may hold together; 0: as much as
  * there is. For how many snapshots a job has room that does not say it, and may have at most: one more than
- * that, or 0: nothing is said. A user's share of the devices, and the greatest io_weight of his jobs. */
+ * that, or 0: nothing is said. A user's share of the devices, and the greatest io_weight of his jobs. All are
+ * words of 64 bits: access.c goes through them. */
 struct quota {
 	uint64_t host_default, host_maximum, nvme_default, nvme_maximum;
 	uint64_t snapshots_default, snapshots_maximum;

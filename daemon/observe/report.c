@@ -94,19 +94,19 @@ void report_node(struct pending *pending, struct node *node)
 	body.version = (char *)TIERD_VERSION;
 	body.pid = (uint32_t)getpid();
 	body.uptime_ms = (clock_now_ns() - node->started_ns) / 1000000;
-	QUEUE_FOREACH (link, &node->jobs.live)
-		body.jobs++;
 	body.clients = telemetry_clients(node)->connected;
 	body.connections_per_user = node->settings.connections_per_user;
 	body.is_draining = node->is_draining;
-	QUEUE_FOREACH (link, &node->jobs.live)
-		body.ranks += queue_entry(link, struct job, link)->members.count;
+	QUEUE_FOREACH (link, &node->jobs.live) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		body.jobs++;
+		body.ranks += job->members.count;
+		body.host_cache_bytes += budget_cache_bytes(job);
+		body.host_idle_bytes += idle_spare_bytes(job);
+	}
 	body.host_budget_bytes = node->settings.host_budget;
 	body.host_used_bytes = budget_host_used(node);
-	QUEUE_FOREACH (link, &node->jobs.live)
-		body.host_cache_bytes += budget_cache_bytes(queue_entry(link, struct job, link));
-	QUEUE_FOREACH (link, &node->jobs.live)
-		body.host_idle_bytes += idle_spare_bytes(queue_entry(link, struct job, link));
 	body.host_withheld_bytes = disposal_withheld_by_all(node);
 	add_limits(node, pending_port(pending), &limits);
 	body.limits = &limits;
