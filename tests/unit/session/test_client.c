@@ -396,16 +396,6 @@ static void needs_that_cannot_be_counted_are_refused(void **state)
 	assert_int_equal(budget_host_bytes(job), job->resources->charged_bytes);
 }
 
-static void a_disk_that_is_too_small_is_refused(void **state)
-{
-	const struct actor_tensor large[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, 16 * MIB, false } };
-
-	assert_int_equal(actor_join(&scene, &first, &(struct actor_job){ .stage = 3 }), 0);
-	assert_int_equal(actor_define(&first, "large", large, 1), 0);
-	assert_int_equal(actor_ready(&first), -ENOSPC);
-	assert_int_equal(scene.node->paths[0].used, 0);
-}
-
 /* ---- Two ranks ---- */
 
 static void gradients_of_two_ranks_are_summed(void **state)
@@ -744,7 +734,6 @@ int main(void)
 		TEST(orders_of_phases_are_charged),
 		TEST(phases_with_longer_names_than_configured_are_refused),
 		TEST(needs_that_cannot_be_counted_are_refused),
-		TEST(a_disk_that_is_too_small_is_refused),
 		TEST(gradients_of_two_ranks_are_summed),
 		TEST(ready_names_who_is_missing),
 		TEST(ranks_that_disagree_are_told_the_first_difference),
