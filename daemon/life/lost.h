@@ -1,18 +1,18 @@
-/* Lost: jobs whose stores an earlier daemon has left, and this one cannot open. Each is a broken job under
- * its name that says why, and nothing of it is touched: who replaces or drops it decides. It is tried again
- * when somebody opens it, and, if there was no room for it, when there is more. */
+/* Lost: jobs whose stores an earlier daemon has left, and this one cannot open. Each is a broken job that
+ * says why. Its files stay as they are until somebody replaces or drops it. It is tried again when somebody
+ * opens it, and, if there was no room for it, when there is more. */
 #ifndef TIERD_DAEMON_LOST_H
 #define TIERD_DAEMON_LOST_H
 
 #include "daemon/model/model.h"
 #include "daemon/durability/durability.h"
 
-/* Logs it all the same where there is no memory for one. */
+/* Without memory for such a job the failure is only logged. */
 void lost_new(struct node *node, const struct job_file *file, const struct loss *loss, const char *why);
 
 /* In the job's turn: there may be more room than there was. */
 void lost_go_on(struct job *job);
-/* Somebody opens it. False: it was tried for him already, in vain. */
+/* Somebody opens it. False: it was just tried, in vain. */
 bool lost_try_again(struct job *job);
 
 /* What brings it back, or any broken job: a command, or an action. */
@@ -24,7 +24,7 @@ bool lost_has_files(const struct job *job);
 /* The files of a lost job that was replaced or dropped. */
 void lost_remove(const struct job *job);
 
-/* Those of any job, which nobody has open; of a store with other jobs, what is its own. */
+/* Removes the files of a job that nobody has open; if other jobs are in its store, only what is its own. */
 void lost_remove_file(struct node *node, const struct job_file *file);
 
 #endif

@@ -1,5 +1,5 @@
-/* A plan: what jobs would take of a node, found by the code that prepares them, of a node that is none: it
- * has budgets, and neither memory nor disks. */
+/* A plan says what jobs would take of a node. The code that prepares jobs finds it, on a node that has
+ * budgets, but no memory and no disks. */
 #ifndef TIERD_DAEMON_PLAN_H
 #define TIERD_DAEMON_PLAN_H
 
@@ -7,8 +7,7 @@
 
 #include "proto/frame.h"
 
-/* Fills what a request asks for. -ENOMEM. The answer is the caller's, to be freed with
- * tierd__wire__job_plans__free_unpacked(). */
+/* Answers a request. The caller frees the answer with tierd__wire__job_plans__free_unpacked(). -ENOMEM. */
 int plan_answer(const Tierd__Wire__PlanRequest *request, Tierd__Wire__JobPlans **ret_plans);
 
 /* Reads a request until the stream ends, and prints its answer. Errors are logged: -EPROTO, -ENOMEM, and

@@ -1,5 +1,5 @@
-/* Replaced: a durable job that another one of its name takes the place of. It is closed, and its files stay
- * until the other one's state is as safe as they are; if that never comes, they are opened again. */
+/* Replaced: a durable job whose name a new job takes. The old job is closed. Its files stay until the state
+ * of the new job is durable, too; if the new job ends before, they are opened again. */
 #ifndef TIERD_DAEMON_REPLACED_H
 #define TIERD_DAEMON_REPLACED_H
 
@@ -9,11 +9,11 @@
 
 struct replaced;
 
-/* Of what the new job commits. */
+/* Hears of the new job's commits. */
 extern const struct durable_listener replaced_listener;
 
-/* Ends a job that another one is to replace. ret_replaced: what can come back of it, NULL: nothing; it is for
- * one of the next three. -ENOMEM: nothing has happened. */
+/* Ends a job that another one is to replace. ret_replaced: its files, for one of the next three functions;
+ * NULL: it has none. -ENOMEM: nothing has happened. */
 int replaced_new(struct job *old, struct replaced **ret_replaced);
 
 /* The new job has a state of its own: the files are removed. These take NULL, and return it. */
@@ -23,13 +23,13 @@ struct replaced *replaced_bring_back(struct replaced *replaced);
 /* The daemon ends, and leaves it to the next one. */
 struct replaced *replaced_leave(struct replaced *replaced);
 
-/* The old job is about to be freed: what it has taken of the paths stays taken. */
+/* The old job is about to be freed. What its files take of the paths is still counted. */
 void replaced_inherit(struct job *old);
 
-/* They are a holder of the node. */
+/* Their files are counted for their users. */
 extern const struct holder replaced_holder;
 
-/* It is these, of NULL not. */
+/* False also for NULL. */
 bool replaced_has_file(const struct replaced *replaced, const char *file);
 
 #endif

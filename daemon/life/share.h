@@ -1,18 +1,19 @@
-/* Share: whom a job is shared with, said after it was made. */
+/* Share: the owner changes whom a job is shared with. */
 #ifndef TIERD_DAEMON_SHARE_H
 #define TIERD_DAEMON_SHARE_H
 
 #include "daemon/model/model.h"
 
-/* It counts at once: who loses a right by that loses its ranks, readers, verifications and traces, too.
- * Answers when that is durable, as far as the job is. requesters: of the client, until then. */
+/* The change counts at once: a user who may no longer train or see the job loses its ranks, readers,
+ * verifications and traces. The request is answered when the change is durable, if the job is. requesters: of
+ * the client, until then. */
 void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, struct queue *requesters);
 
-/* Who opens the job need not know. */
+/* A rank that opens the job need not ask for what was changed: the job's sharing becomes the rank's. */
 void share_overlook(const struct job *job, struct job_options *asked);
 
-/* What the job's record says is older than what was said of it since: that of a snapshot, or of another job.
- */
+/* A job that is brought back from a snapshot, or as a fork, has an older sharing in its record: the one that
+ * was set since replaces it. */
 struct sharing {
 	bool is_known, is_set;
 	uint32_t sharing, group;

@@ -14,8 +14,8 @@ bool access_may_rule(const struct node *node, const struct port *port);
  * is said of one of his groups, else what is said of everyone. */
 struct quota access_quota(const struct node *node, const struct port *port);
 
-/* The same for a user of whom no process is there. His groups are those that the user database names; of one
- * that it does not know, none. */
+/* The same for a user who has no process here. His groups come from the user database; a user that it does
+ * not know has none. */
 struct quota access_quota_of_user(const struct node *node, uid_t uid);
 /* Where nothing is said: none, and as many as a store can have. The default is never more than the maximum.
  */

@@ -28,8 +28,8 @@ struct span {
 	uint64_t first, end;
 };
 
-/* Of these, and of units, a job may have very many: what they point to lies in the catalog's region, if
- * nothing else is said. */
+/* A job may have very many tensors and units. What they point to lies in the catalog's region, unless a field
+ * says otherwise. */
 struct tensor {
 	char *name, *alias, *slice_of, *dtype; /* all but the name may be NULL */
 	uint64_t *shape;
@@ -125,8 +125,8 @@ int catalog_pack(struct catalog *catalog);
 void catalog_unpack(struct catalog *catalog);
 
 bool pack_is_frozen(const struct pack *pack);
-/* Zeros between the tensors of a pack's frozen sections, and behind them up to whole pages: what is stored
- * follows from its values alone, whoever had the slot before. */
+/* Writes zeros between the tensors of a pack's frozen sections, and behind them up to whole pages. So what is
+ * stored depends on the values alone, not on what was in the slot before. */
 void catalog_clear_padding(const struct catalog *catalog, uint32_t pack, char *slot);
 
 static inline bool unit_is_trainable(const struct unit *unit)
@@ -143,12 +143,12 @@ static inline uint64_t tensor_updates(const struct unit *unit, const struct tens
 /* Some tensor has a gradient in the open step. */
 bool unit_is_present(const struct unit *unit);
 
-/* Of a unit whose tensors are there; in the region. -ENOMEM. */
+/* Makes the parts of a unit whose tensors are set. -ENOMEM. */
 int unit_set_parts(struct unit *unit, struct region *region, const struct unit_layout *layout);
 
 /* NULL: none of its tensors lies in the section. */
 struct unit_part *unit_part(const struct unit *unit, enum unit_section section);
-/* Of one of its tensors. */
+/* The part that the tensor lies in. */
 static inline struct unit_part *tensor_part(const struct unit *unit, const struct tensor *tensor)
 {
 	return unit_part(unit, tensor->layout.section);
@@ -172,8 +172,8 @@ static inline uint64_t unit_part_gradient_bytes(const struct unit_part *part)
 	       (part->has_wide_gradients ? sizeof(float) : section_element_bytes(part->section));
 }
 
-/* Notes that elements have a value now. -E2BIG: in too many separate pieces; -ENOMEM. It cannot fail for as
- * many pieces as have been reserved. */
+/* Notes that elements have a value now. -E2BIG: they lie in too many separate pieces; -ENOMEM. It cannot fail
+ * for as many pieces as have been reserved. */
 int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count);
 int tensor_reserve_written(struct tensor *tensor, unsigned pieces);
 /* All of it; any of these elements. */

@@ -10,10 +10,10 @@ struct job;
 /* wanted: as many at once as the job was opened with; room: bytes of all of them, or 0. */
 struct gradient_buffers gradient_buffers_plan(const struct catalog *catalog, uint32_t wanted, uint64_t room);
 
-/* Of a rank's. */
+/* All buffers of a rank. */
 uint64_t gradient_buffers_bytes(const struct gradient_buffers *buffers);
 
-/* Beside a buffer: bytes that say which tensors a contribution has no gradient of, at most. */
+/* At most so many bytes beside a buffer say which tensors of a push have no gradient. */
 uint64_t gradient_absent_bytes(const struct job *job);
 
 #endif

@@ -126,11 +126,11 @@ void member_step_over(struct member *member);
 /* A step of it is to be applied, or to become durable. */
 bool member_has_steps(const struct member *member);
 
-/* The version of the last step that the rank has closed: what it gathers has that version at most. */
+/* The version of the last step that the rank has closed. What it gathers has that version at most. */
 uint64_t member_last_version(const struct member *member);
 
-/* The rank has closed a step, or begun a writing, that cannot go on without it: what waits for that would
- * wait for ever. What it has to call then. */
+/* The rank has closed a step, or begun to write values, and has to make another call before that goes on.
+ * Which call that is. */
 bool member_owes_step(const struct member *member);
 const char *member_owed_call(const struct member *member);
 

@@ -1,4 +1,4 @@
-/* A region: many small pieces of memory side by side, all of which are given back at once. */
+/* A region allocates many small pieces of memory side by side, and frees them all at once. */
 #ifndef TIERD_DAEMON_REGION_H
 #define TIERD_DAEMON_REGION_H
 
@@ -14,10 +14,10 @@ struct region {
 
 /* Zeroed, and aligned for pointers and numbers of 64 bits. NULL: out of memory. */
 void *region_alloc(struct region *region, size_t size);
-/* A copy of a text: in as many bytes as it has. */
+/* A copy of a text, which is not aligned. */
 char *region_copy_text(struct region *region, const char *text);
 
-/* Gives back what was taken since the region was as in before. */
+/* Frees what was allocated since the copy before was made of it. */
 void region_rewind(struct region *region, struct region before);
 
 /* All of it. */

@@ -12,7 +12,7 @@
 #define STATE_SLOTS 1
 #define STATES_MAXIMUM (STATE_SLOTS + OPTIMIZER_MAX_SLOTS)
 
-/* Of a frozen section: how its format would, which says how to convert. Not of bytes. */
+/* For a frozen section: that of its format, which says how to convert it. Not for bytes. */
 enum master_kind state_master_kind(enum unit_section section);
 
 /* How its slots are kept. */

@@ -1,6 +1,6 @@
-/* How the sum of a unit's gradients lies in memory: its trained elements in the order of their numbers, in
- * fp32; or, where one contribution is all there is, as that was pushed. Before the first step the first
- * values lie there. */
+/* Layout of the sum of a unit's gradients: its trained elements in the order of their numbers, in fp32. If a
+ * single push is all that a step has, the sum has the format that was pushed. Before the first step the
+ * memory of the sums has the first values. */
 #ifndef TIERD_DAEMON_SUMS_H
 #define TIERD_DAEMON_SUMS_H
 
@@ -10,7 +10,7 @@
 #define SUM_TILE 2048
 
 bool sums_are_as_pushed(const struct job *job);
-/* Of the unit's section they are in the format of its parameters, then: they were pushed in that. */
+/* The sums of this section have the format of its parameters, because they were pushed in it. */
 bool sums_are_as_parameters(const struct job *job, const struct unit *unit, enum unit_section section);
 uint64_t sum_bytes(const struct job *job, const struct unit *unit);
 
@@ -18,9 +18,9 @@ uint64_t sum_bytes(const struct job *job, const struct unit *unit);
 char *sum_element(const struct job *job, const struct unit *unit, char *base, enum unit_section section,
 		  uint64_t first);
 
-/* In fp32, from the element of that number on, in a sum that begins at base: where they lie, or in room,
- * which has SUM_TILE. count: how many are wanted; then how many there are, whole rows of a norm's lanes if
- * there are not all. */
+/* Values in fp32 from element first on, of a sum that begins at base. They lie in the sum, or, if they had to
+ * be converted, in room, for SUM_TILE values. count: how many are wanted; then how many are there, which is a
+ * multiple of a norm's lanes if it is less. */
 const float *sum_values(const struct job *job, const struct unit *unit, const char *base, uint64_t first,
 			uint64_t *count, float *room);
 

@@ -18,7 +18,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
  * daemon is gone before. The message is valid only for the call. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request);
 
-/* What was sent has been read. */
+/* The client has read what was sent. */
 void client_catch_up(struct client *client);
 
 /* The connection has ended: nothing is sent to the port any more, its ranks leave their jobs (reason is for
@@ -27,7 +27,7 @@ void client_catch_up(struct client *client);
 void client_hang_up(struct client *client, const char *reason);
 bool client_has_leases(const struct client *client);
 bool client_has_jobs(const struct client *client);
-/* When it hangs up, epochs end, and that is told. */
+/* If it hangs up, an epoch ends. */
 bool client_has_epochs(const struct client *client);
 
 /* The process is dead, or has no lease: frees all. */

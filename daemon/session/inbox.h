@@ -26,8 +26,7 @@ int inbox_read(struct inbox *inbox, int socket);
 int inbox_next(struct inbox *inbox, size_t maximum, struct frame_header *ret_header,
 	       const uint8_t **ret_bytes);
 
-/* Of the next frame as its header says, whether it is complete or not; 0: no header is here, or a wrong one.
- */
+/* Length of the next frame, by its header, complete or not; 0: no header is here, or a wrong one. */
 size_t inbox_length(const struct inbox *inbox);
 
 /* Makes room for more of the frame that has begun, and gives back what large ones needed. -ENOMEM. */
