@@ -246,6 +246,14 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		job_drop(job);
 }
 
+void epoch_lose(struct member *member, const char *why)
+{
+	char reason[128];
+
+	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s", member->rank, (int)member->pid, why);
+	job_leave(member, false, reason);
+}
+
 void epoch_throw_out(struct member *member, const char *reason)
 {
 	job_leave(member, false, reason);

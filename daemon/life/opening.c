@@ -72,42 +72,32 @@ static void reply_opened(struct pending *pending, struct member *member)
 static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open)
 {
 	struct member *member = job ? job->members.ranks[open->rank] : NULL;
-	char reason[128];
-	bool is_own;
+	const struct port *port = pending_port(pending);
+	const char *why = "was taken over by another process";
 
 	if (!member)
 		return true;
 	/* A trainer that is restarted at once may be faster than the news of its death. */
 	if (port_is_dead(member->port)) {
-		snprintf(reason, sizeof(reason), "rank %u (pid %d) is lost: its process died", member->rank,
-			 (int)member->pid);
-		job_leave(member, false, reason);
-		return true;
-	}
-	/* Of a shared job a rank is taken from its holder by himself, or by the job's owner. */
-	if (member->port->uid != pending_port(pending)->uid && job->uid != pending_port(pending)->uid) {
+		why = "is lost: its process died";
+	} else if (member->port->uid != port->uid && job->uid != port->uid) {
+		/* Of a shared job a rank is taken from its holder by himself, or by the job's owner. */
 		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d of user %u",
 			      open->rank, job->name, (int)member->pid, (unsigned)member->port->uid);
 		return false;
-	}
-	if (open->is_reconnect && member->pid == pending_port(pending)->pid) {
-		snprintf(reason, sizeof(reason), "rank %u (pid %d) has lost its connection", member->rank,
-			 (int)member->pid);
-		job_leave(member, false, reason);
-		return true;
-	}
-	if (!open->takeover) {
+	} else if (open->is_reconnect && member->pid == port->pid) {
+		why = "has lost its connection";
+	} else if (!open->takeover) {
 		/* 0: of another namespace. */
-		is_own = member->pid > 0 && member->pid == pending_port(pending)->pid;
+		bool is_own = member->pid > 0 && member->pid == port->pid;
+
 		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d%s", open->rank,
 			      job->name, (int)member->pid,
 			      is_own ? ", which is this one: close the job before it is opened again"
 				     : "; end that, or take the rank from it (takeover)");
 		return false;
 	}
-	snprintf(reason, sizeof(reason), "rank %u (pid %d) was taken over by another process", member->rank,
-		 (int)member->pid);
-	job_leave(member, false, reason);
+	epoch_lose(member, why);
 	return true;
 }
 
@@ -389,11 +379,33 @@ static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open
 	return !job || !job_has_state(job) || open->mode == MODE_REPLACE;
 }
 
+/* Whether the job can be opened now, or one of that name be made. */
+static int check_now(const struct pending *pending, const struct job *job, const Tierd__Wire__JobOpen *open,
+		     char *message, size_t size)
+{
+	const struct node *node = pending_node(pending);
+
+	if (job ? blobs_are_loading(job)
+		: node->parts->recovery->is_under_way(node, pending_port(pending)->uid, open->name))
+		return refuse(message, size, -EAGAIN, "job %s comes back from its store; try again",
+			      open->name);
+	if (job && job_is_rolling_back(job))
+		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", open->name);
+	/* What is there may be opened, and replaced, whatever the limit has become. */
+	if (!job && job_check_name(node, open->name, message, size) < 0)
+		return -EINVAL;
+	if (node->is_draining && (!job || job->members.count == 0))
+		return refuse(message, size, -ESHUTDOWN,
+			      "tierd drains: job %s cannot be opened until it has been started again, or "
+			      "tierctl drain --undo",
+			      open->name);
+	return 0;
+}
+
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct memberships *client,
 	      uint32_t handle)
 {
 	struct replaced *replaced = NULL;
-	struct node *node = pending_node(pending);
 	_cleanup_(source_freep) struct source *source = NULL;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
 	struct job_options options;
@@ -407,29 +419,14 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	}
 	if (!find_to_open(pending, open, &options, &job))
 		return;
-	if (job ? blobs_are_loading(job)
-		: node->parts->recovery->is_under_way(node, pending_port(pending)->uid, open->name)) {
-		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
-		return;
-	}
-	if (job && job_is_rolling_back(job)) {
-		pending_error(pending, -EAGAIN, "job %s is being rolled back; try again", open->name);
-		return;
-	}
-	/* What is there may be opened, and replaced, whatever the limit has become. */
-	if (!job && job_check_name(node, open->name, message, sizeof(message)) < 0) {
-		pending_error(pending, -EINVAL, "%s", message);
-		return;
-	}
-	if (node->is_draining && (!job || job->members.count == 0)) {
-		pending_error(pending, -ESHUTDOWN,
-			      "tierd drains: job %s cannot be opened until it has been started again, or "
-			      "tierctl drain --undo",
-			      open->name);
+	r = check_now(pending, job, open, message, sizeof(message));
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
 		return;
 	}
 	if (needs_source(job, open)) {
-		r = source_new(node, pending_port(pending), open, &source, message, sizeof(message));
+		r = source_new(pending_node(pending), pending_port(pending), open, &source, message,
+			       sizeof(message));
 		if (r < 0) {
 			pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
 			return;

@@ -23,6 +23,8 @@ struct node_life {
 void epoch_abort(struct job *job, int r);
 void epoch_break(struct job *job, const struct log_fields *about);
 void epoch_throw_out(struct member *member, const char *reason);
+/* The member leaves, and disturbs the others: "rank 1 (pid 42) WHY". */
+void epoch_lose(struct member *member, const char *why);
 
 /* listeners.c: a job that is being made gives the modules below it the tables of who hears what they report.
  */

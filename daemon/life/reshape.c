@@ -9,7 +9,7 @@
 #include "daemon/durability/durability.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
-#include "daemon/life/life.h"
+#include "daemon/life/own.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/resources.h"
 #include "daemon/telemetry/telemetry.h"
@@ -35,16 +35,11 @@ void reshape_overlook(const struct job *job, struct job_options *asked)
 /* Trainers that are started anew at once may be faster than the news of the others' deaths. */
 static void let_dead_leave(struct job *job)
 {
-	char reason[128];
-
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->members.ranks[rank];
 
-		if (!member || !port_is_dead(member->port))
-			continue;
-		snprintf(reason, sizeof(reason), "rank %u (pid %d) is lost: its process died", rank,
-			 (int)member->pid);
-		job_leave(member, false, reason);
+		if (member && port_is_dead(member->port))
+			epoch_lose(member, "is lost: its process died");
 	}
 }
 

@@ -524,7 +524,7 @@ MUTANTS = (
         "a job opened that is being rolled back",
         "store_tasks",
         "daemon/life/opening.c",
-        (("\tif (job && job_is_rolling_back(job)) {", "\tif (false) {"),),
+        (("if (job && job_is_rolling_back(job))\n", "if (false)\n"),),
     ),
     (
         "huge pages that lie in pipes lost sight of",
