@@ -15,16 +15,13 @@ static void grant(struct pending *pending)
 	struct job *job = member->job;
 	const struct residence *residence =
 		&job->residency->residences[job->catalog.units[pending->unit].pack];
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__GatherReply gather = TIERD__WIRE__GATHER_REPLY__INIT;
 
 	atomic_fetch_add_explicit(&lease_counters(member->leases, member->buffer_count)[pending->unit], 1,
 				  memory_order_seq_cst);
 	gather.offset = job->residency->slots.offsets[residence->slot];
 	gather.version = residence->version;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_GATHER;
-	reply.gather = &gather;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(GATHER, gather, &gather));
 }
 
 static void fail_read(struct pending *pending, int status)

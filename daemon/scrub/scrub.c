@@ -259,15 +259,12 @@ static void fill(const struct job *job, Tierd__Wire__ScrubEntry *entry)
 static void reply(struct pending *pending, const struct node_scrub *scrub, Tierd__Wire__ScrubEntry **entries,
 		  size_t count)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__ScrubReply body = TIERD__WIRE__SCRUB_REPLY__INIT;
 
 	body.period_s = scrub->period_ns / SECOND_NS;
 	body.jobs = entries;
 	body.n_jobs = count;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_SCRUB;
-	reply.scrub = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(SCRUB, scrub, &body));
 }
 
 static void request_of_one(struct pending *pending, struct node_scrub *scrub,

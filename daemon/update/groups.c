@@ -130,7 +130,6 @@ void groups_set(struct pending *pending, const Tierd__Wire__GroupsSet *set)
 void groups_get(struct pending *pending, const Tierd__Wire__GroupsGet *get)
 {
 	const struct catalog *catalog = &pending->member->job->catalog;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__GroupsReply body = TIERD__WIRE__GROUPS_REPLY__INIT;
 	_cleanup_free_ uint32_t *groups = NULL;
 	const struct unit *unit;
@@ -149,9 +148,7 @@ void groups_get(struct pending *pending, const Tierd__Wire__GroupsGet *get)
 		groups[i] = group_of(pending->member, unit, i);
 	body.n_groups = unit->tensor_count;
 	body.groups = groups;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_GROUPS;
-	reply.groups = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(GROUPS, groups, &body));
 }
 
 /* ---- The step ---- */

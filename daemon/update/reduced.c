@@ -15,15 +15,13 @@
 
 static void announce(const struct job *job, const struct member *member)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__StepReduced reduced = TIERD__WIRE__STEP_REDUCED__INIT;
 
 	reduced.step = gradient_open_step(job);
 	reduced.gradient_norm = job->update->gradient_norm;
 	reduced.loss_scale = job->update->decided_rates.loss_scale;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
-	reply.step_reduced = &reduced;
-	port_reply(pending_port(member->step), member->step->number, &reply);
+	port_reply(pending_port(member->step), member->step->number,
+		   WIRE_REPLY(STEP_REDUCED, step_reduced, &reduced));
 }
 
 static void forget_written(struct unit *unit)

@@ -452,7 +452,6 @@ void step_advance(struct job *job)
 static void reply_applied(struct job *job, struct member *member)
 {
 	struct pending *pending = TAKE_PTR(member->step);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__StepReply step = TIERD__WIRE__STEP_REPLY__INIT;
 
 	step.step = job->step;
@@ -460,9 +459,7 @@ static void reply_applied(struct job *job, struct member *member)
 	step.is_skipped = job->update->is_skipped;
 	step.loss_scale = job->update->decided_rates.loss_scale;
 	step.next_loss_scale = job->update->loss_scale.value;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
-	reply.step = &step;
-	port_reply(pending_port(pending), pending->number, &reply);
+	port_reply(pending_port(pending), pending->number, WIRE_REPLY(STEP, step, &step));
 	job->update->commit_listener->answered(member, pending);
 	member_step_over(member);
 }

@@ -73,18 +73,16 @@ int line_greet(int socket)
 
 int line_open(const char *path, struct line *line)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
 	int r;
 
 	line->socket = line_connect(path);
 	if (line->socket < 0)
 		return line->socket;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
-	request.ping = &ping;
 	r = line_greet(line->socket);
 	if (r == 0)
-		r = frame_encode(1, FRAME_REQUEST, 1, &request.base, &line->request, &line->request_length);
+		r = frame_encode(1, FRAME_REQUEST, 1, &WIRE_REQUEST(PING, ping, &ping)->base, &line->request,
+				 &line->request_length);
 	if (r == 0)
 		r = line_send(line->socket, line->request, line->request_length);
 	return r < 0 ? r : receive_frame(line->socket, FRAME_REPLY, &line->reply_length);

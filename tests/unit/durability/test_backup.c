@@ -1,9 +1,5 @@
 /* Backups: what a commit takes of host memory stands still until it is written, whatever the next step does.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
@@ -22,15 +18,15 @@ static struct job *start(void)
 {
 	struct job *job;
 
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 2,
-								 .parameter_placement = PLACEMENT_HOST,
-								 .optimizer_placement = PLACEMENT_HOST,
-								 .durability = DURABILITY_STEP }),
+	assert_int_equal(actor_join(&scene, &actor,
+				    &(struct actor_job){ .stage = 2,
+							 .parameter_placement = PLACEMENT_HOST,
+							 .optimizer_placement = PLACEMENT_HOST,
+							 .durability = DURABILITY_STEP }),
 			 0);
 	assert_int_equal(actor_define_units(&actor, UNITS, ELEMENTS), 0);
 	assert_int_equal(actor_ready(&actor), 0);
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	/* The first commit. */
 	while (!durable_is_quiet(job) || durable_is_behind(job))
 		scene_wait(&scene);

@@ -1,12 +1,8 @@
 /* What clients ask a job's store for, and who asks: it has a bound, and outlives them. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/durability/own.h"
 #include "daemon/durability/store_task.h"
@@ -21,14 +17,11 @@ static struct actor rank, first, second;
 /* Its turn comes with the loop's. */
 static uint32_t send_delete(struct actor *actor, const char *snapshot)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotDelete body = TIERD__WIRE__SNAPSHOT_DELETE__INIT;
 
 	body.name = (char *)"play";
 	body.snapshot = (char *)snapshot;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE;
-	request.snapshot_delete = &body;
-	return actor_send(actor, &request);
+	return actor_send(actor, WIRE_REQUEST(SNAPSHOT_DELETE, snapshot_delete, &body));
 }
 
 static int ask(struct actor *actor, Tierd__Wire__Request *request)
@@ -40,39 +33,30 @@ static int ask(struct actor *actor, Tierd__Wire__Request *request)
 
 static int reserve(unsigned snapshots)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReserve body = TIERD__WIRE__JOB_RESERVE__INIT;
 
 	body.name = (char *)"play";
 	body.snapshots = snapshots;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
-	request.job_reserve = &body;
-	return ask(&first, &request);
+	return ask(&first, WIRE_REQUEST(JOB_RESERVE, job_reserve, &body));
 }
 
 static int take(const char *snapshot)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotTake body = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
 
 	body.name = (char *)"play";
 	body.snapshot = (char *)snapshot;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
-	request.snapshot_take = &body;
-	return ask(&first, &request);
+	return ask(&first, WIRE_REQUEST(SNAPSHOT_TAKE, snapshot_take, &body));
 }
 
 static uint32_t send_roll_back(const char *snapshot, bool is_forced)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
 
 	body.name = (char *)"play";
 	body.snapshot = (char *)snapshot;
 	body.force = is_forced;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK;
-	request.job_roll_back = &body;
-	return actor_send(&first, &request);
+	return actor_send(&first, WIRE_REQUEST(JOB_ROLL_BACK, job_roll_back, &body));
 }
 
 static int roll_back(const char *snapshot)
@@ -82,15 +66,12 @@ static int roll_back(const char *snapshot)
 
 static int retain(uint64_t every, uint32_t keep)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRetain body = TIERD__WIRE__JOB_RETAIN__INIT;
 
 	body.name = (char *)"play";
 	body.every = every;
 	body.keep = keep;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RETAIN;
-	request.job_retain = &body;
-	return ask(&first, &request);
+	return ask(&first, WIRE_REQUEST(JOB_RETAIN, job_retain, &body));
 }
 
 static unsigned count_tasks(const struct job *job)
@@ -117,7 +98,7 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 	uint32_t number;
 
 	play();
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	for (unsigned i = 0; i < STORE_TASKS_MAXIMUM / 2; i++) {
 		send_delete(&first, "absent");
 		send_delete(&second, "absent");
@@ -142,9 +123,9 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 static struct job *come_back(const char *fault)
 {
 	scene.node->fault = fault;
-	life_step(job_find(scene.node, geteuid(), "play"), LIFE_REOPEN);
+	life_step(scene_job(NULL), LIFE_REOPEN);
 	scene_settle(&scene);
-	return job_find(scene.node, geteuid(), "play");
+	return scene_job(NULL);
 }
 
 /* The nth flush of the store fails: false: none was there. */
@@ -164,7 +145,7 @@ static bool roll_back_with(unsigned nth)
 	}
 	r = roll_back("one");
 	scene_settle(&scene);
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	if (r < 0)
 		assert_non_null(strstr(actor_message(&first), "rolling back to snapshot one has failed"));
 	/* What it says is what a later daemon finds. */
@@ -214,7 +195,7 @@ static bool is_kept(const char *snapshot)
 {
 	struct store_snapshot found;
 
-	return snapshot_look_for(job_find(scene.node, geteuid(), "play"), snapshot, &found);
+	return snapshot_look_for(scene_job(NULL), snapshot, &found);
 }
 
 static void of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot(void **state)
@@ -226,7 +207,7 @@ static void of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot(voi
 	for (unsigned step = 1; step <= 4; step++)
 		take_durable_step();
 	assert_true(is_kept("mine") && is_kept("step-3") && is_kept("step-4"));
-	assert_int_equal(snapshot_count(job_find(scene.node, geteuid(), "play")), 3);
+	assert_int_equal(snapshot_count(scene_job(NULL)), 3);
 }
 
 static void a_rollback_waits_for_what_is_in_flight(void **state)
@@ -239,7 +220,7 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_int_equal(take("one"), 0);
 	assert_int_equal(roll_back("one"), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "in use by rank 0"));
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	assert_int_equal(residency_state(job, PLAY_UNITS - 1), DIRECTORY_ABSENT);
 	scene_hear_nothing_of_devices(&scene);
 	actor_send_gather(&rank, PLAY_UNITS - 1, 0, false);
@@ -260,15 +241,12 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 
 static int read_units(void)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead body = TIERD__WIRE__UNITS_READ__INIT;
 
 	body.job = (char *)"play";
 	body.has_owner = true;
 	body.owner = geteuid();
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &body;
-	return ask(&first, &request);
+	return ask(&first, WIRE_REQUEST(UNITS_READ, units_read, &body));
 }
 
 static int open_as_member(uint32_t uid, uint32_t gid)
@@ -288,12 +266,12 @@ static void who_names_a_job_that_comes_back_is_told_so_if_he_may_see_it(void **s
 	assert_int_equal(take("one"), 0);
 	actor_die(&rank);
 	scene_settle(&scene);
-	job = job_find(scene.node, geteuid(), "play");
+	job = scene_job(NULL);
 	job->options.sharing = SHARING_TRAIN;
 	job->options.share_group = group;
 	scene_hear_nothing_of_devices(&scene);
 	life_step(job, LIFE_REOPEN);
-	assert_null(job_find(scene.node, geteuid(), "play"));
+	assert_null(scene_job(NULL));
 	assert_int_equal(read_units(), -EAGAIN);
 	assert_non_null(strstr(actor_message(&first), "job play comes back from its store; try again"));
 	assert_int_equal(roll_back("one"), -EAGAIN);
