@@ -64,13 +64,13 @@ static int expect_job(const struct opening *opening)
 static int fit(struct opening *opening)
 {
 	struct statvfs disk;
-	uint64_t room;
+	uint64_t space;
 
 	if (statvfs(opening->full.disk, &disk) < 0)
 		return -errno;
-	room = disk.f_bavail * disk.f_frsize / 5 * 2;
-	if (room < opening->units * STORE_LARGE_BYTES)
-		opening->units = (unsigned)(room / STORE_LARGE_BYTES);
+	space = disk.f_bavail * disk.f_frsize / 5 * 2;
+	if (space < opening->units * STORE_LARGE_BYTES)
+		opening->units = (unsigned)(space / STORE_LARGE_BYTES);
 	return opening->units > 0 ? 0 : -ENOSPC;
 }
 

@@ -50,28 +50,29 @@ static void run_stream(const struct pass *pass, size_t first, size_t count)
 }
 
 /* A copy of the first elements, each thread its own. */
-static struct optimizer_arrays copy_near(const struct subject *subject, char *room)
+static struct optimizer_arrays copy_near(const struct subject *subject, char *memory)
 {
 	const struct optimizer_arrays *all = &subject->arrays;
 	struct optimizer_arrays near = { .noise = { { 1, 2 }, 0 } };
 
-	memset(room, 0, ARRAYS * NEAR_STRIDE);
-	near.parameter = memcpy(room, all->parameter, NEAR_ELEMENTS * master_parameter_bytes(subject->kind));
-	near.gradient = memcpy(room + NEAR_STRIDE, all->gradient, NEAR_ELEMENTS * sizeof(float));
+	memset(memory, 0, ARRAYS * NEAR_STRIDE);
+	near.parameter =
+		memcpy(memory, all->parameter, NEAR_ELEMENTS * master_parameter_bytes(subject->kind));
+	near.gradient = memcpy(memory + NEAR_STRIDE, all->gradient, NEAR_ELEMENTS * sizeof(float));
 	if (all->master)
-		near.master = memcpy(room + 2 * NEAR_STRIDE, all->master,
+		near.master = memcpy(memory + 2 * NEAR_STRIDE, all->master,
 				     NEAR_ELEMENTS * master_bytes(subject->kind));
 	for (unsigned i = 0; i < subject->choice->slots; i++)
-		near.slots[i] = memcpy(room + (3 + i) * NEAR_STRIDE, all->slots[i],
+		near.slots[i] = memcpy(memory + (3 + i) * NEAR_STRIDE, all->slots[i],
 				       moment_bytes(subject->format, NEAR_ELEMENTS));
 	return near;
 }
 
 static void run_near(const struct pass *pass, size_t first, size_t count)
 {
-	_Alignas(4096) char room[ARRAYS * NEAR_STRIDE + 4096];
+	_Alignas(4096) char memory[ARRAYS * NEAR_STRIDE + 4096];
 	const struct subject *subject = container_of(pass, struct subject, rivals[SUBJECT_NEAR]);
-	const struct optimizer_arrays near = copy_near(subject, room);
+	const struct optimizer_arrays near = copy_near(subject, memory);
 
 	for (size_t done = 0; done < count; done += NEAR_ELEMENTS)
 		subject->kernel(&subject->constants, NEAR_ELEMENTS, &near);
@@ -79,27 +80,27 @@ static void run_near(const struct pass *pass, size_t first, size_t count)
 
 /* ---- Values ---- */
 
-struct subject_room subject_room_make(void)
+struct subject_memory subject_memory_make(void)
 {
-	struct subject_room room = { .parameter = pass_allocate(PASS_ELEMENTS * WIDEST),
-				     .master = pass_allocate(PASS_ELEMENTS * WIDEST),
-				     .gradient = pass_allocate(PASS_ELEMENTS * sizeof(float)) };
+	struct subject_memory memory = { .parameter = pass_allocate(PASS_ELEMENTS * WIDEST),
+					 .master = pass_allocate(PASS_ELEMENTS * WIDEST),
+					 .gradient = pass_allocate(PASS_ELEMENTS * sizeof(float)) };
 
 	for (unsigned i = 0; i < OPTIMIZER_MAX_SLOTS; i++)
-		room.slots[i] = pass_allocate(PASS_ELEMENTS * WIDEST);
+		memory.slots[i] = pass_allocate(PASS_ELEMENTS * WIDEST);
 	/* Of the size that they have in training, positive and negative, never denormal. */
 	for (size_t i = 0; i < PASS_ELEMENTS; i++)
-		room.gradient[i] = 1e-6f * (float)((int)((uint32_t)i * 2654435761u >> 20) - 2048 + 0.5);
-	return room;
+		memory.gradient[i] = 1e-6f * (float)((int)((uint32_t)i * 2654435761u >> 20) - 2048 + 0.5);
+	return memory;
 }
 
-void subject_room_free(struct subject_room *room)
+void subject_memory_free(struct subject_memory *memory)
 {
 	for (unsigned i = 0; i < OPTIMIZER_MAX_SLOTS; i++)
-		free(room->slots[i]);
-	free(room->parameter);
-	free(room->master);
-	free(room->gradient);
+		free(memory->slots[i]);
+	free(memory->parameter);
+	free(memory->master);
+	free(memory->gradient);
 }
 
 /* Parameters are a thousand gradients; moments begin as zeros, as ever. */
@@ -119,7 +120,7 @@ static void fill(const struct subject *subject)
 }
 
 struct subject subject_make(const struct subject_choice *choice, enum master_kind kind,
-			    enum moment_format format, const struct subject_room *room)
+			    enum moment_format format, const struct subject_memory *memory)
 {
 	const struct optimizer *optimizer = optimizer_find(choice->optimizer, simd_level());
 	const struct optimizer_group group = { .learning_rate = 1,
@@ -133,11 +134,11 @@ struct subject subject_make(const struct subject_choice *choice, enum master_kin
 	optimizer_set(optimizer, &group, 1e-4, 10, 1.0f, &subject.constants);
 	subject.kernel = optimizer->kernels[format][kind];
 	subject.stream = kernels_streams()->updates[kind][format][choice->slots];
-	subject.arrays.parameter = room->parameter;
-	subject.arrays.master = master_bytes(kind) > 0 ? room->master : NULL;
-	subject.arrays.gradient = room->gradient;
+	subject.arrays.parameter = memory->parameter;
+	subject.arrays.master = master_bytes(kind) > 0 ? memory->master : NULL;
+	subject.arrays.gradient = memory->gradient;
 	for (unsigned i = 0; i < choice->slots; i++)
-		subject.arrays.slots[i] = room->slots[i];
+		subject.arrays.slots[i] = memory->slots[i];
 	subject.ours.run = run_kernel;
 	subject.rivals[SUBJECT_STREAM].run = run_stream;
 	subject.rivals[SUBJECT_NEAR].run = run_near;

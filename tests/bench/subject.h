@@ -16,7 +16,7 @@ struct subject_choice {
 	unsigned slots;
 };
 
-/* Its room is the same for all. */
+/* Its memory is the same for all. */
 struct subject {
 	const struct subject_choice *choice;
 	enum master_kind kind;
@@ -28,16 +28,16 @@ struct subject {
 	struct pass ours, rivals[SUBJECT_RIVALS];
 };
 
-struct subject_room {
+struct subject_memory {
 	char *parameter, *master, *slots[OPTIMIZER_MAX_SLOTS];
 	float *gradient;
 };
 
-struct subject_room subject_room_make(void);
-void subject_room_free(struct subject_room *room);
+struct subject_memory subject_memory_make(void);
+void subject_memory_free(struct subject_memory *memory);
 
-/* Fills the room, which is the subject's until the next one is made. */
+/* Fills the memory, which is the subject's until the next one is made. */
 struct subject subject_make(const struct subject_choice *choice, enum master_kind kind,
-			    enum moment_format format, const struct subject_room *room);
+			    enum moment_format format, const struct subject_memory *memory);
 
 #endif

@@ -82,14 +82,14 @@ struct worst {
 };
 
 static void look_at_choice(const struct bench *bench, const struct subject_choice *choice,
-			   const struct subject_room *room, struct worst *worst)
+			   const struct subject_memory *memory, struct worst *worst)
 {
 	/* Without moments their format means nothing. */
 	unsigned formats = choice->slots > 0 ? MOMENT_FORMATS : 1;
 
 	for (unsigned kind = 0; kind < MASTER_KINDS; kind++)
 		for (unsigned format = 0; format < formats; format++) {
-			struct subject subject = subject_make(choice, kind, format, room);
+			struct subject subject = subject_make(choice, kind, format, memory);
 			struct look look = look_at(bench, &subject);
 
 			if (!worst->choice || look.ratio < worst->look.ratio)
@@ -99,14 +99,14 @@ static void look_at_choice(const struct bench *bench, const struct subject_choic
 
 int bench_updates(struct bench *bench)
 {
-	struct subject_room room = subject_room_make();
+	struct subject_memory memory = subject_memory_make();
 	struct worst worst = { 0 };
 	struct subject subject;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_LENGTH(choices); i++)
-		look_at_choice(bench, &choices[i], &room, &worst);
-	subject = subject_make(worst.choice, worst.kind, worst.format, &room);
+		look_at_choice(bench, &choices[i], &memory, &worst);
+	subject = subject_make(worst.choice, worst.kind, worst.format, &memory);
 	print_subject(&subject);
 	printf(" is the worst; over %s:\n",
 	       worst.look.lesser == SUBJECT_STREAM ? "streaming" : "itself in the cache");
@@ -118,6 +118,6 @@ int bench_updates(struct bench *bench)
 					 .scale = 1e9,
 					 .ours = { pass_run, &subject.ours },
 					 .theirs = { pass_run, &subject.rivals[worst.look.lesser] } });
-	subject_room_free(&room);
+	subject_memory_free(&memory);
 	return r;
 }

@@ -39,9 +39,9 @@ struct match {
 };
 
 static struct match match_make(const struct variant *variant, struct peer *peer,
-			       const struct subject_room *room)
+			       const struct subject_memory *memory)
 {
-	return (struct match){ .subject = subject_make(&adamw, variant->kind, MOMENTS_FP32, room),
+	return (struct match){ .subject = subject_make(&adamw, variant->kind, MOMENTS_FP32, memory),
 			       .theirs = { peer, variant->what } };
 }
 
@@ -69,13 +69,13 @@ static int look_at(const struct bench *bench, const struct variant *variant, str
 	return 0;
 }
 
-static int find_worst(const struct bench *bench, struct peer *peer, const struct subject_room *room,
+static int find_worst(const struct bench *bench, struct peer *peer, const struct subject_memory *memory,
 		      const struct variant **ret_worst)
 {
 	double ratio = 0, least = 0;
 
 	for (size_t i = 0; i < ARRAY_LENGTH(variants); i++) {
-		struct match match = match_make(&variants[i], peer, room);
+		struct match match = match_make(&variants[i], peer, memory);
 		int r = look_at(bench, &variants[i], &match, &ratio);
 
 		if (r < 0)
@@ -88,15 +88,15 @@ static int find_worst(const struct bench *bench, struct peer *peer, const struct
 	return 0;
 }
 
-static int compare(struct bench *bench, struct peer *peer, const struct subject_room *room)
+static int compare(struct bench *bench, struct peer *peer, const struct subject_memory *memory)
 {
 	const struct variant *worst = NULL;
 	struct match match;
-	int r = find_worst(bench, peer, room, &worst);
+	int r = find_worst(bench, peer, memory, &worst);
 
 	if (r < 0)
 		return r;
-	match = match_make(worst, peer, room);
+	match = match_make(worst, peer, memory);
 	printf("%s: least is left beside its %s:\n", NAME, worst->text);
 	return bench_compare(bench, &(struct bench_comparison){ .name = NAME,
 								.bound = BENCH_AT_LEAST,
@@ -120,11 +120,11 @@ int bench_update_peer(struct bench *bench)
 		bench_skip(bench, NAME, peer.said);
 		r = 0;
 	} else if (r == 0) {
-		struct subject_room room = subject_room_make();
+		struct subject_memory memory = subject_memory_make();
 
 		printf("%s: %s\n", NAME, peer.said);
-		r = compare(bench, &peer, &room);
-		subject_room_free(&room);
+		r = compare(bench, &peer, &memory);
+		subject_memory_free(&memory);
 	}
 	peer_stop(&peer);
 	return r;
