@@ -306,6 +306,6 @@ int tierd_discard(struct tierd_job *job, uint32_t unit)
 				 job_unit_name(job, unit));
 	else
 		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
-	job_exit(job);
+	connection_exit(job->node);
 	return r;
 }

@@ -30,7 +30,7 @@ void wire_groups_free(struct wire_groups *groups)
 }
 
 /* Allocates both arrays in one piece, values first. */
-static int make_room(uint32_t count, struct wire_groups *ret_groups)
+static int allocate_groups(uint32_t count, struct wire_groups *ret_groups)
 {
 	*ret_groups = (struct wire_groups){ NULL, NULL };
 	if (count == 0)
@@ -44,7 +44,7 @@ static int make_room(uint32_t count, struct wire_groups *ret_groups)
 
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups)
 {
-	int r = make_room(count, ret_groups);
+	int r = allocate_groups(count, ret_groups);
 
 	if (r < 0)
 		return r;

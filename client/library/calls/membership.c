@@ -141,7 +141,7 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 	if (r < 0)
 		return r;
 	*ret_state = job->state;
-	job_exit(job);
+	connection_exit(job->node);
 	return 0;
 }
 

@@ -49,13 +49,13 @@ int pieces_new(const struct tierd_read *reads, size_t count, struct pieces **ret
 
 /* Adds as many elements of the read as fit, if they go where the others of the request go. False: none was
  * added. */
-static bool add(struct pieces *pieces, const struct tierd_read *read, uint64_t bytes, uint64_t room,
+static bool add(struct pieces *pieces, const struct tierd_read *read, uint64_t bytes, uint64_t limit,
 		const struct mapping *memory, uint64_t *used)
 {
 	bool to_memory = memory && mapping_has(memory, read->ret_data, read->count * bytes);
 	char *place = (char *)read->ret_data + pieces->done * bytes;
 	uint64_t at = to_memory ? 0 : size_align(*used, ALIGN_BYTES), left = read->count - pieces->done;
-	uint64_t fits = at < room ? (room - at) / bytes : 0, count = left < fits ? left : fits;
+	uint64_t fits = at < limit ? (limit - at) / bytes : 0, count = left < fits ? left : fits;
 	Tierd__Wire__TensorPiece *wire = &pieces->wire[pieces->filled];
 
 	if (count == 0 || (pieces->filled > 0 && to_memory != pieces->to_memory))

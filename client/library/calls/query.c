@@ -20,7 +20,7 @@ int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases)
 	if (r == 0)
 		*ret_leases = unit == TIERD_ALL ? attachment_all_leases(job->attachment, job->unit_count)
 						: attachment_leases(job->attachment, unit);
-	job_exit(job);
+	connection_exit(job->node);
 	return r;
 }
 
@@ -40,6 +40,6 @@ int tierd_mappings(struct tierd_job *job, struct tierd_mappings *ret_mappings)
 	own.gradients = job->attachment->gradient_mapping.address;
 	own.gradient_bytes = job->attachment->gradient_mapping.bytes;
 	own.page_bytes = job->attachment->arena_page_bytes;
-	job_exit(job);
+	connection_exit(job->node);
 	return STRUCTURE_GIVE(ret_mappings, &own, "the mappings have", TIERD_MAPPINGS_INIT);
 }

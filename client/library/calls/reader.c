@@ -3,14 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "client/library/calls/calls.h"
 #include "client/library/connection/structure.h"
 
 #define MAX_PIECES 10000
-/* Any window that holds an element would do; less than a page is a mistake of the daemon's. */
-#define WINDOW_BYTES_MINIMUM 4096
 
 /* ---- The step ---- */
 
@@ -84,8 +81,8 @@ static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
 	const Tierd__Wire__ReaderOpenReply *reply = &ticket->reader_open;
 	int r = -EPROTO;
 
-	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM && reply->unit_count <= JOB_MAX_UNITS)
-		r = mapping_new(ticket->fd, reply->window_bytes, PROT_READ | PROT_WRITE, &reader->window);
+	if (reply->unit_count <= JOB_MAX_UNITS)
+		r = mapping_new_window(ticket->fd, reply->window_bytes, &reader->window);
 	if (r < 0) {
 		post_close(reader->node, reply->reader);
 		return message_fail(r, "mapping the window of a reader of job \"%s\": %s", reader->name,

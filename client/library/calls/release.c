@@ -96,6 +96,6 @@ int tierd_release_all(struct tierd_job *job)
 		gradients_settle(job);
 		gradients_drop(job);
 	}
-	job_exit(job);
+	connection_exit(job->node);
 	return r;
 }

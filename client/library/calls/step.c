@@ -163,7 +163,7 @@ static const struct ticket_kind step_kind = {
 
 #define MOST_NAMES 16
 
-/* Units that are held; the first of them are named, as far as the text has room. */
+/* Units that are held; as many as fit into the text are named. */
 struct held_units {
 	char names[768];
 	uint32_t count, named;

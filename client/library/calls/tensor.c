@@ -222,6 +222,6 @@ int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 				 job_unit_name(job, unit));
 	if (r == 0)
 		shard_of(job, unit, tensor, ret_first, ret_count);
-	job_exit(job);
+	connection_exit(job->node);
 	return r;
 }

@@ -241,7 +241,7 @@ void unit_clear_gradient_padding(const struct unit *unit, char *gradients)
 
 /* ---- Define ---- */
 
-static int make_room(struct tierd_job *job)
+static int grow_units(struct tierd_job *job)
 {
 	uint32_t capacity = job->unit_capacity ? 2 * job->unit_capacity : 64;
 	struct unit **units;
@@ -269,7 +269,7 @@ static void define_answer(struct tierd_ticket *ticket, const struct answer *answ
 		ticket_violation(ticket, "a unit out of order");
 		return;
 	}
-	r = make_room(job);
+	r = grow_units(job);
 	if (r < 0) {
 		ticket_violation(ticket, "a unit for which this process has no memory");
 		return;

@@ -21,7 +21,7 @@ static int enter(struct tierd_job *job)
 			 "job \"%s\": another thread is in tierd_write_begin, tierd_write_end or "
 			 "tierd_write_cancel",
 			 job->name);
-	job_exit(job);
+	connection_exit(job->node);
 	return r;
 }
 

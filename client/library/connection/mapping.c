@@ -80,6 +80,12 @@ int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapp
 	return mapping_new_files(&file, 1, protection, ret_mapping);
 }
 
+int mapping_new_window(int fd, uint64_t bytes, struct mapping *ret_mapping)
+{
+	/* Any window that holds an element would do; less than a page is a mistake of the daemon's. */
+	return bytes < 4096 ? -EPROTO : mapping_new(fd, bytes, PROT_READ | PROT_WRITE, ret_mapping);
+}
+
 bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes)
 {
 	uintptr_t at = (uintptr_t)address - (uintptr_t)mapping->address;

@@ -29,6 +29,9 @@ int mapping_new_files(const struct mapping_file *files, unsigned count, int prot
  * format. */
 bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes);
 
+/* Maps an exchange window, to be read and written. -EPROTO: it has less than a page. */
+int mapping_new_window(int fd, uint64_t bytes, struct mapping *ret_mapping);
+
 void mapping_free(struct mapping *mapping);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "client/tierd.h"
 
-/* The TLS model initial-exec would be faster, but dlopen() may have no room for it, and failures need not be
+/* The TLS model initial-exec would be faster, but dlopen() may lack memory for it, and failures need not be
  * fast. */
 static _Thread_local char text[1024] = "nothing has failed in this thread";
 

@@ -48,7 +48,7 @@ int stream_fd(const struct stream *stream)
 	return stream->fd;
 }
 
-static int make_room(struct stream *stream, size_t length)
+static int reserve_output(struct stream *stream, size_t length)
 {
 	size_t waiting = stream->output_end - stream->output_first;
 
@@ -79,7 +79,7 @@ int stream_queue(struct stream *stream, uint32_t version, enum frame_type type, 
 	int r = frame_encode(version, type, request, message, &frame, &length);
 
 	if (r == 0)
-		r = make_room(stream, length);
+		r = reserve_output(stream, length);
 	if (r < 0)
 		return r;
 	memcpy(stream->output + stream->output_end, frame, length);

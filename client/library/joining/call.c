@@ -99,6 +99,6 @@ int job_finish(struct tierd_job *job, int r)
 		job->interruptions = 0;
 	else if (job_can_repeat(job, r))
 		r = JOB_AGAIN;
-	job_exit(job);
+	connection_exit(job->node);
 	return r;
 }

@@ -56,8 +56,8 @@ bool job_can_repeat(struct tierd_job *job, int r);
 
 /* ---- A node ---- */
 
-/* Connects to the node's socket. While no daemon listens there, or it has no room, tries again for
- * reconnect_ms. Called without the lock. */
+/* Connects to the node's socket. While no daemon listens there, or it takes no more connections, tries again
+ * for reconnect_ms. Called without the lock. */
 int reconnect_first(struct tierd_node *node);
 
 /* Where the node reconnects, keeps a message to be sent again. -ENOMEM. */

@@ -1,12 +1,8 @@
 /* The request that opens a job, and its reply. */
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "client/library/joining/joining.h"
-
-/* Any window that holds an element would do; less than a page is a mistake of the daemon's. */
-#define WINDOW_BYTES_MINIMUM 4096
 
 static void post_leave(struct tierd_node *node, uint32_t number)
 {
@@ -41,12 +37,10 @@ static const struct ticket_kind open_kind = {
 static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 {
 	const Tierd__Wire__JobOpenReply *reply = &ticket->open;
-	int r = -EPROTO;
+	int r;
 
 	mapping_free(&job->window_mapping);
-	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM)
-		r = mapping_new(ticket->fd, reply->window_bytes, PROT_READ | PROT_WRITE,
-				&job->window_mapping);
+	r = mapping_new_window(ticket->fd, reply->window_bytes, &job->window_mapping);
 	if (r < 0) {
 		post_leave(job->node, reply->job);
 		return message_fail(r, "mapping the exchange window of job \"%s\": %s", job->name,

@@ -141,8 +141,8 @@ static void judge(struct tierd_job *job, bool is_restarted)
 	job->must_rejoin = !job->is_stale && job->ready_units > 0;
 }
 
-/* Errors after which opening is tried again: the connection was lost again, the daemon has no room or drains,
- * or the job is being restored. */
+/* Errors after which opening is tried again: the connection was lost again, the daemon lacks memory or
+ * drains, or the job is being restored. */
 static bool is_of_the_moment(const struct tierd_node *node, int r)
 {
 	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM || r == -EAGAIN;

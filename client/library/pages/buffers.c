@@ -37,7 +37,7 @@ struct gradient_buffer *buffer_begin_zeroing(struct tierd_job *job, uint32_t buf
 	struct gradient_buffer *own = &job->attachment->buffers[buffer];
 
 	own->is_being_zeroed = true;
-	job_exit(job);
+	connection_exit(job->node);
 	return own;
 }
 

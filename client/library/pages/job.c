@@ -17,11 +17,6 @@ bool job_is_attached(const struct tierd_job *job)
 	return job->attachment && job->attachment->connection == job->node->connections;
 }
 
-void job_exit(struct tierd_job *job)
-{
-	connection_exit(job->node);
-}
-
 int job_check_unit(const struct tierd_job *job, uint32_t unit)
 {
 	if (unit < job->unit_count)

@@ -131,8 +131,6 @@ struct tierd_job {
 
 #define JOB_MAX_UNITS 100000
 
-void job_exit(struct tierd_job *job);
-
 /* ---- With the lock held ---- */
 
 /* Makes gathers take the slow path, which reports what has happened. */

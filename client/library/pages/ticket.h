@@ -85,7 +85,7 @@ struct tierd_ticket {
 		Tierd__Wire__StatisticsReply statistics;
 		Tierd__Wire__BlobReply blob;
 		struct {
-			uint32_t *numbers; /* the caller's room; unless is_orphan */
+			uint32_t *numbers; /* the caller's array; unless is_orphan */
 			size_t count;
 		} groups;
 		Tierd__Wire__ReaderOpenReply reader_open;
