@@ -172,7 +172,7 @@ static bool has_been_left(const struct tierd_job *job)
 {
 	const struct tierd_node *node = job->node;
 
-	return node->is_lost || node->is_reconnecting || (job->must_reopen && !node->error) ||
+	return node->is_lost || node->is_reconnecting || (job->membership == MEMBER_LOST && !node->error) ||
 	       job->refusal < 0;
 }
 

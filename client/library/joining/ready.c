@@ -10,6 +10,12 @@
 
 /* ---- Ready ---- */
 
+static void end_rejoining(struct tierd_job *job)
+{
+	if (job->membership == MEMBER_REOPENED)
+		job->membership = MEMBER;
+}
+
 static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
 {
 	ticket_settle_silent(job, job->node->last_request);
@@ -21,7 +27,8 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	job->epoch = reply->epoch;
 	job->is_paced = reply->durability_seconds > 0;
 	job->awaited = reply->step;
-	job->is_stale = job->has_undecided = job->must_rejoin = false;
+	job->is_stale = job->has_undecided = false;
+	end_rejoining(job);
 	job->lost_work = NULL;
 	job->attachment->live_epoch = reply->epoch;
 	job->ready_units = job->unit_count;
@@ -205,7 +212,7 @@ static int rejoin(struct tierd_job *job)
 	pthread_cond_broadcast(&job->node->changed);
 	if (r == 0 || r == -ETIMEDOUT || job->node->error)
 		return r;
-	job->must_rejoin = false;
+	end_rejoining(job);
 	job->is_stale = true;
 	snprintf(
 		job->stale_text, sizeof(job->stale_text),
@@ -218,7 +225,7 @@ int job_rejoin(struct tierd_job *job)
 {
 	int r = 0;
 
-	while (r == 0 && job->must_rejoin)
+	while (r == 0 && job->membership == MEMBER_REOPENED)
 		r = job->is_rejoining ? connection_wait(job->node, has_rejoined, job,
 							connection_deadline(job->node, -1))
 				      : rejoin(job);

@@ -152,7 +152,7 @@ static struct tierd_job *find_closed(struct tierd_node *node)
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct tierd_job *job = queue_entry(link, struct tierd_job, link);
 
-		if (job->must_reopen)
+		if (job->membership == MEMBER_LOST)
 			return job;
 	}
 	return NULL;

@@ -46,7 +46,7 @@ static const char *find_lost_work(const struct tierd_job *job)
 void job_lose(struct tierd_job *job)
 {
 	ticket_lose_job(job);
-	if (!job->must_reopen && !job->is_stale) {
+	if (job->membership != MEMBER_LOST && !job->is_stale) {
 		job->lost_work = find_lost_work(job);
 		job->is_stale = job->lost_work != NULL;
 		if (job->is_stale)
@@ -55,8 +55,7 @@ void job_lose(struct tierd_job *job)
 				 "tierd_job_ready",
 				 job->name, job->lost_work);
 	}
-	job->must_reopen = true;
-	job->must_rejoin = false;
+	job->membership = MEMBER_LOST;
 	job->is_getting_ready = false;
 	job->has_abandoned_ready = false;
 	job_poison(job);
@@ -138,7 +137,8 @@ static void judge(struct tierd_job *job, bool is_restarted)
 		job->is_stale = true;
 		describe_loss(job, is_restarted);
 	}
-	job->must_rejoin = !job->is_stale && job->ready_units > 0;
+	if (!job->is_stale && job->ready_units > 0)
+		job->membership = MEMBER_REOPENED;
 }
 
 /* Errors after which opening is tried again: the connection was lost again, the daemon lacks memory or
@@ -157,7 +157,7 @@ int job_reopen(struct tierd_job *job)
 
 	if (is_of_the_moment(job->node, r))
 		return job->node->error ? connection_check(job->node) : r;
-	job->must_reopen = job->is_sent_away = false;
+	job->membership = MEMBER;
 	job->refusal = r;
 	if (r == 0)
 		judge(job, job->incarnation != incarnation);
@@ -174,10 +174,11 @@ int job_reopen(struct tierd_job *job)
 /* This rank is no member of the job any more, and may open it again. */
 static void send_away(struct tierd_job *job)
 {
-	/* Without reconnecting, the request that opened it was not kept. */
-	if (job->node->reconnect_ms == 0)
+	/* Without reconnecting, the request that opened it was not kept. A job that is being opened again
+	 * gets another membership anyway. */
+	if (job->node->reconnect_ms == 0 || job->membership == MEMBER_LOST)
 		return;
-	job->is_sent_away = true;
+	job->membership = MEMBER_SENT_AWAY;
 	/* The mappings stay until the next ready brings others. */
 	if (job->attachment)
 		job->attachment->connection = ATTACHMENT_NO_CONNECTION;
@@ -206,9 +207,11 @@ static int return_once(struct tierd_job *job)
 
 	if (r < 0)
 		return r;
-	r = job->is_sent_away ? open_and_define(job, MODE_RESUME, false) : 0;
-	if (r == 0)
-		job->is_sent_away = false;
+	if (job->membership == MEMBER_SENT_AWAY) {
+		r = open_and_define(job, MODE_RESUME, false);
+		if (r == 0)
+			job->membership = MEMBER;
+	}
 	window_give(job);
 	return r;
 }
@@ -232,7 +235,7 @@ int job_return(struct tierd_job *job)
 
 	/* Keeps other calls of tierd_job_ready out. */
 	job->is_getting_ready = true;
-	while (r == 0 && job->is_sent_away) {
+	while (r == 0 && job->membership == MEMBER_SENT_AWAY) {
 		r = return_once(job);
 		if ((r == -EAGAIN || r == -ESHUTDOWN) && clock_now_ns() < deadline)
 			r = nap(job->node);

@@ -53,6 +53,14 @@ struct hot_unit {
 	_Atomic uint64_t gathers;
 };
 
+/* What is to be done before the rank is a member of its job again; see reopen.h. */
+enum membership {
+	MEMBER,
+	MEMBER_LOST,	  /* its connection was lost: the job is opened again before the next request */
+	MEMBER_REOPENED,  /* the next call waits for the other ranks */
+	MEMBER_SENT_AWAY, /* the daemon has ended the membership; tierd_job_ready opens the job again */
+};
+
 /* How far this rank is in a writing: tierd_write_begin() to tierd_write_end() or tierd_write_cancel(). */
 enum writing_state {
 	WRITING_NONE,
@@ -102,9 +110,7 @@ struct tierd_job {
 	uint64_t incarnation;		/* of the daemon that has opened the job */
 	const char *lost_work;		/* that was not reported to this rank yet; NULL: none */
 	char phase[TIERD_MAX_NAME + 1]; /* named by tierd_phase(); "": none */
-	bool must_reopen;		/* the job, before the next request */
-	bool must_rejoin;		/* the next call waits for the other ranks */
-	bool is_sent_away; /* the daemon has ended the membership; the rank may open the job again */
+	enum membership membership;
 	bool is_rejoining;
 	int refusal;		/* with which opening it again was refused; stale_text says why */
 	unsigned interruptions; /* lost connections in a row, of one call */
