@@ -21,7 +21,7 @@ struct safetensors_tensor {
 	uint32_t dimensions;
 	enum safetensors_dtype dtype;
 	uint64_t begin, end; /* of the data, in bytes from its start */
-	size_t tag;	     /* of whoever writes the file */
+	size_t tag;	     /* for the code that writes the file */
 };
 
 /* Of __metadata__. */

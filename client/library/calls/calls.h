@@ -13,7 +13,7 @@
 
 void wire_groups_free(struct wire_groups *groups);
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups);
-/* 0, or what cannot be; the daemon checks the rest. */
+/* -EINVAL: an option cannot be. The daemon checks the others. */
 int job_options_check(const struct tierd_job_options *options);
 void job_options_encode(const struct tierd_job_options *options, struct wire_groups *groups,
 			Tierd__Wire__JobOpen *ret_open);
@@ -69,7 +69,7 @@ int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *re
 /* -EINVAL: there are no such elements. */
 int tensor_check_range(const struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first,
 		       uint64_t count);
-/* In the window; has_full_elements: fp32, whatever the tensor's format. */
+/* The bytes of an element in the window. has_full_elements: of fp32, whatever the tensor's format. */
 uint64_t tensor_element_bytes(const struct tierd_job *job, uint32_t unit, uint32_t tensor,
 			      bool has_full_elements);
 

@@ -29,8 +29,8 @@ struct tierd_reader {
 	uint32_t unit_count;
 };
 
-/* Locks the node for one thread at a time, because the window is one, if the reader can be used; until when
- * the call waits. reader_give() ends that. */
+/* Locks the node, if the reader can be used, and takes the reader's window, which one thread uses at a time.
+ * ret_deadline: until when the call waits. reader_give() gives both back. */
 int reader_take(struct tierd_reader *reader, uint64_t *ret_deadline);
 void reader_give(struct tierd_reader *reader);
 
@@ -48,7 +48,7 @@ int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 /* A ticket for one, not sent yet. */
 int reader_ticket_new(struct tierd_reader *reader, const struct ticket_kind *kind,
 		      struct tierd_ticket **ret_ticket);
-/* Of values: only the status counts. */
+/* For requests whose reply is a bare status. */
 extern const struct ticket_kind reader_read_kind;
 
 /* Asks the daemon for the units. */
@@ -59,7 +59,7 @@ void reader_forget(struct tierd_reader *reader);
 int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_t tensor, uint64_t first,
 		       uint64_t count);
 
-/* Of an element of this state, as it lies in the window. */
+/* The bytes of an element of this state in the window. */
 uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state);
 
 /* Frees the handle without telling the daemon. */

@@ -9,7 +9,7 @@
  * Opened: every job is opened again, with the options and units that it had (job_reopen). A job that stands
  * where its rank does goes on at its next call; another one says first what was lost.
  *
- * Given up: nobody came back in time, or he speaks another protocol. The connection has ended for good. */
+ * Given up: no daemon came back in time, or it speaks another protocol. The connection has ended for good. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static int open_socket(const char *path, int *ret_fd)
 	return 0;
 }
 
-/* ---- Again and again ---- */
+/* ---- Attempts ---- */
 
 struct attempts {
 	uint64_t deadline, pause;

@@ -103,11 +103,11 @@ static int open_and_define(struct tierd_job *job, uint32_t mode, bool is_reconne
 	return r;
 }
 
-/* ---- Where it stands ---- */
+/* ---- The step at which the job stands ---- */
 
 /* If the rank has written no values, a new job is like the one before: the initializers give the same values.
  */
-static bool stands_where_we_do(const struct tierd_job *job)
+static bool stands_where_rank_does(const struct tierd_job *job)
 {
 	if (job->state.status == JOB_RESUMED)
 		return job->ready_units == 0 || job->state.step == job->awaited;
@@ -130,7 +130,7 @@ static void describe_loss(struct tierd_job *job, bool is_restarted)
 
 static void judge(struct tierd_job *job, bool is_restarted)
 {
-	bool stands = stands_where_we_do(job);
+	bool stands = stands_where_rank_does(job);
 
 	/* A job whose epoch had ended before keeps its own stale_text. */
 	if (job->lost_work || !(stands || job->is_stale)) {

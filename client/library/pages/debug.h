@@ -21,7 +21,7 @@ int debug_take(struct debug *debug, uint32_t unit, uint64_t offset);
 /* Closes what no other lease covers, then gives the lease back. False: there was none. */
 bool debug_give(struct debug *debug, uint32_t unit);
 
-/* ---- For who moves what is under the leases: with the lock held none comes or goes ---- */
+/* ---- For code that moves leased memory: with the lock held no lease is taken or given back ---- */
 
 void debug_lock(struct debug *debug);
 void debug_unlock(struct debug *debug);
