@@ -89,7 +89,8 @@ static void end_epoch(struct fake_peer *peer, const char *reason, bool may_retur
 	ended.may_return = may_return;
 	event.body_case = TIERD__WIRE__EVENT__BODY_EPOCH_ENDED;
 	event.epoch_ended = &ended;
-	peer->directory->epoch = peer->epoch;
+	if (peer->directory)
+		peer->directory->epoch = peer->epoch;
 	send_frame(peer, FRAME_EVENT, 0, &event.base, NULL, 0);
 }
 

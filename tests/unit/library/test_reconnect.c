@@ -425,6 +425,36 @@ static void one_that_returns_to_a_daemon_that_dies_finds_the_next(void **state)
 	end(&scene);
 }
 
+/* Dies at a snapshot, and the next one rolls the job back. */
+static bool roll_back_at_snapshot(struct fake_peer *peer, uint32_t number,
+				  const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(SNAPSHOT_TAKE))
+		return false;
+	if (peer->connection == 1) {
+		shutdown(peer->fd, SHUT_RDWR);
+		return true;
+	}
+	fake_peer_send_away(peer, ROLLED_BACK);
+	peer->step = 0;
+	fake_peer_fail(peer, number, -ESTALE, ROLLED_BACK);
+	return true;
+}
+
+static void a_rollback_before_the_ranks_of_a_reopened_job_meet_is_said(void **state)
+{
+	struct scene scene = { .peer = { .hook = roll_back_at_snapshot, .connections = 2 } };
+	struct tierd_job_state stands;
+
+	start(&scene);
+	assert_int_equal(tierd_snapshot(scene.job, "first"), -ESTALE);
+	assert_is_sent_away(&scene);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &stands), 0);
+	assert_int_equal(stands.step, 0);
+	train_step(&scene);
+	end(&scene);
+}
+
 static bool send_away_and_refuse(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case == BODY(JOB_OPEN))
@@ -463,6 +493,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready),
 		cmocka_unit_test(one_whose_job_is_not_there_any_more_hears_so),
 		cmocka_unit_test(one_that_returns_to_a_daemon_that_dies_finds_the_next),
+		cmocka_unit_test(a_rollback_before_the_ranks_of_a_reopened_job_meet_is_said),
 		cmocka_unit_test(one_that_does_not_reconnect_does_not_return_either),
 	};
 
