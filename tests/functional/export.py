@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 
+from programs import TIERCTL, Job, tierctl
 from stuck import Stuck
 from tensor_file import TensorFile, crc, narrowed
 from waiting import wait_until
 
 program, folder, scratch = sys.argv[1:4]
-TIERCTL = os.environ["TIERCTL"]
 TRAINABLE = ["embed", "half", "full", "scale", "none", "odd", "large"]
 SLICES = [("first", 0), ("middle", 100), ("last", 200)]
 SLICE_BYTES = 100 * 64
@@ -41,23 +41,9 @@ def steps_of(job):
     return max(int(step) for step, _, _ in sums_of(job))
 
 
-class Job:
+def begin(name, large, *wrong):
     """A rank that trains until it is stopped."""
-
-    def __init__(self, name, large, *wrong):
-        self.process = subprocess.Popen(
-            [program, name, diary(name), str(large), "1000000", *wrong],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        line = self.process.stdout.readline()
-        assert line == "training\n", line
-
-    def stop(self):
-        self.process.stdin.close()
-        assert self.process.wait() == 0
-        self.process.stdout.close()
+    return Job(program, name, diary(name), large, 1000000, *wrong)
 
 
 def at(name):
@@ -125,7 +111,7 @@ def shards(done):
 
 
 def each_export_of_a_trained_job_is_of_one_step():
-    job = Job("trained", 1200001)
+    job = begin("trained", 1200001)
     done = []
     for number in range(3):
         plain = at(f"plain-{number}.safetensors")
@@ -184,11 +170,11 @@ def jobs_that_make_no_file_are_refused():
         ("alias", 'two metadata have the name "format"'),
         ("name", "no tensor can have the name __metadata__"),
     ):
-        Job("wrong", 100, wrong).stop()
+        begin("wrong", 100, wrong).stop()
         text = export("wrong", "-o", at("wrong"), status=1)
         assert message in text, text
         assert not os.path.exists(at("wrong")) and not partials()
-        subprocess.run([TIERCTL, "drop", "wrong", "--yes"], stdout=subprocess.PIPE, check=True)
+        tierctl("drop", "wrong", "--yes")
 
 
 def content(path):
@@ -321,7 +307,7 @@ def what_comes_meanwhile_stays():
 def an_idle_job_that_somebody_trains_is_exported_as_a_trained_one():
     stuck = stuck_export(at("overtaken"))
     before = steps_of("trained")
-    job = Job("trained", 1200001)
+    job = begin("trained", 1200001)
     status, last, message = stuck.go_on()
     assert status == 0, message
     job.stop()
@@ -345,7 +331,7 @@ def is_all_of_one_step(path, step):
 
 
 def without_room_to_keep_it_a_trained_job_is_not_exported():
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     # The step may have been too short for it to get stuck.
     stuck = stuck_export(at("unkept"), *ALL, may_end=True)
     goes_on(job)
@@ -368,12 +354,6 @@ def is_refused(stuck, *reasons):
 # ---- Kept where it lies ----
 
 
-def tierctl(*arguments, status=0):
-    done = subprocess.run([TIERCTL, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
-    return done.stdout + done.stderr
-
-
 def kept():
     """The steps that the job keeps for readers."""
     return sorted(one["step"] for one in json.loads(tierctl("snapshots", "trained", "--json"))["readers"])
@@ -387,7 +367,7 @@ def has_all_its_room():
 
 
 def a_trained_job_keeps_what_is_exported():
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     tierctl("reserve", "trained", "1")
     stuck = stuck_export(at("kept"), *ALL)
     (step,) = kept()
@@ -409,7 +389,7 @@ def a_trained_job_keeps_what_is_exported():
 
 
 def two_exports_at_once_have_each_their_step():
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     tierctl("reserve", "trained", "2")
     exports = []
     for name in "one", "two":
@@ -427,7 +407,7 @@ def two_exports_at_once_have_each_their_step():
 
 
 def an_export_that_ends_leaves_nothing_kept():
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL:
         stuck = stuck_export(at("ended"), *ALL)
@@ -442,7 +422,7 @@ def an_export_that_ends_leaves_nothing_kept():
 def an_idle_job_that_somebody_trains_is_kept_then():
     stuck = stuck_export(at("late"), *ALL)
     assert not kept()
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     goes_on(job)
     status, last, message = stuck.go_on()
     assert status == 0, message
@@ -452,7 +432,7 @@ def an_idle_job_that_somebody_trains_is_kept_then():
 
 
 def a_rollback_ends_an_export():
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     tierctl("snapshot", "trained", "back")
     stuck = stuck_export(at("void"), *ALL)
     assert len(kept()) == 1
@@ -467,7 +447,7 @@ def a_rollback_ends_an_export():
 
 
 def a_daemon_is_killed_under_an_export():
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     tierctl("reserve", "trained", "1")
     stuck = stuck_export(at("cut"), *ALL)
     assert len(kept()) == 1
@@ -483,7 +463,7 @@ def nothing_is_left_of_it():
     listed = json.loads(tierctl("snapshots", "trained", "--json"))
     assert listed["maximum"] == 1 and not listed["snapshots"] and not listed["readers"], listed
     has_all_its_room()
-    job = Job("trained", LARGE)
+    job = begin("trained", LARGE)
     done = exported("trained", *ALL, "--output", at("again"))
     job.stop()
     is_all_of_one_step(at("again"), done["step"])

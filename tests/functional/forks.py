@@ -5,10 +5,10 @@ import json
 import os
 import sys
 
+from states import ME, known, read, remember, state_after
 from users import Rank, jobs, tierctl
 from waiting import wait_until
 
-ME = os.getuid()
 # Two of its units are frozen.
 JOB = {"mib": 16, "units": 4, "frozen": 2, "snapshots": 2}
 MIB = 1 << 20
@@ -22,21 +22,7 @@ def fork(origin, name, *words):
 
 
 def trained(job, first, steps, **keys):
-    """What the state is after these steps."""
-    rank = Rank(ME, job=job, **(JOB | keys), **{"from": first}, steps=steps, digest=1)
-    line = rank.line()
-    assert line.startswith(f"step {first + steps}: "), line
-    rank.ready().leave()
-    return line.split(": ")[1]
-
-
-def read(job, **keys):
-    reader = Rank(ME, job=job, reads="all", **keys)
-    line = reader.line()
-    assert line.startswith("step "), line
-    reader.ready().leave()
-    step, state = line[len("step ") :].split(": ")
-    return int(step), state
+    return state_after(first, steps, job=job, **(JOB | keys))
 
 
 def used():
@@ -62,16 +48,6 @@ def files():
                 with contextlib.suppress(FileNotFoundError):
                     found[name] = os.stat(os.path.join(folder, name)).st_size
     return found
-
-
-def remember(known):
-    with open(os.environ["KNOWN"], "w", encoding="utf-8") as file:
-        json.dump(known, file)
-
-
-def known():
-    with open(os.environ["KNOWN"], encoding="utf-8") as file:
-        return json.load(file)
 
 
 def states_of_one_that_is_alone():

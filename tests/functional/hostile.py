@@ -7,7 +7,7 @@ import os
 import sys
 
 import frames
-from frames import HELLO_REPLY, REPLY, REQUEST
+from frames import HELLO_REPLY, REPLY
 from hostile_cases import blobs, crowds, framing, hellos, names, numbers, others, packing, readers, snapshots, stages, traces, verifies, watches
 from hostile_cases.case import BARE, DEFINED, EPOCH, JOB, LEFT, OPENED, READER, READING, READY, Answered
 from messages import DROP, LEASES, LEAVE, MAP, NODE, READER_OPEN, Client, codes, data, define, number, open_job

@@ -13,7 +13,8 @@ import struct
 import subprocess
 import sys
 
-from stuck import TIERCTL, Stuck
+from programs import TIERCTL, Job, tierctl
+from stuck import Stuck
 from tensor_file import BITS, TensorFile, narrowed
 from waiting import wait_until
 
@@ -27,12 +28,6 @@ def at(name):
 def content(name):
     with open(at(name), "rb") as file:
         return file.read()
-
-
-def tierctl(*arguments, status=0):
-    done = subprocess.run([TIERCTL, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
-    return done.stdout if status == 0 else done.stderr
 
 
 def imported(*arguments):
@@ -70,11 +65,7 @@ def write(name, tensors, metadata=None, padding=0):
 
 
 def train():
-    process = subprocess.Popen([program, "trained", os.path.join(scratch, "diary"), "300001", "3"], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)
-    assert process.wait() == 0
-    process.stdin.close()
-    process.stdout.close()
+    Job(program, "trained", os.path.join(scratch, "diary"), 300001, 3).wait()
 
 
 def job(name, **options):

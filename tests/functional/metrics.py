@@ -7,8 +7,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
+
+from users import Rank
 
 DAEMON = int(os.environ["TIERD_PID"])
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -48,17 +49,7 @@ def parse(text):
 
 
 def rank(**keys):
-    words = [f"{key}={value}" for key, value in keys.items()]
-    process = subprocess.Popen([sys.argv[1], *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    assert line == "ready\n", line
-    return process
-
-
-def end(process):
-    process.stdin.close()
-    assert process.wait() == 0
-    process.stdout.close()
+    return Rank(os.getuid(), **keys).ready()
 
 
 def shown_as(number, path):
@@ -87,7 +78,7 @@ def figures_of_a_job_and_of_the_node():
     # Over both paths.
     assert sum(value for key, value in now.items() if key[0] == "tierd_path_written_bytes_total") >= written
     assert 0 <= now["tierd_heartbeat_age_seconds",] < now["tierd_uptime_seconds",] + 1
-    end(process)
+    process.leave()
     shown = {(s["name"], *(f"{k}={v}" for k, v in s["labels"].items())): s["value"]
              for s in json.loads(tierctl("--json", "metrics"))}
     assert set(shown) == set(now) and shown["tierd_job_step", *job] == 3
@@ -126,7 +117,7 @@ def a_daemon_that_is_stopped_still_shows_its_figures():
         assert not any(key[0].startswith("tierd_job_") for key in stuck)
     finally:
         os.kill(DAEMON, signal.SIGCONT)
-    end(process)
+    process.leave()
     now = parse(tierctl("metrics"))
     assert now["tierd_heartbeat_age_seconds",] < 2 and ("tierd_job_step" in {key[0] for key in now})
 
@@ -146,7 +137,7 @@ def top_shows_node_and_jobs():
         time.sleep(0.02)
     row = tierctl("top", "--once").splitlines()[-1]
     assert "  100 %  " in row and " KEPT " in titles, (titles, row)
-    end(process)
+    process.leave()
     tierctl("drop", "gpt", "--yes")
 
 
@@ -156,7 +147,7 @@ def top_knows_what_is_not_durable():
     assert titles.split()[5] == "DURABLE" and row.split()[5] == "no", (titles, row)
     shown = json.loads(tierctl("top", "--once", "--json"))["jobs"][0]
     assert shown["step"] == 2 and shown["durable_step"] is None, shown
-    end(process)
+    process.leave()
     tierctl("drop", "gpt", "--yes")
 
 
@@ -186,7 +177,7 @@ def top_goes_on_while_the_daemon_is_stopped():
     top.wait()
     top.stdout.close()
     for one, job in (process, "gpt"), (other, "other"):
-        end(one)
+        one.leave()
         tierctl("drop", job, "--yes")
 
 
@@ -224,7 +215,7 @@ def top_tells_programs_a_look_a_line():
     top.terminate()
     top.wait()
     top.stdout.close()
-    end(process)
+    process.leave()
     tierctl("drop", "gpt", "--yes")
 
 

@@ -10,7 +10,9 @@ import struct
 import subprocess
 import sys
 
-TIERD, TIERCTL = os.environ["TIERD"], os.environ["TIERCTL"]
+from programs import TIERCTL, tierctl
+
+TIERD = os.environ["TIERD"]
 GPT, SCRATCH, NVME = sys.argv[2:5]
 PAGE, MIB = 4096, 1 << 20
 SMALL = ["--layers", "2", "--width", "64", "--context", "16"]
@@ -20,14 +22,12 @@ LARGE = ["--layers", "24", "--width", "512"]  # 75.8 million parameters
 PART = int(os.environ.get("TIERD_SEEDS_PART", "1"))
 
 
-def tierctl(*arguments):
-    done = subprocess.run([TIERCTL, "--json", *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, (arguments, done.stderr)
-    return json.loads(done.stdout)
+def shown(*arguments):
+    return json.loads(tierctl("--json", *arguments))
 
 
 def plan(model, *flags):
-    return tierctl("plan", *model, *flags)
+    return shown("plan", *model, *flags)
 
 
 def train(model, *flags):
@@ -38,7 +38,7 @@ def train(model, *flags):
 
 
 def job_of(name):
-    return next(job for job in tierctl("jobs") if job["name"] == name)
+    return next(job for job in shown("jobs") if job["name"] == name)
 
 
 def place_of(stage, job):
@@ -60,7 +60,7 @@ def is_as_planned(planned, name, what):
 
 
 def drop(name):
-    subprocess.run([TIERCTL, "drop", name, "--yes"], check=True, capture_output=True)
+    tierctl("drop", name, "--yes")
 
 
 def trained_as_planned(model, ranks, stage, shared, of_plan, of_gpt):

@@ -13,10 +13,10 @@ import numpy
 import safetensors
 import safetensors.numpy
 
+from programs import TIERCTL, Job, tierctl
 from tensor_file import crc, narrowed
 
 program, folder, scratch = sys.argv[1:]
-TIERCTL = os.environ["TIERCTL"]
 FORMATS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
@@ -32,8 +32,7 @@ def read(path):
 
 
 def export(*arguments):
-    done = subprocess.run([TIERCTL, "export", "job", "--json", *arguments], stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(tierctl("export", "job", "--json", *arguments).splitlines()[-1])
 
 
 def inspect(path):
@@ -43,8 +42,7 @@ def inspect(path):
 
 def train():
     diary = os.path.join(scratch, "diary")
-    rank = subprocess.Popen([program, "job", diary, "5000", "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert rank.wait() == 0
+    Job(program, "job", diary, 5000, 3).wait()
     with open(diary, encoding="utf-8") as lines:
         return {tuple(line.split()[:3]): line.split()[3] for line in lines}
 
@@ -135,10 +133,6 @@ def put(name, header, size, padding=b""):
     content = header if isinstance(header, bytes) else json.dumps(header).encode()
     with open(at(name), "wb") as file:
         file.write(struct.pack("<Q", len(content + padding)) + content + padding + bytes(random.randbytes(size)))
-
-
-def tierctl(*arguments):
-    subprocess.run([TIERCTL, *arguments], stdout=subprocess.PIPE, check=True)
 
 
 def theirs_go_through_a_job():

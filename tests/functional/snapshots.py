@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 
+from states import ME, known, read, remember, state_after
 from users import Rank, jobs, refused, tierctl
 from waiting import wait_until
 
-ME = os.getuid()
 JOB = {"job": "gpt", "mib": 8, "units": 4, "snapshots": 2}
 
 
@@ -17,39 +17,14 @@ def snapshots(job="gpt"):
 
 
 def trained(first, steps, **keys):
-    """What the state is after these steps."""
-    rank = Rank(ME, **(JOB | keys), **{"from": first}, steps=steps, digest=1)
-    line = rank.line()
-    assert line.startswith(f"step {first + steps}: "), line
-    rank.ready().leave()
-    return line.split(": ")[1]
+    return state_after(first, steps, **(JOB | keys))
 
 
-def read(job="gpt", **keys):
-    reader = Rank(ME, job=job, reads="all", **keys)
-    line = reader.line()
-    assert line.startswith("step "), line
-    reader.ready().leave()
-    step, state = line[len("step ") :].split(": ")
-    return int(step), state
-
-
-# What it is after three and after seven steps, of a job that nothing happens to.
-def remember():
-    known = {"three": trained(0, 3, job="calm"), "seven": trained(3, 4, job="calm")}
-    write_known(known)
+def states_of_one_that_is_calm():
+    """What it is after three and after seven steps, of a job that nothing happens to."""
+    states = {"three": trained(0, 3, job="calm"), "seven": trained(3, 4, job="calm")}
     tierctl(ME, "drop", "calm", "--yes")
-    return known
-
-
-def write_known(known):
-    with open(os.environ["KNOWN"], "w", encoding="utf-8") as file:
-        json.dump(known, file)
-
-
-def known():
-    with open(os.environ["KNOWN"], encoding="utf-8") as file:
-        return json.load(file)
+    return states
 
 
 def a_job_that_is_trained_is_kept_and_goes_on(states):
@@ -317,7 +292,7 @@ def retention_has_stayed():
 
 
 def before():
-    states = remember()
+    states = states_of_one_that_is_calm()
     a_job_that_is_trained_is_kept_and_goes_on(states)
     what_is_being_read_is_not_measured()
     a_step_is_kept_for_a_reader_alone()
@@ -327,7 +302,7 @@ def before():
     jobs_without_room_or_devices_have_none()
     steps_are_kept_by_themselves()
     retention_changes()
-    write_known(states | {"grown": room_grows()})
+    remember(states | {"grown": room_grows()})
 
 
 def after_a_kill():

@@ -1,20 +1,13 @@
 """tierctl tensors lists what a job's ranks have defined, in pages, and where it is."""
 import json
-import os
-import subprocess
 
 import messages
 from messages import DEFINE, READY, Client, data, number, real, varint
+from programs import tierctl
 
 FORMATS = {"fp32": (1, 4), "bf16": (2, 2), "fp16": (3, 2), "bytes": (4, 1)}
 # More than one answer has room for, in one unit and over several.
 MANY = 1500
-
-
-def tierctl(*arguments, status=0):
-    done = subprocess.run([os.environ["TIERCTL"], *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == status, (arguments, done)
-    return done.stdout if status == 0 else done.stderr
 
 
 def tensors(*arguments):

@@ -53,6 +53,15 @@ def refused(uid, *texts, **keys):
     return line
 
 
+def digest(uid, **keys):
+    """What a rank, or a reader, says of its state: the step, and a number of all values."""
+    rank = Rank(uid, **keys)
+    line = rank.line()
+    assert line.startswith("step "), line
+    rank.ready().leave()
+    return line
+
+
 def train(uid, **keys):
     """A job that is trained and left."""
     Rank(uid, **keys).ready().leave()

@@ -2,18 +2,11 @@
 import json
 import os
 
-from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from users import ALICE, BOB, Rank, digest, jobs, node, refused, tierctl, train
 from waiting import wait_until
 
 RESUME = 2
 begin = node()["host"]["used_bytes"]
-
-
-def digest(rank):
-    line = rank.line()
-    assert line.startswith("step "), line
-    rank.ready().leave()
-    return line
 
 
 def is_released(job, uid=ALICE):
@@ -26,7 +19,7 @@ def units(job):
 
 def the_state_is_the_same_after_it(**keys):
     train(ALICE, job="kept", steps=3, **keys)
-    expected = digest(Rank(ALICE, job="kept", mode=RESUME, steps=2, digest=1, **keys))
+    expected = digest(ALICE, job="kept", mode=RESUME, steps=2, digest=1, **keys)
     train(ALICE, job="released", steps=3, **keys)
     held = jobs(ALICE)["released"]
     wait_until(lambda: is_released("released"))
@@ -36,7 +29,7 @@ def the_state_is_the_same_after_it(**keys):
     assert shown["host_bytes"] < 1 << 20 < held["host_bytes"] and shown["nvme_bytes"] == held["nvme_bytes"]
     tierctl(ALICE, "jobs", says=[", on NVMe only"])
     tierctl(ALICE, "units", "released", says=["absent"])
-    assert digest(Rank(ALICE, job="released", mode=RESUME, steps=2, digest=1, **keys)) == expected
+    assert digest(ALICE, job="released", mode=RESUME, steps=2, digest=1, **keys) == expected
     # And a second time.
     wait_until(lambda: is_released("released"))
     rank = Rank(ALICE, job="released", mode=RESUME, steps=0, **keys).ready()

@@ -3,20 +3,12 @@ import array
 import os
 import tempfile
 
-from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from users import ADMINISTRATOR, ALICE, BOB, Rank, digest, jobs, node, refused, tierctl, train
 from waiting import wait_until
 
 READ, TRAIN, RESUME = 1, 2, 2
 GROUP, MEMBER, OWNER = 60100, f"{BOB},60100", {"owner": ALICE}
 begin = node()["host"]["used_bytes"]
-
-
-def digest(uid, **keys):
-    rank = Rank(uid, **keys)
-    line = rank.line()
-    assert line.startswith("step "), line
-    rank.ready().leave()
-    return line
 
 
 def who_may_not_see_a_job_finds_none():

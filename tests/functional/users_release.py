@@ -2,7 +2,7 @@
 600 s of the default."""
 import json
 
-from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from users import ALICE, BOB, Rank, digest, jobs, node, refused, tierctl, train
 from waiting import wait_until
 
 RESUME = 2
@@ -15,11 +15,9 @@ def is_released(job, uid=ALICE):
     return jobs(uid)[job]["is_released"]
 
 
-def digest(job):
-    rank = Rank(ALICE, job=job, mode=RESUME, steps=2, digest=1, **LARGE)
-    line = rank.line()
+def state_of(job):
+    line = digest(ALICE, job=job, mode=RESUME, steps=2, digest=1, **LARGE)
     assert line.startswith("step 5: "), line
-    rank.ready().leave()
     return line
 
 
@@ -34,7 +32,7 @@ def everything_is_given_back():
 
 def who_needs_it_gets_it_at_once():
     train(ALICE, job="gpt", steps=3, **LARGE)
-    expected = digest("gpt")
+    expected = state_of("gpt")
     drop(ALICE, "gpt")
     train(ALICE, job="gpt", steps=3, **LARGE)
     held = jobs(ALICE)["gpt"]["promised_bytes"]
@@ -42,7 +40,7 @@ def who_needs_it_gets_it_at_once():
     train(BOB, job="next", **LARGE)
     assert is_released("gpt") and jobs(ALICE)["gpt"]["host_bytes"] < 1 << 20
     # And back, from who has it now: with all that it was.
-    assert digest("gpt") == expected
+    assert state_of("gpt") == expected
     assert is_released("next", BOB) and jobs(ALICE)["gpt"]["promised_bytes"] == held
     # Not from who trains, who is named; and nothing is said that would destroy a state.
     rank = Rank(BOB, job="next", mode=RESUME, **LARGE).ready()

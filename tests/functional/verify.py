@@ -10,30 +10,16 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "store"))
 import read_store
+from programs import TIERCTL, Job
 from waiting import wait_until
 
 program, scratch, stage = sys.argv[1:4]
-TIERCTL = os.environ["TIERCTL"]
 LARGE = 1500000
 
 
-class Job:
+def begin(name, steps=1000000):
     """A rank that trains until it is stopped, or so many steps."""
-
-    def __init__(self, name, steps=1000000):
-        diary = os.path.join(scratch, name + ".diary")
-        self.process = subprocess.Popen(
-            [program, name, diary, str(LARGE), str(steps)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout.readline() == "training\n"
-
-    def is_trained(self):
-        return self.process.poll() is None
-
-    def stop(self):
-        self.process.stdin.close()
-        assert self.process.wait() == 0
-        self.process.stdout.close()
+    return Job(program, name, os.path.join(scratch, name + ".diary"), LARGE, steps)
 
 
 def tierctl(*arguments, status=0, text=True):
@@ -136,7 +122,7 @@ def expect_read_fails(job, tensor, state):
 
 
 def idle():
-    Job("idle", steps=2).process.wait()
+    begin("idle", steps=2).wait()
     assert verify("idle")[0] == []
     for tensor, state in ("embed", "parameter"), ("half", "m"), ("codes", "parameter"), ("large", "parameter"):
         expect_found("idle", tensor, state)
@@ -157,7 +143,7 @@ def idle():
 
 def trained():
     """It is trained on, whatever somebody verifies; what it rewrites meanwhile is never taken for damage."""
-    job = Job("trained")
+    job = begin("trained")
     for _ in range(5):
         assert verify("trained")[0] == []
     expect_found("trained", "codes", "parameter")
@@ -217,17 +203,17 @@ def expect_superblock(job):
     found = verify(job, status=1)[0]
     assert [(block["state"], block["copy"], block["device_offset"]) for block in found] == [("superblock", 3, 524288)], found
     assert known(job) == 1
-    Job(job, steps=2).process.wait()
+    begin(job, steps=2).wait()
     assert verify(job)[0] == []
 
 
 def kept():
     """What only snapshots have, and what leads there."""
-    Job("kept", steps=2).process.wait()
+    begin("kept", steps=2).wait()
     tierctl("reserve", "kept", "2")
     tierctl("snapshot", "kept", "first")
     first = places_of("kept@first", "large", "parameter")
-    Job("kept", steps=2).process.wait()
+    begin("kept", steps=2).wait()
     tierctl("snapshot", "kept", "second")
     assert verify("kept")[0] == []
     with Spoilt("kept", first) as spoilt:
@@ -298,9 +284,9 @@ def given_up():
     assert list(snapshots("kept")) == ["second"]
     assert json.loads(tierctl("--json", "jobs", "kept").stdout)["lost_snapshots"] == 0
     values = tierctl("read", "kept@second", "large", text=False).stdout
-    Job("kept", steps=3).process.wait()
+    begin("kept", steps=3).wait()
     tierctl("snapshot", "kept", "third")
-    Job("kept", steps=3).process.wait()
+    begin("kept", steps=3).wait()
     assert tierctl("read", "kept@second", "large", text=False).stdout == values
     assert verify("kept")[0] == []
 
@@ -398,7 +384,7 @@ def scrubbed():
         assert "idle: idle, 1 damaged block, step" in tierctl("jobs", "idle").stdout
         assert scrub("idle")["passes"] == passes
     assert pass_over("idle") == 0
-    job = Job("busy")
+    job = begin("busy")
     assert pass_over("busy") == 0
     assert job.is_trained()
     scrub("busy", "--now")
@@ -426,7 +412,7 @@ def ended():
 
 
 def released():
-    Job("released", steps=2).process.wait()
+    begin("released", steps=2).wait()
     wait_until(lambda: json.loads(tierctl("--json", "jobs").stdout)[0]["is_released"])
     expect_found("released", "large", "parameter")
     expect_found("released", "codes", "parameter")

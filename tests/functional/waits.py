@@ -2,16 +2,16 @@
 
 waits.py: all of it; waits.py RANK: a rank in a process of its own, which does what its standard input says."""
 import json
-import os
 import signal
 import subprocess
 import sys
 
 import messages
 from messages import OPEN, READY, STEP, Client, data, number
+from programs import TIERCTL, tierctl
 from waiting import wait_until
 
-TIERCTL, RANKS = os.environ["TIERCTL"], 3
+RANKS = 3
 
 
 class Rank:
@@ -59,10 +59,6 @@ class Other:
 
     def hear(self, word):
         assert self.process.stdout.readline() == word + "\n"
-
-
-def tierctl(*arguments):
-    return subprocess.run([TIERCTL, *arguments], stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
 def job():

@@ -2,13 +2,12 @@
 import os
 import select
 import socket
-import struct
 
 import frames
-from frames import HELLO, PING, REQUEST, frame, hello
-from hostile_cases.case import BARE, DEFINED, EPOCH, GREETED, JOB, OPENED, READY, Answered, Case
+from frames import PING, REQUEST, frame, hello
+from hostile_cases.case import BARE, EPOCH, GREETED, JOB, READY, Case
 from messages import (
-    DEFINE, GATHER, JOBS, LEAVE, NODE, OPEN, PREFETCH, PUSH, READ, STEP, WAIT, Client, codes, data, define, number, rates,
+    DEFINE, GATHER, JOBS, LEAVE, NODE, OPEN, PREFETCH, PUSH, STEP, Client, codes, data, define, number, rates,
     varint,
 )
 from messages import READY as READY_FIELD

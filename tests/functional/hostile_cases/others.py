@@ -1,7 +1,7 @@
 """Another user: the victim's job is not there for him, whatever he asks."""
 import os
 
-from hostile_cases.case import FINE, Answered, Case, GREETED
+from hostile_cases.case import Case, GREETED
 from messages import DRAIN, DROP, EVICT, JOBS, LEASES, MAP, OPEN, READER_OPEN, RELEASE, SCRUB, TENSORS, TRACE, UNITS, VERIFY, Client, codes, data, number
 
 STRANGER = 60001
