@@ -13,7 +13,6 @@
 #include "proto/status.h"
 
 #define PROGRAM "tierctl " TIERD_VERSION
-#define TIMEOUT_MS 10000
 
 /* An answer gets so long, however little is left until end_ns: one of a daemon that turns comes. */
 #define TIMEOUT_LEAST_MS 1000
@@ -224,7 +223,7 @@ static void set_timeout(struct ask *ask)
 	struct timeval timeout;
 	int left_ms = milliseconds_until(ask->end_ns);
 
-	if (left_ms >= 0 && left_ms < TIMEOUT_MS)
+	if (left_ms >= 0 && left_ms < ASK_TIMEOUT_MS)
 		ask->timeout_ms = left_ms > TIMEOUT_LEAST_MS ? (unsigned)left_ms : TIMEOUT_LEAST_MS;
 	timeout = (struct timeval){ .tv_sec = (time_t)(ask->timeout_ms / 1000),
 				    .tv_usec = (suseconds_t)(ask->timeout_ms % 1000 * 1000) };
@@ -258,7 +257,7 @@ static int connect_to(struct ask *ask)
 	return fail(ask, -errno, "%s: %s", ask->path, strerror(errno));
 }
 
-static int open_ask(const char *socket_path, unsigned timeout_ms, uint64_t end_ns, struct ask **ret_ask)
+int ask_open(const char *socket_path, unsigned timeout_ms, uint64_t end_ns, struct ask **ret_ask)
 {
 	_cleanup_(ask_freep) struct ask *ask = calloc(1, sizeof(*ask));
 	int r;
@@ -279,21 +278,6 @@ static int open_ask(const char *socket_path, unsigned timeout_ms, uint64_t end_n
 		ask->socket = fd_close(ask->socket);
 	*ret_ask = TAKE_PTR(ask);
 	return r;
-}
-
-int ask_open(const char *socket_path, struct ask **ret_ask)
-{
-	return open_ask(socket_path, TIMEOUT_MS, 0, ret_ask);
-}
-
-int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask)
-{
-	return open_ask(socket_path, timeout_ms, 0, ret_ask);
-}
-
-int ask_open_until(const char *socket_path, uint64_t end_ns, struct ask **ret_ask)
-{
-	return open_ask(socket_path, TIMEOUT_MS, end_ns, ret_ask);
 }
 
 void ask_be_patient(struct ask *ask, unsigned timeout_ms)

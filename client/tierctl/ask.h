@@ -9,12 +9,11 @@
 
 struct ask;
 
-/* Connects and says hello. The object is there also after an error, for ask_message(), unless -ENOMEM. */
-int ask_open(const char *socket_path, struct ask **ret_ask);
-/* Waits so long for each answer. */
-int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask);
-/* Waits for no answer beyond end_ns by much; 0: as ask_open(). */
-int ask_open_until(const char *socket_path, uint64_t end_ns, struct ask **ret_ask);
+#define ASK_TIMEOUT_MS 10000
+
+/* Connects and says hello. The object is there also after an error, for ask_message(), unless -ENOMEM. Each
+ * answer is waited for so long, and for no answer beyond end_ns by much (0: no end). */
+int ask_open(const char *socket_path, unsigned timeout_ms, uint64_t end_ns, struct ask **ret_ask);
 /* From now on it waits so long for each answer. */
 void ask_be_patient(struct ask *ask, unsigned timeout_ms);
 struct ask *ask_free(struct ask *ask);

@@ -197,7 +197,7 @@ int command_connect(const struct command_context *context, struct ask **ret_ask)
 int command_connect_until(const struct command_context *context, uint64_t end_ns, struct ask **ret_ask)
 {
 	struct ask *ask = NULL;
-	int r = ask_open_until(context->socket, end_ns, &ask), code;
+	int r = ask_open(context->socket, ASK_TIMEOUT_MS, end_ns, &ask), code;
 
 	if (r == 0) {
 		*ret_ask = ask;

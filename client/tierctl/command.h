@@ -71,7 +71,7 @@ int command_help(const struct command_context *context);
 
 /* Connects; an exit code and a message if that fails. */
 int command_connect(const struct command_context *context, struct ask **ret_ask);
-/* For a verb that has a time of its own: as ask_open_until(). */
+/* For a verb that has a time of its own: as ask_open(). */
 int command_connect_until(const struct command_context *context, uint64_t end_ns, struct ask **ret_ask);
 /* Says why it failed, as ask_open() has left it with r, and returns the code: nobody is there, or refuses. */
 int command_fail_to_connect(const struct ask *ask, int r);

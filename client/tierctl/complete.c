@@ -47,7 +47,7 @@ static void offer_jobs(const struct line *line)
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	char buffer[SOCKET_PATH_SIZE];
 
-	if (ask_open_within(socket_path_choose(line->socket, buffer), PATIENCE_MS, &ask) < 0 ||
+	if (ask_open(socket_path_choose(line->socket, buffer), PATIENCE_MS, 0, &ask) < 0 ||
 	    ask_request(ask, WIRE_REQUEST(JOBS_READ, jobs_read, &read), &reply) < 0 ||
 	    reply->body_case != TIERD__WIRE__REPLY__BODY_JOBS)
 		return;

@@ -7,8 +7,6 @@
 #include "client/tierctl/command.h"
 #include "client/tierctl/program.h"
 
-#define PROGRAM_NOT_FOUND 127
-
 /* ---- What tierd prints -----------------------------------------------------------------------------------
  */
 

@@ -177,7 +177,7 @@ static void add_unreachable(struct doctor *doctor, const char *socket, const str
 int doctor_look_for_daemon(struct doctor *doctor, const struct command_context *context, struct ask **ret_ask)
 {
 	const Tierd__Wire__NodeReply *node;
-	int r = ask_open(context->socket, ret_ask);
+	int r = ask_open(context->socket, ASK_TIMEOUT_MS, 0, ret_ask);
 	struct ask *ask = *ret_ask;
 
 	if (r < 0) {

@@ -222,7 +222,7 @@ static int write_again(const struct command_context *context, struct export *exp
 	close_export(export);
 	export->copy.is_stale = false;
 	export->source.is_trained = true;
-	code = source_open_kept(context, &export->flags->choice, &export->source);
+	code = source_open(context, &export->flags->choice, true, &export->source);
 	return code == COMMAND_DONE ? write_files(export) : code;
 }
 
@@ -236,7 +236,7 @@ int command_export(const struct command_context *context)
 	progress_begin(&export.progress, context->is_json);
 	if (code == COMMAND_DONE) {
 		partial_guard();
-		code = source_open_kept(context, &flags.choice, &export.source);
+		code = source_open(context, &flags.choice, true, &export.source);
 	}
 	if (code == COMMAND_DONE)
 		code = write_files(&export);

@@ -162,13 +162,6 @@ static int begin_file(struct export_file *file, const struct export_list *list, 
 	return code;
 }
 
-static const char *name_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static int write_index(struct export_files *files, const struct export_list *list)
 {
 	struct safetensors_index index = SAFETENSORS_INDEX_INIT;
@@ -179,7 +172,7 @@ static int write_index(struct export_files *files, const struct export_list *lis
 		const struct export_file *file = &files->files[i];
 
 		for (size_t k = file->first; k < file->first + file->count && r == 0; k++)
-			r = safetensors_index_add(&index, list->tensors[k].name, name_of(file->path),
+			r = safetensors_index_add(&index, list->tensors[k].name, basename(file->path),
 						  &problem);
 	}
 	index.total_bytes = list->bytes;

@@ -84,15 +84,6 @@ static int add_part(struct listing *listing, const struct export_part *from, con
 	return COMMAND_DONE;
 }
 
-static uint64_t count_elements(const struct tierd_tensor *tensor)
-{
-	uint64_t elements = 1;
-
-	for (uint32_t i = 0; i < tensor->dimensions; i++)
-		elements *= tensor->shape[i];
-	return elements;
-}
-
 static int add_tensor(struct listing *listing, uint32_t unit, uint32_t index)
 {
 	struct export_part part = { .tensor = TIERD_TENSOR_INIT, .unit = unit, .index = index };
@@ -100,7 +91,7 @@ static int add_tensor(struct listing *listing, uint32_t unit, uint32_t index)
 
 	if (r < 0)
 		return source_fail(r);
-	part.elements = count_elements(&part.tensor);
+	part.elements = source_elements(&part.tensor);
 	code = add_part(listing, &part,
 			listing->options->is_fp32 && !part.tensor.is_frozen ? "master" : "parameter", NULL);
 	for (size_t i = 0; i < SLOTS && code == COMMAND_DONE; i++)
@@ -140,7 +131,7 @@ static int look_for_slots(struct listing *listing, uint32_t unit, uint32_t index
 
 	if (r < 0)
 		return source_fail(r);
-	if (listing->has_looked || tensor.is_frozen || count_elements(&tensor) == 0)
+	if (listing->has_looked || tensor.is_frozen || source_elements(&tensor) == 0)
 		return COMMAND_DONE;
 	listing->has_looked = true;
 	for (size_t i = 0; i < SLOTS; i++) {

@@ -59,7 +59,7 @@ static bool is_shard(const char *file, const char *stem, size_t length)
 static int add_shards(struct export_old *old, const struct export_files *files, const char *target,
 		      const struct safetensors_index *index)
 {
-	const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
+	const char *name = basename(target);
 	size_t length = strlen(name), suffix = strlen(SUFFIX);
 	int code = COMMAND_DONE;
 

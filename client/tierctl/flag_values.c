@@ -4,6 +4,13 @@
 #include <string.h>
 
 #include "client/tierctl/plan.h"
+#include "client/tierd.h"
+
+const char *const flag_formats[] = {
+	[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16", NULL
+};
+const char *const flag_stages[] = { "0", "1", "2", "3", NULL };
+const char *const flag_places[] = { [TIERD_PLACE_HOST] = "host", [TIERD_PLACE_NVME] = "nvme", NULL };
 
 int flag_set_text(const struct flag_value *flag, const char *text, void *place)
 {

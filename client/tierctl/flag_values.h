@@ -17,6 +17,9 @@ struct flag_value {
 };
 
 #define FLAG_SIZE_HELP "a size such as 64G (K, M, G or T)"
+/* Choices that several commands have, by their numbers in tierd.h. */
+extern const char *const flag_formats[], *const flag_stages[], *const flag_places[];
+
 #define FLAG_DURABILITY_HELP "step, none, or seconds from 1 to 86400"
 
 /* What may be set, by the type of its place; others have functions of their own. 0 or a negative errno. */

@@ -99,14 +99,9 @@ static int set_group(const struct flag_value *flag, const char *text, void *plac
 
 static const char *const optimizers[] = { [TIERD_ADAMW] = "adamw", [TIERD_ADAM] = "adam", [TIERD_SGD] = "sgd",
 					  [TIERD_LION] = "lion",   [TIERD_NONE] = "none", NULL };
-static const char *const formats[] = {
-	[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16", NULL
-};
-static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const places[] = {
 	[TIERD_PLACE_HOST] = "host", [TIERD_PLACE_NVME] = "nvme", [TIERD_PLACE_AUTO] = "auto", NULL
 };
-static const char *const fixed_places[] = { [TIERD_PLACE_HOST] = "host", [TIERD_PLACE_NVME] = "nvme", NULL };
 
 #define RATES_HELP                                                                                           \
 	"rates such as weight_decay=0.1,beta2=0.95; they are learning_rate, beta1, beta2, epsilon, "         \
@@ -117,18 +112,18 @@ static const char *const fixed_places[] = { [TIERD_PLACE_HOST] = "host", [TIERD_
 static const struct flag_value values[] = {
 	{ "optimizer", "adamw, adam, sgd, lion or none", flag_set_choice, IN(tensors.optimizer),
 	  IN(tensors.is_trainable), .choices = optimizers },
-	{ "stage", "0, 1, 2 or 3", flag_set_choice, IN(job.stage), .choices = stages },
+	{ "stage", "0, 1, 2 or 3", flag_set_choice, IN(job.stage), .choices = flag_stages },
 	{ "parameters-on", "host, nvme or auto", flag_set_choice, IN(job.parameter_placement), .choices = places },
 	{ "durability", FLAG_DURABILITY_HELP, flag_set_durability, IN(job.durability) },
 	{ "host-budget", FLAG_SIZE_HELP, flag_set_bytes, IN(job.host_budget) },
 	{ "nvme-budget", FLAG_SIZE_HELP, flag_set_bytes, IN(job.nvme_budget) },
 	{ "blobs", FLAG_SIZE_HELP, flag_set_bytes, IN(job.blob_bytes) },
 }, values_of_training[] = {
-	{ "format", "bf16, fp16 or fp32", flag_set_choice, IN(tensors.format), .choices = formats },
+	{ "format", "bf16, fp16 or fp32", flag_set_choice, IN(tensors.format), .choices = flag_formats },
 	{ "group", RATES_HELP, set_group, 0 },
 	{ "clip", "a norm such as 1.0", set_clip, IN(job.clip_norm) },
 	{ "optimizer-on", "host, nvme or auto", flag_set_choice, IN(job.optimizer_placement), .choices = places },
-	{ "gradients-on", "host or nvme", flag_set_choice, IN(job.gradient_placement), .choices = fixed_places },
+	{ "gradients-on", "host or nvme", flag_set_choice, IN(job.gradient_placement), .choices = flag_places },
 };
 /* clang-format on */
 

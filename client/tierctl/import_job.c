@@ -3,17 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "client/tierctl/command.h"
-
-static int fail_library(int r)
-{
-	return command_fail_at(COMMAND_FAILED, r, "%s", tierd_message());
-}
+#include "client/tierctl/source.h"
 
 static int fail_open(const struct tierd_job_options *options, int r)
 {
 	if (r != -EEXIST)
-		return fail_library(r);
+		return source_fail(r);
 	return command_fail_at(
 		COMMAND_FAILED, r,
 		"job %s exists, and an import makes a new one: give that another name, or "
@@ -53,7 +48,7 @@ static int define_unit(struct import_job *job, const struct import_list *list, c
 		tensors[i] = list->by_unit[unit->first + i]->tensor;
 	for (uint32_t rank = 0; rank < job->count && r == 0; rank++)
 		r = tierd_unit_define(job->ranks[rank], unit->name, tensors, unit->count, NULL);
-	return r < 0 ? fail_library(r) : COMMAND_DONE;
+	return r < 0 ? source_fail(r) : COMMAND_DONE;
 }
 
 int import_job_define(struct import_job *job, const struct import_list *list)
@@ -80,7 +75,7 @@ int import_job_ready(struct import_job *job)
 		r = tierd_ticket_wait(tickets[rank], TIERD_DONE, -1);
 	/* It outlives what frees the tickets. */
 	if (r < 0 && tickets)
-		fail_library(r);
+		source_fail(r);
 	while (asked > 0)
 		tierd_ticket_free(tickets[--asked]);
 	if (!tickets)
@@ -94,7 +89,7 @@ int import_job_close(struct import_job *job)
 		int r = tierd_job_close(TAKE_PTR(job->ranks[--job->count]));
 
 		if (r < 0)
-			return fail_library(r);
+			return source_fail(r);
 	}
 	return COMMAND_DONE;
 }

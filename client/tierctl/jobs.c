@@ -36,13 +36,6 @@ static const char *text_waits(const Tierd__Wire__JobEntry *job, char text[static
 
 /* ---- For people ---- */
 
-static void add_user(struct table *table, uid_t uid)
-{
-	char name[TEXT_SIZE];
-
-	table_add(table, "%s", command_user_name(uid, name));
-}
-
 /* It keeps what it holds, however long it is idle. */
 static bool is_in_host(const Tierd__Wire__JobEntry *job)
 {
@@ -107,10 +100,7 @@ static void add_placement(struct table *table, const Tierd__Wire__JobEntry *job,
 {
 	bool is_chosen = is_auto && strcmp(placement, "auto") != 0;
 
-	if (job->is_lost)
-		table_add(table, "-");
-	else
-		table_add(table, "%s%s", placement, is_chosen ? " (auto)" : "");
+	table_add_known(table, !job->is_lost, "%s%s", placement, is_chosen ? " (auto)" : "");
 }
 
 /* fp32 moments are what everybody expects. */
@@ -124,28 +114,38 @@ static void add_optimizer(struct table *table, const Tierd__Wire__JobEntry *job)
 		table_add(table, "%s", job->optimizer);
 }
 
-static void add_ranks(struct table *table, const Tierd__Wire__JobEntry *job)
-{
-	if (jobs_has_record(job))
-		table_add(table, "%zu/%u", job->n_members, job->world_size);
-	else
-		table_add(table, "-");
-}
-
-static void add_count(struct table *table, bool is_known, uint64_t count)
-{
-	if (is_known)
-		table_add(table, "%" PRIu64, count);
-	else
-		table_add(table, "-");
-}
-
 static void add_stored(struct table *table, const Tierd__Wire__JobEntry *job, uint64_t bytes)
 {
-	if (job->is_lost)
-		table_add(table, "-");
-	else
-		table_add_bytes(table, bytes);
+	char text[TEXT_SIZE];
+
+	table_add_known(table, !job->is_lost, "%s", text_bytes(bytes, text));
+}
+
+static void add_job(struct table *table, const Tierd__Wire__JobEntry *job)
+{
+	bool has_record = jobs_has_record(job);
+	char text[TEXT_SIZE];
+
+	table_add(table, "%s", job->name);
+	table_add(table, "%s", command_user_name(job->uid, text));
+	add_status(table, job);
+	table_add_known(table, has_record, "%zu/%u", job->n_members, job->world_size);
+	table_add_known(table, has_record, "%u", job->stage);
+	table_add_known(table, has_record, "%" PRIu64, job->step);
+	add_durable(table, job);
+	table_add_known(table, has_record, "%" PRIu64, job->units);
+	table_add_known(table, has_record, "%s", text_count(job->parameters, text));
+	table_add_bytes(table, job->host_bytes);
+	table_add_bytes(table, job->cache_bytes);
+	add_stored(table, job, job->nvme_bytes);
+	add_stored(table, job, job->own_bytes);
+	add_stored(table, job, job->shared_bytes);
+	table_add_known(table, !job->is_lost, "%u", job->io_weight);
+	table_add_known(table, !job->is_lost, "%u", job->io_share);
+	add_placement(table, job, job->parameter_placement, job->is_parameter_placement_auto);
+	add_optimizer(table, job);
+	add_placement(table, job, job->optimizer_placement, job->is_optimizer_placement_auto);
+	add_placement(table, job, job->gradient_placement, false);
 }
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
@@ -159,33 +159,8 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 					      "7STATE ON",   "7SUMS ON",       NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
-	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
-		const Tierd__Wire__JobEntry *job = jobs->jobs[i];
-
-		table_add(table, "%s", job->name);
-		add_user(table, job->uid);
-		add_status(table, job);
-		add_ranks(table, job);
-		add_count(table, jobs_has_record(job), job->stage);
-		add_count(table, jobs_has_record(job), job->step);
-		add_durable(table, job);
-		add_count(table, jobs_has_record(job), job->units);
-		if (jobs_has_record(job))
-			table_add_count(table, job->parameters);
-		else
-			table_add(table, "-");
-		table_add_bytes(table, job->host_bytes);
-		table_add_bytes(table, job->cache_bytes);
-		add_stored(table, job, job->nvme_bytes);
-		add_stored(table, job, job->own_bytes);
-		add_stored(table, job, job->shared_bytes);
-		add_count(table, !job->is_lost, job->io_weight);
-		add_count(table, !job->is_lost, job->io_share);
-		add_placement(table, job, job->parameter_placement, job->is_parameter_placement_auto);
-		add_optimizer(table, job);
-		add_placement(table, job, job->optimizer_placement, job->is_optimizer_placement_auto);
-		add_placement(table, job, job->gradient_placement, false);
-	}
+	for (size_t i = 0; table && i < jobs->n_jobs; i++)
+		add_job(table, jobs->jobs[i]);
 	return command_print_table(table);
 }
 

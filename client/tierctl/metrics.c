@@ -18,6 +18,7 @@ struct family {
 };
 
 #define NODE(field) offsetof(struct statistics_node, field)
+#define PATH(field) offsetof(struct statistics_path, field)
 #define JOB(field) offsetof(struct statistics_job, field)
 #define FIGURE(field) offsetof(struct statistics_figures, field)
 
@@ -35,6 +36,15 @@ static const struct family of_nodes[] = {
 	{ "clients", "Connections.", false, PLAIN, NODE(clients), 1 },
 	{ "jobs", "Jobs of all users.", false, PLAIN, NODE(jobs), 1 },
 	{ "requests_total", "Requests received.", true, PLAIN, NODE(requests), 1 },
+};
+
+static const struct family of_paths[] = {
+	{ "capacity_bytes", "What the daemon may use of an NVMe path.", false, PLAIN, PATH(capacity), 1 },
+	{ "used_bytes", "What jobs have reserved of an NVMe path.", false, PLAIN, PATH(used), 1 },
+	{ "read_bytes_total", "Bytes that an NVMe path was asked to move.", true, PLAIN,
+	  PATH(moved[STATISTICS_READ]), 1 },
+	{ "written_bytes_total", "Bytes that an NVMe path was asked to move.", true, PLAIN,
+	  PATH(moved[STATISTICS_WRITTEN]), 1 },
 };
 
 static const struct family of_jobs[] = {
@@ -231,36 +241,19 @@ static void put_jobs(struct output *output, const struct family *family, const s
 	}
 }
 
-static void put_path_words(struct output *output, const struct statistics_node *node, const char *name,
-			   size_t offset)
+static void put_paths(struct output *output, const struct family *family, const struct statistics_node *node)
 {
+	char name[64];
+
+	snprintf(name, sizeof(name), "tierd_path_%s", family->name);
+	if (node->path_count > 0)
+		begin(output, name, family);
 	for (size_t i = 0; i < node->path_count; i++) {
 		struct sample sample = { .name = name };
 
 		add_label(&sample, "path", node->paths[i].path);
-		put_word(output, sample, (const uint64_t *)((const char *)&node->paths[i] + offset), 1);
+		put_family(output, &sample, family, &node->paths[i]);
 	}
-}
-
-static void put_paths(struct output *output, const struct statistics_node *node)
-{
-	static const struct family capacity = { .help = "What the daemon may use of an NVMe path." };
-	static const struct family used = { .help = "What jobs have reserved of an NVMe path." };
-	static const struct family moved = { .help = "Bytes that an NVMe path was asked to move.",
-					     .is_counter = true };
-
-	if (node->path_count == 0)
-		return;
-	begin(output, "tierd_path_capacity_bytes", &capacity);
-	put_path_words(output, node, "tierd_path_capacity_bytes", offsetof(struct statistics_path, capacity));
-	begin(output, "tierd_path_used_bytes", &used);
-	put_path_words(output, node, "tierd_path_used_bytes", offsetof(struct statistics_path, used));
-	begin(output, "tierd_path_read_bytes_total", &moved);
-	put_path_words(output, node, "tierd_path_read_bytes_total",
-		       offsetof(struct statistics_path, moved[STATISTICS_READ]));
-	begin(output, "tierd_path_written_bytes_total", &moved);
-	put_path_words(output, node, "tierd_path_written_bytes_total",
-		       offsetof(struct statistics_path, moved[STATISTICS_WRITTEN]));
 }
 
 static void put_times(struct output *output, const struct view *view)
@@ -282,7 +275,8 @@ static void put_all(struct output *output, const struct view *view)
 	put_times(output, view);
 	for (size_t i = 0; i < ARRAY_LENGTH(of_nodes); i++)
 		put_node(output, &of_nodes[i], &view->node);
-	put_paths(output, &view->node);
+	for (size_t i = 0; i < ARRAY_LENGTH(of_paths); i++)
+		put_paths(output, &of_paths[i], &view->node);
 	for (size_t i = 0; i < ARRAY_LENGTH(of_both); i++)
 		put_node(output, &of_both[i], &view->node.figures);
 	for (size_t i = 0; i < ARRAY_LENGTH(of_jobs); i++)

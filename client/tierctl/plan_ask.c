@@ -8,8 +8,6 @@
 #include "client/tierctl/program.h"
 #include "proto/status.h"
 
-#define PROGRAM_NOT_FOUND 127
-
 /* ---- Changes ---- */
 
 static bool push_one_by_one(Tierd__Wire__JobOpen *job)

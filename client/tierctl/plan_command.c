@@ -101,7 +101,8 @@ static int look_at_node(const struct command_context *context, struct plan_reque
 
 	request->source = says_host || says_nvme ? "flags" : NULL;
 	if (!says_host || !says_nvme || (request->step_ms > 0 && !request->has_endurance)) {
-		if (ask_open(context->socket, &ask) < 0 || command_ask_node(ask, &node) != COMMAND_DONE)
+		if (ask_open(context->socket, ASK_TIMEOUT_MS, 0, &ask) < 0 ||
+		    command_ask_node(ask, &node) != COMMAND_DONE)
 			node = &nobody;
 	}
 	if (node != &nobody) {

@@ -25,14 +25,9 @@ static int set_snapshots(const struct flag_value *flag, const char *text, void *
 	return 0;
 }
 
-static const char *const formats[] = {
-	[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16", NULL
-};
 static const char *const moments[] = {
 	[PLAN_MOMENTS_FP32] = "fp32", [PLAN_MOMENTS_BF16] = "bf16", [PLAN_MOMENTS_INT8] = "int8", NULL
 };
-static const char *const stages[] = { "0", "1", "2", "3", NULL };
-static const char *const places[] = { [PLACEMENT_HOST] = "host", [PLACEMENT_NVME] = "nvme", NULL };
 
 #define COUNT_HELP "a count such as 7B, 350M or 124000000, at most 2^44"
 #define IN(member) offsetof(struct plan_request, member)
@@ -47,17 +42,17 @@ static const struct flag_value values[] = {
 	{ "units", "a file", flag_set_text, IN(units) },
 	{ "world-size", "a number from 1 to 1024", flag_set_number, IN(world_size), .most = PLAN_MAX_RANKS },
 	{ "local-ranks", "a number from 1 to 1024", flag_set_number, IN(local_ranks), .most = PLAN_MAX_RANKS },
-	{ "format", "bf16, fp16 or fp32", flag_set_choice, IN(size.format), IN(has_format), .choices = formats },
+	{ "format", "bf16, fp16 or fp32", flag_set_choice, IN(size.format), IN(has_format), .choices = flag_formats },
 	{ "optimizer", "adamw, adam, lion, momentum, none or sgd", set_optimizer, IN(optimizer) },
 	{ "moments", "fp32, bf16 or int8", flag_set_choice, IN(moments), .choices = moments },
-	{ "stage", "0, 1, 2 or 3", flag_set_choice, IN(stage), .choices = stages },
+	{ "stage", "0, 1, 2 or 3", flag_set_choice, IN(stage), .choices = flag_stages },
 	{ "largest-unit", COUNT_HELP, flag_set_count, IN(size.largest_unit), .most = PLAN_MAX_PARAMETERS },
 	{ "micro-batches", "a number from 1 to 65536", flag_set_number, IN(micro_batches),
 	  .most = PLAN_MAX_MICRO_BATCHES },
 	{ "gradient-buffers", "a number from 1 to 64", flag_set_number, IN(gradient_buffers),
 	  .most = WIRE_MAX_GRADIENT_BUFFERS },
 	{ "gradient-bytes", FLAG_SIZE_HELP, flag_set_bytes, IN(gradient_bytes), .most = WIRE_MAX_GRADIENT_BYTES },
-	{ "gradients", "host or nvme", flag_set_choice, IN(gradients), .choices = places },
+	{ "gradients", "host or nvme", flag_set_choice, IN(gradients), .choices = flag_places },
 	{ "groups", "a number from 1 to 1024", flag_set_number, IN(groups), .most = WIRE_MAX_GROUPS },
 	{ "frozen", FLAG_SIZE_HELP, flag_set_bytes, IN(size.frozen_bytes) },
 	{ "blobs", FLAG_SIZE_HELP, flag_set_bytes, IN(blob_bytes), IN(has_blobs) },

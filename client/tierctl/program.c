@@ -8,8 +8,6 @@
 
 #include "common/cleanup.h"
 
-#define NOT_FOUND 127
-
 static _Noreturn void become(const char *const arguments[], const char *otherwise, int input, int output,
 			     int errors)
 {
@@ -22,7 +20,7 @@ static _Noreturn void become(const char *const arguments[], const char *otherwis
 	execvp(arguments[0], (char *const *)arguments);
 	if (otherwise)
 		execv(otherwise, (char *const *)arguments);
-	_exit(NOT_FOUND);
+	_exit(PROGRAM_NOT_FOUND);
 }
 
 static int wait_for(pid_t pid)

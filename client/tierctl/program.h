@@ -5,8 +5,11 @@
 #include <limits.h>
 #include <stddef.h>
 
+/* The status where there is no such program. */
+#define PROGRAM_NOT_FOUND 127
+
 struct program_result {
-	int status;	       /* that it has exited with; 127: there is no such program */
+	int status;	       /* that it has exited with */
 	char *output, *errors; /* with a '\0' behind them */
 	size_t output_length;
 };

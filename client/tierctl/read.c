@@ -45,7 +45,7 @@ static int open_reader(struct reading *reading, const struct command_context *co
 		       const struct read_flags *flags)
 {
 	struct tierd_reader *reader;
-	int code = source_open(context, &flags->choice, &reading->source), r;
+	int code = source_open(context, &flags->choice, false, &reading->source), r;
 
 	if (code != COMMAND_DONE)
 		return code;
@@ -60,9 +60,7 @@ static void measure(struct reading *reading, const char *state)
 {
 	const struct tierd_tensor *tensor = &reading->tensor;
 
-	reading->elements = 1;
-	for (uint32_t i = 0; i < tensor->dimensions; i++)
-		reading->elements *= tensor->shape[i];
+	reading->elements = source_elements(tensor);
 	reading->element_bytes = 2;
 	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
 		reading->element_bytes = 4;

@@ -36,8 +36,8 @@ static int open_reader(struct source *source, struct tierd_reader_options *optio
 	return r;
 }
 
-static int open_source(const struct command_context *context, const struct choice *choice, bool shall_keep,
-		       struct source *source)
+int source_open(const struct command_context *context, const struct choice *choice, bool shall_keep,
+		struct source *source)
 {
 	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
 	uid_t owner;
@@ -57,22 +57,20 @@ static int open_source(const struct command_context *context, const struct choic
 		snprintf(source->refusal, sizeof(source->refusal), "%s", tierd_message());
 	}
 	r = open_reader(source, &options, false);
-	return r < 0 ? command_fail_at(COMMAND_FAILED, r, "%s", tierd_message()) : COMMAND_DONE;
-}
-
-int source_open(const struct command_context *context, const struct choice *choice, struct source *source)
-{
-	return open_source(context, choice, false, source);
-}
-
-int source_open_kept(const struct command_context *context, const struct choice *choice,
-		     struct source *source)
-{
-	return open_source(context, choice, true, source);
+	return r < 0 ? source_fail(r) : COMMAND_DONE;
 }
 
 void source_close(struct source *source)
 {
 	source->node = tierd_disconnect(source->node);
 	source->reader = NULL;
+}
+
+uint64_t source_elements(const struct tierd_tensor *tensor)
+{
+	uint64_t elements = 1;
+
+	for (uint32_t i = 0; i < tensor->dimensions; i++)
+		elements *= tensor->shape[i];
+	return elements;
 }

@@ -12,17 +12,18 @@ struct source {
 	struct tierd_reader *reader;
 	bool is_trained;    /* ranks were there, a moment ago, and it is no snapshot that is read */
 	bool is_kept;	    /* what it reads stays as it is, whatever the job does */
-	char refusal[1024]; /* of source_open_kept(): why it is not */
+	char refusal[1024]; /* why it is not, where it was to be */
 };
 
 /* An exit code, after a message; whose job it is the daemon's list says, as for the other commands. What is
- * opened is closed by source_close(), also after an error. */
-int source_open(const struct command_context *context, const struct choice *choice, struct source *source);
-/* The same, but a job that is trained, or is said to be in source->is_trained, keeps its step for it, on its
- * devices, if it can. */
-int source_open_kept(const struct command_context *context, const struct choice *choice,
-		     struct source *source);
+ * opened is closed by source_close(), also after an error. shall_keep: a job that is trained, or is said to
+ * be in source->is_trained, keeps its step for it, on its devices, if it can. */
+int source_open(const struct command_context *context, const struct choice *choice, bool shall_keep,
+		struct source *source);
 void source_close(struct source *source);
+
+/* That the tensor has. */
+uint64_t source_elements(const struct tierd_tensor *tensor);
 
 /* Says what libtierd has said of that negative errno, and returns COMMAND_FAILED. */
 int source_fail(int r);

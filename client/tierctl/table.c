@@ -90,15 +90,11 @@ static bool make_place(struct table *table)
 	return true;
 }
 
-void table_add(struct table *table, const char *format, ...)
+static void add(struct table *table, const char *format, va_list arguments)
 {
 	char *cell = NULL;
-	va_list arguments;
-	int length;
+	int length = vasprintf(&cell, format, arguments);
 
-	va_start(arguments, format);
-	length = vasprintf(&cell, format, arguments);
-	va_end(arguments);
 	if (length < 0 || !make_place(table)) {
 		if (length >= 0)
 			free(cell);
@@ -107,6 +103,24 @@ void table_add(struct table *table, const char *format, ...)
 	}
 	name_make_printable(cell);
 	table->cells[table->count++] = cell;
+}
+
+void table_add(struct table *table, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	add(table, format, arguments);
+	va_end(arguments);
+}
+
+void table_add_known(struct table *table, bool is_known, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	add(table, is_known ? format : "-", arguments);
+	va_end(arguments);
 }
 
 void table_add_bytes(struct table *table, uint64_t bytes)

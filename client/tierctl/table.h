@@ -2,6 +2,7 @@
 #ifndef TIERD_CLIENT_TIERCTL_TABLE_H
 #define TIERD_CLIENT_TIERCTL_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,6 +22,10 @@ DEFINE_FREEP(struct table *, table_free)
 
 /* The next cell. Control characters, which a job's owner could have put into a name, become '?'. */
 void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "-" where it is not known. */
+void table_add_known(struct table *table, bool is_known, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* "3.2 GiB"; "1.5 B" */
 void table_add_bytes(struct table *table, uint64_t bytes);

@@ -58,10 +58,16 @@ static int read_flags(struct top_flags *flags, const struct command_context *con
 
 static void add_rate(struct table *table, uint64_t now, uint64_t before, double seconds)
 {
-	if (seconds > 0)
-		table_add_bytes(table, (uint64_t)((double)top_more(now, before) / seconds));
-	else
-		table_add(table, "-");
+	char text[TEXT_SIZE];
+
+	table_add_known(
+		table, seconds > 0, "%s",
+		text_bytes(seconds > 0 ? (uint64_t)((double)top_more(now, before) / seconds) : 0, text));
+}
+
+static void add_stall(struct table *table, uint64_t ns, double seconds)
+{
+	table_add_known(table, seconds > 0, "%.2f", (double)ns / 1e9 / seconds);
 }
 
 static uint64_t moved(const struct statistics_figures *figures, unsigned direction)
@@ -170,12 +176,7 @@ static int print_stalls(const struct statistics_figures *now, const struct stati
 		return command_print_table(NULL);
 	table_add(table, "seconds/s");
 	for (unsigned cause = 0; cause < STATISTICS_CAUSES; cause++)
-		if (seconds > 0)
-			table_add(table, "%.2f",
-				  (double)top_more(now->stall_ns[cause], before->stall_ns[cause]) / 1e9 /
-					  seconds);
-		else
-			table_add(table, "-");
+		add_stall(table, top_more(now->stall_ns[cause], before->stall_ns[cause]), seconds);
 	return command_print_table(table);
 }
 
@@ -194,34 +195,21 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 	table_add(table, "%s", now->name);
 	table_add(table, "%s", job->user);
 	table_add(table, "%s", now->status);
-	if (now->is_lost) {
-		for (unsigned i = 0; i < 3; i++)
-			table_add(table, "-");
-	} else {
-		table_add(table, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
-		table_add(table, "%" PRIu64, now->step);
-		if (now->has_durable_step)
-			table_add(table, "%" PRIu64, now->durable_step);
-		else
-			table_add(table, "no");
-	}
+	table_add_known(table, !now->is_lost, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
+	table_add_known(table, !now->is_lost, "%" PRIu64, now->step);
+	if (now->is_lost || now->has_durable_step)
+		table_add_known(table, !now->is_lost, "%" PRIu64, now->durable_step);
+	else
+		table_add(table, "no");
 	table_add_bytes(table, now->host_bytes);
 	table_add_bytes(table, now->cache_bytes);
-	if (now->warm_most_bytes > 0)
-		table_add(table, "%.0f %%", 100.0 * size_fraction(now->warm_bytes, now->warm_most_bytes));
-	else
-		table_add(table, "-");
-	if (now->is_lost)
-		table_add(table, "-");
-	else
-		table_add_bytes(table, now->nvme_bytes);
+	table_add_known(table, now->warm_most_bytes > 0, "%.0f %%",
+			100.0 * size_fraction(now->warm_bytes, now->warm_most_bytes));
+	table_add_known(table, !now->is_lost, "%s", text_bytes(now->nvme_bytes, text));
 	for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
 		add_rate(table, moved(&now->figures, direction), moved(&old->figures, direction), seconds);
 	table_add(table, "%s", hit_rate(&now->figures, &old->figures, text));
-	if (seconds > 0)
-		table_add(table, "%.2f", (double)stalled / 1e9 / seconds);
-	else
-		table_add(table, "-");
+	add_stall(table, stalled, seconds);
 }
 
 static int print_jobs(const struct view *view, const struct top_past *past)

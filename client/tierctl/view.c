@@ -211,7 +211,7 @@ static int fail_page(const struct view *view, int r)
 static int connect_view(struct view *view, bool is_stuck)
 {
 	struct ask *ask = NULL;
-	int r = ask_open_within(view->context->socket, is_stuck ? PROBE_MS : ANSWER_MS, &ask), code;
+	int r = ask_open(view->context->socket, is_stuck ? PROBE_MS : ANSWER_MS, 0, &ask), code;
 
 	if (r == 0) {
 		view->ask = ask;
@@ -256,7 +256,7 @@ static void connect_again(struct view *view)
 {
 	struct ask *ask = NULL;
 
-	if (ask_open_within(view->context->socket, PROBE_MS, &ask) < 0) {
+	if (ask_open(view->context->socket, PROBE_MS, 0, &ask) < 0) {
 		ask_free(ask);
 		return;
 	}
