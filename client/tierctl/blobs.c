@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 #include "client/tierctl/listing.h"
 
 static void add_row(struct table *table, const Tierd__Wire__BlobEntry *blob)
@@ -17,31 +18,39 @@ static void add_row(struct table *table, const Tierd__Wire__BlobEntry *blob)
 
 static cJSON *blob_json(const Tierd__Wire__BlobEntry *blob)
 {
-	cJSON *json = cJSON_CreateObject();
+	cJSON *json = fields_json(&blob->base, "key is_shared");
 
-	cJSON_AddStringToObject(json, "key", blob->key);
-	cJSON_AddBoolToObject(json, "is_shared", blob->is_shared);
 	if (!blob->is_shared)
-		cJSON_AddNumberToObject(json, "rank", blob->rank);
-	cJSON_AddBoolToObject(json, "has_no_rank", blob->has_no_rank);
-	cJSON_AddNumberToObject(json, "bytes", (double)blob->size);
-	cJSON_AddNumberToObject(json, "step", (double)blob->step);
+		fields_add(json, &blob->base, "rank");
+	fields_add(json, &blob->base, "has_no_rank bytes=size step");
 	return json;
 }
 
-static bool take_blobs(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
-		       uint32_t *ret_total)
+static void add_blob(struct listing *listing, const Tierd__Wire__BlobEntry *blob)
 {
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_BLOBS)
-		return false;
-	for (size_t i = 0; i < reply->blobs->n_blobs; i++)
-		if (listing->json)
-			cJSON_AddItemToArray(listing->json, blob_json(reply->blobs->blobs[i]));
-		else
-			add_row(listing->table, reply->blobs->blobs[i]);
-	*next += (uint32_t)reply->blobs->n_blobs;
-	*ret_total = reply->blobs->total;
-	return true;
+	if (listing->json)
+		cJSON_AddItemToArray(listing->json, blob_json(blob));
+	else
+		add_row(listing->table, blob);
+}
+
+static int ask_blobs(struct ask *ask, Tierd__Wire__BlobsRead *read, struct listing *listing)
+{
+	const Tierd__Wire__Reply *reply;
+	size_t count;
+
+	do {
+		int code = command_ask_for(ask, WIRE_REQUEST(BLOBS_READ, blobs_read, read),
+					   TIERD__WIRE__REPLY__BODY_BLOBS, &reply);
+
+		if (code != COMMAND_DONE)
+			return code;
+		count = reply->blobs->n_blobs;
+		for (size_t i = 0; i < count; i++)
+			add_blob(listing, reply->blobs->blobs[i]);
+		read->first += (uint32_t)count;
+	} while (count > 0 && read->first < reply->blobs->total);
+	return COMMAND_DONE;
 }
 
 int command_blobs(const struct command_context *context)
@@ -49,14 +58,12 @@ int command_blobs(const struct command_context *context)
 	static const char *const titles[] = { ">RANK", ">SIZE", "1>STEP", "~KEY", NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__BlobsRead read = TIERD__WIRE__BLOBS_READ__INIT;
-	const struct listing_pages pages = { WIRE_REQUEST(BLOBS_READ, blobs_read, &read), &read.first,
-					     take_blobs };
 	struct listing listing;
 	int code = listing_begin(&listing, context, titles);
 
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &read.job, &read.has_owner, &read.owner);
 	if (code == COMMAND_DONE)
-		code = listing_ask(&listing, ask, &pages);
+		code = ask_blobs(ask, &read, &listing);
 	return listing_end(&listing, code);
 }

@@ -1,5 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/confirm.h"
+#include "client/tierctl/fields.h"
 #include "client/tierctl/jobs.h"
 
 #include <inttypes.h>
@@ -27,19 +28,6 @@ static int ask_person(const struct command_context *context, const Tierd__Wire__
 		       text_bytes(job->nvme_bytes, nvme), job->snapshots ? ", and its snapshots" : "");
 }
 
-static cJSON *job_json(const Tierd__Wire__JobEntry *job)
-{
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(json, "name", job->name);
-	cJSON_AddNumberToObject(json, "uid", job->uid);
-	if (jobs_has_record(job))
-		cJSON_AddNumberToObject(json, "step", (double)job->step);
-	else
-		cJSON_AddNullToObject(json, "step");
-	return json;
-}
-
 int command_drop(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
@@ -59,8 +47,10 @@ int command_drop(const struct command_context *context)
 	drop.force = command_flag(context, "force") != NULL;
 	drop.lost = command_flag(context, "lost") != NULL;
 	/* The next answer takes the place of the jobs. */
-	if (context->is_json)
-		json = job_json(job);
+	if (context->is_json) {
+		json = fields_json(&job->base, "name uid");
+		fields_add_known(json, &job->base, jobs_has_record(job), "step");
+	}
 	code = command_ask(ask, WIRE_REQUEST(JOB_DROP, job_drop, &drop), &reply);
 	if (code == COMMAND_DONE && context->is_json)
 		return command_print_json(json);

@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 #include "client/tierctl/listing.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 
 /* The units that are meant, by the arguments that say so. */
 struct naming {
-	struct listing listing;
 	char **arguments;
 	uint32_t *units;
 	size_t count;
@@ -30,34 +30,20 @@ static void read_numbers(struct naming *naming)
 	}
 }
 
-static bool take_names(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
-		       uint32_t *ret_total)
+static int take_name(void *context, const Tierd__Wire__UnitEntry *unit)
 {
-	const struct naming *naming = container_of(listing, const struct naming, listing);
+	struct naming *naming = context;
 
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
-		return false;
-	for (size_t i = 0; i < reply->units->n_units; i++)
-		for (size_t k = 0; k < naming->count; k++)
-			if (naming->units[k] == NO_UNIT &&
-			    strcmp(naming->arguments[k], reply->units->units[i]->name) == 0)
-				naming->units[k] = reply->units->units[i]->unit;
-	*next += (uint32_t)reply->units->n_units;
-	*ret_total = reply->units->total;
-	return true;
+	for (size_t i = 0; i < naming->count; i++)
+		if (naming->units[i] == NO_UNIT && strcmp(naming->arguments[i], unit->name) == 0)
+			naming->units[i] = unit->unit;
+	return COMMAND_DONE;
 }
 
-static int find_names(const struct naming *naming, struct ask *ask, const Tierd__Wire__JobEvict *evict)
+static int find_names(struct naming *naming, struct ask *ask, const Tierd__Wire__JobEvict *evict)
 {
-	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-	const struct listing_pages pages = { WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
-					     take_names };
-	int code;
+	int code = listing_units(ask, evict->name, evict->owner, take_name, naming);
 
-	read.job = evict->name;
-	read.has_owner = true;
-	read.owner = evict->owner;
-	code = listing_ask(&naming->listing, ask, &pages);
 	for (size_t i = 0; i < naming->count && code == COMMAND_DONE; i++)
 		if (naming->units[i] == NO_UNIT)
 			return command_fail_at(COMMAND_FAILED, -ENOENT,
@@ -69,27 +55,20 @@ static int find_names(const struct naming *naming, struct ask *ask, const Tierd_
 static int print(const struct command_context *context, const Tierd__Wire__JobEvictReply *result)
 {
 	char text[TEXT_SIZE];
-	cJSON *json;
 
-	if (!context->is_json) {
-		if (result->units > 0)
-			printf("%u unit%s left host memory, %s", result->units, PLURAL(result->units),
-			       text_bytes(result->bytes, text));
-		else
-			printf("no unit left host memory");
-		if (result->leased_units > 0)
-			printf("; held, see tierctl leases: %u", result->leased_units);
-		if (result->busy_units > 0)
-			printf("; being moved or updated: %u", result->busy_units);
-		putchar('\n');
-		return COMMAND_DONE;
-	}
-	json = cJSON_CreateObject();
-	cJSON_AddNumberToObject(json, "units", result->units);
-	cJSON_AddNumberToObject(json, "bytes", (double)result->bytes);
-	cJSON_AddNumberToObject(json, "leased_units", result->leased_units);
-	cJSON_AddNumberToObject(json, "busy_units", result->busy_units);
-	return command_print_json(json);
+	if (context->is_json)
+		return command_print_json(fields_json(&result->base, "units bytes leased_units busy_units"));
+	if (result->units > 0)
+		printf("%u unit%s left host memory, %s", result->units, PLURAL(result->units),
+		       text_bytes(result->bytes, text));
+	else
+		printf("no unit left host memory");
+	if (result->leased_units > 0)
+		printf("; held, see tierctl leases: %u", result->leased_units);
+	if (result->busy_units > 0)
+		printf("; being moved or updated: %u", result->busy_units);
+	putchar('\n');
+	return COMMAND_DONE;
 }
 
 int command_evict(const struct command_context *context)

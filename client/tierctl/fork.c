@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +22,7 @@ static int print(const struct command_context *context, const struct choice *cho
 	cJSON_AddStringToObject(json, "origin", choice->job);
 	if (choice->snapshot)
 		cJSON_AddStringToObject(json, "snapshot", choice->snapshot);
-	cJSON_AddNumberToObject(json, "step", (double)reply->step);
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)reply->nvme_bytes);
+	fields_add(json, &reply->base, "step nvme_bytes");
 	return command_print_json(json);
 }
 

@@ -52,38 +52,26 @@ static int print_json(const struct safetensors_model *model)
 	return command_print_json(json);
 }
 
-/* "[32, 64]" */
-static void add_shape(struct table *table, const struct safetensors_tensor *tensor)
-{
-	char text[256] = "[";
-	size_t length = 1;
-
-	for (uint32_t i = 0; i < tensor->dimensions && length < sizeof(text) - 32; i++)
-		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%" PRIu64, i ? ", " : "",
-					   tensor->shape[i]);
-	table_add(table, "%s]", text);
-}
-
 static int print_table(const struct safetensors_model *model)
 {
 	static const char *const titles[] = {
 		"~NAME", "DTYPE", "SHAPE", "2>OFFSET", "1>BYTES", "3~FILE", NULL
 	};
 	_cleanup_(table_freep) struct table *table = table_new(titles);
+	char shape[TEXT_SHAPE_SIZE];
 
 	for (size_t i = 0; table && i < model->file_count; i++) {
 		const struct safetensors_file *file = &model->files[i];
-		const char *slash = strrchr(file->path, '/');
 
 		for (size_t k = 0; k < file->header.tensor_count; k++) {
 			const struct safetensors_tensor *tensor = &file->header.tensors[k];
 
 			table_add(table, "%s", tensor->name);
 			table_add(table, "%s", safetensors_dtype_name(tensor->dtype));
-			add_shape(table, tensor);
+			table_add(table, "%s", text_shape(tensor->shape, tensor->dimensions, shape));
 			table_add(table, "%" PRIu64, file->header.data_first + tensor->begin);
 			table_add(table, "%" PRIu64, tensor->end - tensor->begin);
-			table_add(table, "%s", slash ? slash + 1 : file->path);
+			table_add(table, "%s", basename(file->path));
 		}
 	}
 	return command_print_table(table);

@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 #include "client/tierctl/listing.h"
 
 #include <inttypes.h>
@@ -21,53 +22,45 @@ static void add_lease(struct table *table, const Tierd__Wire__JobEntry *job,
 static cJSON *lease_json(const Tierd__Wire__JobEntry *job, const Tierd__Wire__LeasedUnit *unit,
 			 const Tierd__Wire__Lease *lease)
 {
-	cJSON *json = cJSON_CreateObject();
+	cJSON *json = fields_json(&job->base, "job=name uid");
 
-	cJSON_AddStringToObject(json, "job", job->name);
-	cJSON_AddNumberToObject(json, "uid", job->uid);
-	cJSON_AddNumberToObject(json, "unit", unit->unit);
-	cJSON_AddStringToObject(json, "name", unit->name);
-	cJSON_AddNumberToObject(json, "rank", lease->rank);
-	cJSON_AddNumberToObject(json, "pid", lease->pid);
-	cJSON_AddNumberToObject(json, "count", lease->count);
-	cJSON_AddNumberToObject(json, "joined_ms", (double)lease->joined_ms);
-	cJSON_AddBoolToObject(json, "has_left", lease->has_left);
+	fields_add(json, &unit->base, "unit name");
+	fields_add(json, &lease->base, "rank pid count joined_ms has_left");
 	return json;
 }
 
-static void add_leases(const struct listing *listing, const Tierd__Wire__LeasedUnit *unit)
+static void add_leases(struct listing *listing, const Tierd__Wire__JobEntry *job,
+		       const Tierd__Wire__LeasedUnit *unit)
 {
 	for (size_t i = 0; i < unit->n_leases; i++)
 		if (listing->json)
-			cJSON_AddItemToArray(listing->json, lease_json(listing->of, unit, unit->leases[i]));
+			cJSON_AddItemToArray(listing->json, lease_json(job, unit, unit->leases[i]));
 		else
-			add_lease(listing->table, listing->of, unit, unit->leases[i]);
-}
-
-static bool take_leases(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
-			uint32_t *ret_total)
-{
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_LEASES)
-		return false;
-	for (size_t i = 0; i < reply->leases->n_units; i++)
-		add_leases(listing, reply->leases->units[i]);
-	*next = reply->leases->next;
-	*ret_total = reply->leases->total;
-	return true;
+			add_lease(listing->table, job, unit, unit->leases[i]);
 }
 
 /* The job is one of another connection's answer, which stays. */
 static int read_job(struct ask *ask, const Tierd__Wire__JobEntry *job, struct listing *listing)
 {
 	Tierd__Wire__LeasesRead read = TIERD__WIRE__LEASES_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	uint32_t first;
 
 	read.name = job->name;
 	read.has_owner = true;
 	read.owner = job->uid;
-	listing->of = job;
-	return listing_ask(listing, ask,
-			   &(struct listing_pages){ WIRE_REQUEST(LEASES_READ, leases_read, &read),
-						    &read.first, take_leases });
+	do {
+		int code = command_ask_for(ask, WIRE_REQUEST(LEASES_READ, leases_read, &read),
+					   TIERD__WIRE__REPLY__BODY_LEASES, &reply);
+
+		if (code != COMMAND_DONE)
+			return code;
+		for (size_t i = 0; i < reply->leases->n_units; i++)
+			add_leases(listing, job, reply->leases->units[i]);
+		first = read.first;
+		read.first = reply->leases->next;
+	} while (read.first > first && read.first < reply->leases->total);
+	return COMMAND_DONE;
 }
 
 static int read_jobs(const struct command_context *context, const struct choice *choice,

@@ -7,24 +7,6 @@ int listing_begin(struct listing *listing, const struct command_context *context
 	return listing->table || listing->json ? COMMAND_DONE : command_fail_memory();
 }
 
-int listing_ask(const struct listing *listing, struct ask *ask, const struct listing_pages *pages)
-{
-	uint32_t next = 0, total = 1;
-
-	do {
-		const Tierd__Wire__Reply *reply;
-		int code;
-
-		*pages->first = next;
-		code = command_ask(ask, pages->request, &reply);
-		if (code != COMMAND_DONE)
-			return code;
-		if (!pages->take(listing, reply, &next, &total) || next < *pages->first)
-			return command_fail_reply();
-	} while (next != *pages->first && next < total);
-	return COMMAND_DONE;
-}
-
 int listing_end(struct listing *listing, int code)
 {
 	if (code == COMMAND_DONE && listing->json)
@@ -33,5 +15,26 @@ int listing_end(struct listing *listing, int code)
 		code = command_print_table(listing->table);
 	cJSON_Delete(listing->json);
 	table_free(listing->table);
+	return code;
+}
+
+int listing_units(struct ask *ask, char *job, uint32_t owner, listing_unit *take, void *context)
+{
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	size_t count;
+	int code;
+
+	read.job = job;
+	read.has_owner = true;
+	read.owner = owner;
+	do {
+		code = command_ask_for(ask, WIRE_REQUEST(UNITS_READ, units_read, &read),
+				       TIERD__WIRE__REPLY__BODY_UNITS, &reply);
+		count = code == COMMAND_DONE ? reply->units->n_units : 0;
+		for (size_t i = 0; i < count && code == COMMAND_DONE; i++)
+			code = take(context, reply->units->units[i]);
+		read.first += (uint32_t)count;
+	} while (code == COMMAND_DONE && count > 0 && read.first < reply->units->total);
 	return code;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "client/tierctl/fields.h"
 #include "common/clock.h"
 #include "common/plural.h"
 
@@ -37,59 +38,31 @@ int command_ping(const struct command_context *context)
 	return COMMAND_DONE;
 }
 
-static cJSON *path_json(const Tierd__Wire__Path *path)
-{
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(json, "path", path->path);
-	cJSON_AddNumberToObject(json, "capacity_bytes", (double)path->capacity_bytes);
-	cJSON_AddNumberToObject(json, "used_bytes", (double)path->used_bytes);
-	cJSON_AddNumberToObject(json, "read_bytes", (double)path->read_bytes);
-	cJSON_AddNumberToObject(json, "written_bytes", (double)path->written_bytes);
-	cJSON_AddBoolToObject(json, "is_direct", path->is_direct);
-	cJSON_AddBoolToObject(json, "is_absent", path->is_absent);
-	cJSON_AddNumberToObject(json, "written_today_bytes", (double)path->written_today_bytes);
-	cJSON_AddNumberToObject(json, "written_ever_bytes", (double)path->written_ever_bytes);
-	if (path->endurance_bytes > 0)
-		cJSON_AddNumberToObject(json, "endurance_bytes", (double)path->endurance_bytes);
-	if (path->has_days_left)
-		cJSON_AddNumberToObject(json, "days_left", (double)path->days_left);
-	return json;
-}
-
 static void add_tiers(cJSON *json, const Tierd__Wire__NodeReply *node)
 {
-	cJSON *host = cJSON_AddObjectToObject(json, "host");
 	cJSON *paths;
 
-	cJSON_AddNumberToObject(host, "budget_bytes", (double)node->host_budget_bytes);
-	cJSON_AddNumberToObject(host, "used_bytes", (double)node->host_used_bytes);
-	cJSON_AddNumberToObject(host, "cache_bytes", (double)node->host_cache_bytes);
-	cJSON_AddNumberToObject(host, "withheld_bytes", (double)node->host_withheld_bytes);
-	cJSON_AddBoolToObject(host, "has_huge_pages", node->has_huge_pages);
-	cJSON_AddNumberToObject(host, "pinned_bytes", (double)node->pinned_bytes);
+	cJSON_AddItemToObject(json, "host",
+			      fields_json(&node->base,
+					  "budget_bytes=host_budget_bytes "
+					  "used_bytes=host_used_bytes cache_bytes=host_cache_bytes "
+					  "withheld_bytes=host_withheld_bytes has_huge_pages "
+					  "pinned_bytes"));
 	paths = cJSON_AddArrayToObject(json, "nvme");
 	for (size_t i = 0; i < node->n_paths; i++)
-		cJSON_AddItemToArray(paths, path_json(node->paths[i]));
+		cJSON_AddItemToArray(paths,
+				     fields_json(&node->paths[i]->base,
+						 "path capacity_bytes used_bytes read_bytes written_bytes "
+						 "is_direct is_absent written_today_bytes written_ever_bytes "
+						 "?endurance_bytes ?days_left"));
 }
 
 static cJSON *status_json(const Tierd__Wire__NodeReply *node)
 {
-	cJSON *json = cJSON_CreateObject();
+	cJSON *json = fields_json(
+		&node->base, "version pid uptime_ms jobs clients ranks is_draining requests workers simd "
+			     "io_engine io_engine_why store");
 
-	cJSON_AddStringToObject(json, "version", node->version);
-	cJSON_AddNumberToObject(json, "pid", node->pid);
-	cJSON_AddNumberToObject(json, "uptime_ms", (double)node->uptime_ms);
-	cJSON_AddNumberToObject(json, "jobs", node->jobs);
-	cJSON_AddNumberToObject(json, "clients", node->clients);
-	cJSON_AddNumberToObject(json, "ranks", node->ranks);
-	cJSON_AddBoolToObject(json, "is_draining", node->is_draining);
-	cJSON_AddNumberToObject(json, "requests", (double)node->requests);
-	cJSON_AddNumberToObject(json, "workers", node->workers);
-	cJSON_AddStringToObject(json, "simd", node->simd);
-	cJSON_AddStringToObject(json, "io_engine", node->io_engine);
-	cJSON_AddStringToObject(json, "io_engine_why", node->io_engine_why);
-	cJSON_AddStringToObject(json, "store", node->store);
 	add_tiers(json, node);
 	return json;
 }

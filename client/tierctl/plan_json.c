@@ -1,34 +1,20 @@
 /* A plan for programs. */
+#include "client/tierctl/fields.h"
 #include "client/tierctl/plan_request.h"
 
-static cJSON *needs_json(const Tierd__Wire__PlanNeeds *needs)
-{
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddNumberToObject(json, "host_bytes", (double)needs->host_bytes);
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)needs->nvme_bytes);
-	cJSON_AddNumberToObject(json, "nvme_path_bytes", (double)needs->path_bytes);
-	return json;
-}
+#define NEEDS "host_bytes nvme_bytes nvme_path_bytes=path_bytes"
+#define NEEDS_OF_HOST                                                                                        \
+	"host_bytes host_parameter_bytes=parameter_bytes host_gradient_bytes=sum_bytes "                     \
+	"host_optimizer_bytes=state_bytes host_buffer_bytes=buffer_bytes nvme_bytes "                        \
+	"nvme_path_bytes=path_bytes"
 
 /* With how little it is accepted; which may be more on NVMe. */
 static cJSON *least_json(const Tierd__Wire__PlanNeeds *needs, uint64_t budget)
 {
-	cJSON *json = needs_json(needs);
+	cJSON *json = fields_json(&needs->base, NEEDS);
 
 	cJSON_AddNumberToObject(json, "host_budget", (double)budget);
 	return json;
-}
-
-static void add_needs(cJSON *json, const Tierd__Wire__PlanNeeds *needs)
-{
-	cJSON_AddNumberToObject(json, "host_bytes", (double)needs->host_bytes);
-	cJSON_AddNumberToObject(json, "host_parameter_bytes", (double)needs->parameter_bytes);
-	cJSON_AddNumberToObject(json, "host_gradient_bytes", (double)needs->sum_bytes);
-	cJSON_AddNumberToObject(json, "host_optimizer_bytes", (double)needs->state_bytes);
-	cJSON_AddNumberToObject(json, "host_buffer_bytes", (double)needs->buffer_bytes);
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)needs->nvme_bytes);
-	cJSON_AddNumberToObject(json, "nvme_path_bytes", (double)needs->path_bytes);
 }
 
 /* Definitions, windows, pages. */
@@ -50,12 +36,12 @@ static void add_bounds(cJSON *json, const struct plan_request *request, const st
 		return;
 	bounds = plan_bounds_here(request, row);
 	least = plan_row_least(row);
-	add_needs(json, &bounds.high);
+	fields_add(json, &bounds.high.base, NEEDS_OF_HOST);
 	cJSON_AddItemToObject(json, "least", least_json(&least.high, least.high.host_bytes + least.high_own));
 	if (row->count == 1)
 		cJSON_AddNumberToObject(json, "host_other_bytes", (double)other_bytes(&bounds.high));
 	if (row->count > 1) {
-		cJSON_AddItemToObject(json, "at_best", needs_json(&bounds.low));
+		cJSON_AddItemToObject(json, "at_best", fields_json(&bounds.low.base, NEEDS));
 		cJSON_AddItemToObject(json, "least_at_best",
 				      least_json(&least.low, least.low.host_bytes + least.low_own));
 	}

@@ -1,5 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
+#include "client/tierctl/fields.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,21 +10,15 @@
 static int print(const struct command_context *context, const Tierd__Wire__JobReleaseReply *result)
 {
 	char text[TEXT_SIZE];
-	cJSON *json;
 
-	if (!context->is_json) {
-		if (result->bytes > 0)
-			printf("%s given back; the state of step %" PRIu64 " stays on NVMe\n",
-			       text_bytes(result->bytes, text), result->step);
-		else
-			printf("nothing to give back; the state of step %" PRIu64 " is on NVMe\n",
-			       result->step);
-		return COMMAND_DONE;
-	}
-	json = cJSON_CreateObject();
-	cJSON_AddNumberToObject(json, "bytes", (double)result->bytes);
-	cJSON_AddNumberToObject(json, "step", (double)result->step);
-	return command_print_json(json);
+	if (context->is_json)
+		return command_print_json(fields_json(&result->base, "bytes step"));
+	if (result->bytes > 0)
+		printf("%s given back; the state of step %" PRIu64 " stays on NVMe\n",
+		       text_bytes(result->bytes, text), result->step);
+	else
+		printf("nothing to give back; the state of step %" PRIu64 " is on NVMe\n", result->step);
+	return COMMAND_DONE;
 }
 
 /* Its last step may be on its way to the devices. */

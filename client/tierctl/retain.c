@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,8 +26,7 @@ static int print(const struct command_context *context, const Tierd__Wire__JobRe
 	}
 	json = cJSON_CreateObject();
 	cJSON_AddStringToObject(json, "job", context->arguments[0]);
-	cJSON_AddNumberToObject(json, "every", (double)reply->every);
-	cJSON_AddNumberToObject(json, "keep", reply->keep);
+	fields_add(json, &reply->base, "every keep");
 	return command_print_json(json);
 }
 

@@ -1,5 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
+#include "client/tierctl/fields.h"
 
 #include <inttypes.h>
 #include <time.h>
@@ -16,29 +17,16 @@ static int read_action(const struct command_context *context, uint32_t *ret_acti
 	return COMMAND_DONE;
 }
 
-static cJSON *entry_json(const Tierd__Wire__ScrubEntry *entry)
-{
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(json, "job", entry->job);
-	cJSON_AddNumberToObject(json, "uid", entry->uid);
-	cJSON_AddNumberToObject(json, "extents", (double)entry->extents);
-	cJSON_AddNumberToObject(json, "done", (double)entry->done);
-	cJSON_AddBoolToObject(json, "is_hurried", entry->is_hurried);
-	cJSON_AddNumberToObject(json, "passes", (double)entry->passes);
-	cJSON_AddNumberToObject(json, "ended_s", (double)entry->ended_s);
-	cJSON_AddNumberToObject(json, "damaged_blocks", entry->damaged_blocks);
-	return json;
-}
-
 static int print_json(const Tierd__Wire__ScrubReply *reply)
 {
 	cJSON *json = cJSON_CreateObject();
 	cJSON *jobs = cJSON_AddArrayToObject(json, "jobs");
 
-	cJSON_AddNumberToObject(json, "period_s", (double)reply->period_s);
+	fields_add(json, &reply->base, "period_s");
 	for (size_t i = 0; i < reply->n_jobs; i++)
-		cJSON_AddItemToArray(jobs, entry_json(reply->jobs[i]));
+		cJSON_AddItemToArray(jobs,
+				     fields_json(&reply->jobs[i]->base, "job uid extents done is_hurried "
+									"passes ended_s damaged_blocks"));
 	return command_print_json(json);
 }
 

@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 
 #include <grp.h>
 #include <inttypes.h>
@@ -52,10 +53,8 @@ static int print(const struct command_context *context, uint32_t sharing, uint32
 		cJSON_AddStringToObject(json, "job", context->arguments[0]);
 		cJSON_AddStringToObject(json, "sharing", sharing == SHARING_NONE ? "no" : names[sharing]);
 		add_group(json, sharing, gid);
-		if (ended) {
-			cJSON_AddNumberToObject(json, "ended_ranks", ended->ranks);
-			cJSON_AddNumberToObject(json, "ended_readers", ended->readers);
-		}
+		if (ended)
+			fields_add(json, &ended->base, "ended_ranks=ranks ended_readers=readers");
 		return command_print_json(json);
 	}
 	if (sharing == SHARING_NONE)

@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -88,8 +89,7 @@ static int print_diff(const struct command_context *context, const Tierd__Wire__
 	cJSON_AddStringToObject(json, "from", context->arguments[1]);
 	if (to)
 		cJSON_AddStringToObject(json, "to", to);
-	cJSON_AddNumberToObject(json, "changed_bytes", (double)reply->changed_bytes);
-	cJSON_AddNumberToObject(json, "state_bytes", (double)reply->state_bytes);
+	fields_add(json, &reply->base, "changed_bytes state_bytes");
 	return command_print_json(json);
 }
 
@@ -113,41 +113,23 @@ int command_diff(const struct command_context *context)
 
 static cJSON *snapshot_json(const Tierd__Wire__Snapshot *snapshot)
 {
-	cJSON *json = cJSON_CreateObject();
+	cJSON *json = fields_json(&snapshot->base, "name step seconds");
 
-	cJSON_AddStringToObject(json, "name", snapshot->name);
-	cJSON_AddNumberToObject(json, "step", (double)snapshot->step);
-	cJSON_AddNumberToObject(json, "seconds", (double)snapshot->seconds);
-	if (snapshot->is_measured)
-		cJSON_AddNumberToObject(json, "own_bytes", (double)snapshot->own_bytes);
-	else
-		cJSON_AddNullToObject(json, "own_bytes");
-	cJSON_AddBoolToObject(json, "is_lost", snapshot->is_lost);
-	return json;
-}
-
-static cJSON *reader_json(const Tierd__Wire__SnapshotReader *reader)
-{
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddNumberToObject(json, "step", (double)reader->step);
-	cJSON_AddNumberToObject(json, "seconds", (double)reader->seconds);
-	cJSON_AddNumberToObject(json, "uid", reader->uid);
+	fields_add_known(json, &snapshot->base, snapshot->is_measured, "own_bytes");
+	fields_add(json, &snapshot->base, "is_lost");
 	return json;
 }
 
 static int print_json(const Tierd__Wire__SnapshotsReply *reply)
 {
-	cJSON *json = cJSON_CreateObject(), *snapshots, *readers;
+	cJSON *json = fields_json(&reply->base, "maximum state_bytes"), *snapshots, *readers;
 
-	cJSON_AddNumberToObject(json, "maximum", reply->maximum);
-	cJSON_AddNumberToObject(json, "state_bytes", (double)reply->state_bytes);
 	snapshots = cJSON_AddArrayToObject(json, "snapshots");
 	for (size_t i = 0; i < reply->n_snapshots; i++)
 		cJSON_AddItemToArray(snapshots, snapshot_json(reply->snapshots[i]));
 	readers = cJSON_AddArrayToObject(json, "readers");
 	for (size_t i = 0; i < reply->n_readers; i++)
-		cJSON_AddItemToArray(readers, reader_json(reply->readers[i]));
+		cJSON_AddItemToArray(readers, fields_json(&reply->readers[i]->base, "step seconds uid"));
 	return command_print_json(json);
 }
 

@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 #include "client/tierctl/listing.h"
 #include "common/cleanup.h"
 #include "proto/vocabulary.h"
-
-#define SHAPE_SIZE (WIRE_MAX_DIMENSIONS * 22 + 3)
 
 /* Where a unit is. */
 struct place {
@@ -22,13 +21,13 @@ struct tensors {
 	uint32_t first, end; /* the units that are listed */
 	struct place *places;
 	uint32_t count, capacity;
-	bool has_no_memory;
 };
 
 /* ---- Where the units are ---- */
 
-static bool add_place(struct tensors *tensors, const Tierd__Wire__UnitEntry *unit)
+static int add_place(void *context, const Tierd__Wire__UnitEntry *unit)
 {
+	struct tensors *tensors = context;
 	struct place *place;
 
 	if (tensors->count == tensors->capacity) {
@@ -36,7 +35,7 @@ static bool add_place(struct tensors *tensors, const Tierd__Wire__UnitEntry *uni
 		struct place *places = realloc(tensors->places, capacity * sizeof(*places));
 
 		if (!places)
-			return false;
+			return command_fail_memory();
 		tensors->places = places;
 		tensors->capacity = capacity;
 	}
@@ -48,21 +47,7 @@ static bool add_place(struct tensors *tensors, const Tierd__Wire__UnitEntry *uni
 		tensors->is_found = true;
 	}
 	tensors->count++;
-	return true;
-}
-
-static bool take_units(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
-		       uint32_t *ret_total)
-{
-	struct tensors *tensors = container_of(listing, struct tensors, listing);
-
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
-		return false;
-	for (size_t i = 0; i < reply->units->n_units && !tensors->has_no_memory; i++)
-		tensors->has_no_memory = !add_place(tensors, reply->units->units[i]);
-	*next += (uint32_t)reply->units->n_units;
-	*ret_total = tensors->has_no_memory ? 0 : reply->units->total;
-	return true;
+	return COMMAND_DONE;
 }
 
 /* By its name, or, if none is called so, by its number. */
@@ -85,22 +70,6 @@ static int find_unit(struct tensors *tensors)
 				       tensors->job, tensors->wanted, tensors->job);
 	tensors->end = tensors->first + 1;
 	return COMMAND_DONE;
-}
-
-static int ask_units(struct tensors *tensors, struct ask *ask, const Tierd__Wire__TensorsRead *of)
-{
-	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-	int code;
-
-	read.job = of->job;
-	read.has_owner = true;
-	read.owner = of->owner;
-	code = listing_ask(&tensors->listing, ask,
-			   &(struct listing_pages){ WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
-						    take_units });
-	if (code == COMMAND_DONE && tensors->has_no_memory)
-		code = command_fail_memory();
-	return code == COMMAND_DONE ? find_unit(tensors) : code;
 }
 
 /* ---- A tensor ---- */
@@ -132,18 +101,6 @@ static uint64_t elements_of(const Tierd__Wire__Tensor *tensor)
 	return elements;
 }
 
-/* "[32, 64]" */
-static const char *text_shape(const Tierd__Wire__Tensor *tensor, char text[static SHAPE_SIZE])
-{
-	size_t used = (size_t)snprintf(text, SHAPE_SIZE, "[");
-
-	for (size_t i = 0; i < tensor->n_shape && i < WIRE_MAX_DIMENSIONS; i++)
-		used += (size_t)snprintf(text + used, SHAPE_SIZE - used, "%s%" PRIu64, i ? ", " : "",
-					 tensor->shape[i]);
-	snprintf(text + used, SHAPE_SIZE - used, "]");
-	return text;
-}
-
 /* Which rows it is of what. */
 static void add_slice(struct table *table, const Tierd__Wire__Tensor *tensor)
 {
@@ -161,11 +118,11 @@ static void add_tensor(struct tensors *tensors, const Tierd__Wire__Tensor *tenso
 {
 	const struct place *place = &tensors->places[unit];
 	struct table *table = tensors->listing.table;
-	char shape[SHAPE_SIZE];
+	char shape[TEXT_SHAPE_SIZE];
 
 	table_add(table, "%s", tensor->name);
 	table_add(table, "%s", format_of(tensor)->name);
-	table_add(table, "%s", text_shape(tensor, shape));
+	table_add(table, "%s", text_shape(tensor->shape, tensor->n_shape, shape));
 	table_add_bytes(table, elements_of(tensor) * format_of(tensor)->element_bytes);
 	if (tensor->is_frozen)
 		table_add(table, "frozen");
@@ -181,29 +138,20 @@ static void add_tensor(struct tensors *tensors, const Tierd__Wire__Tensor *tenso
 static cJSON *tensor_json(const struct tensors *tensors, const Tierd__Wire__Tensor *tensor,
 			  const char *unit_name, uint32_t unit)
 {
-	cJSON *json = cJSON_CreateObject(), *shape;
+	cJSON *json = fields_json(&tensor->base, "name ?alias");
 
-	cJSON_AddStringToObject(json, "name", tensor->name);
-	if (*tensor->alias)
-		cJSON_AddStringToObject(json, "alias", tensor->alias);
 	cJSON_AddNumberToObject(json, "unit", unit);
 	cJSON_AddStringToObject(json, "unit_name", unit_name);
 	cJSON_AddStringToObject(json, "format", format_of(tensor)->name);
-	shape = cJSON_AddArrayToObject(json, "shape");
-	for (size_t i = 0; i < tensor->n_shape; i++)
-		cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensor->shape[i]));
+	fields_add(json, &tensor->base, "shape");
 	cJSON_AddNumberToObject(json, "elements", (double)elements_of(tensor));
 	cJSON_AddNumberToObject(json, "bytes",
 				(double)(elements_of(tensor) * format_of(tensor)->element_bytes));
-	cJSON_AddNumberToObject(json, "group", tensor->group);
-	cJSON_AddBoolToObject(json, "is_frozen", tensor->is_frozen);
+	fields_add(json, &tensor->base, "group is_frozen");
 	if (tensor->gradient_format == FORMAT_FP32)
 		cJSON_AddStringToObject(json, "gradient_format", "fp32");
-	if (*tensor->slice_of) {
-		cJSON_AddStringToObject(json, "slice_of", tensor->slice_of);
-		cJSON_AddNumberToObject(json, "slice_row", (double)tensor->slice_row);
-		cJSON_AddNumberToObject(json, "slice_rows", (double)tensor->slice_rows);
-	}
+	if (*tensor->slice_of)
+		fields_add(json, &tensor->base, "slice_of slice_row slice_rows");
 	cJSON_AddStringToObject(json, "state", tensors->places[unit].state);
 	cJSON_AddStringToObject(json, "tiers", tensors->places[unit].tiers);
 	return json;
@@ -266,7 +214,9 @@ int command_tensors(const struct command_context *context)
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &read.job, &read.has_owner, &read.owner);
 	if (code == COMMAND_DONE)
-		code = ask_units(&tensors, ask, &read);
+		code = listing_units(ask, read.job, read.owner, add_place, &tensors);
+	if (code == COMMAND_DONE)
+		code = find_unit(&tensors);
 	if (code == COMMAND_DONE)
 		code = ask_tensors(&tensors, ask, &read);
 	free(tensors.places);

@@ -71,6 +71,17 @@ const char *text_duration(uint64_t ms, char text[TEXT_SIZE])
 	return text;
 }
 
+const char *text_shape(const uint64_t *shape, size_t count, char text[TEXT_SHAPE_SIZE])
+{
+	size_t used = (size_t)snprintf(text, TEXT_SHAPE_SIZE, "[");
+
+	for (size_t i = 0; i < count && used < TEXT_SHAPE_SIZE - TEXT_SIZE; i++)
+		used += (size_t)snprintf(text + used, TEXT_SHAPE_SIZE - used, "%s%" PRIu64, i ? ", " : "",
+					 shape[i]);
+	snprintf(text + used, TEXT_SHAPE_SIZE - used, "]");
+	return text;
+}
+
 /* ---- Lines ---- */
 
 static bool is_wide;

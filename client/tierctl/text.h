@@ -11,6 +11,10 @@ const char *text_bytes(uint64_t bytes, char text[TEXT_SIZE]);
 const char *text_count(uint64_t count, char text[TEXT_SIZE]);
 const char *text_duration(uint64_t ms, char text[TEXT_SIZE]);
 
+#define TEXT_SHAPE_SIZE 256
+/* "[32, 64]"; of many dimensions the first. */
+const char *text_shape(const uint64_t *shape, size_t count, char text[TEXT_SHAPE_SIZE]);
+
 /* The columns of a line: as $COLUMNS says, else as the terminal has, else 80. */
 int text_columns(void);
 /* From now on there are as many as anybody wants. */

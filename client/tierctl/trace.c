@@ -32,7 +32,6 @@ struct trace {
 	struct output *output;
 	struct timeline *timeline;
 	struct progress progress;
-	struct listing listing; /* of the units' names */
 	bool is_json, is_over;
 	bool is_kept; /* nothing came, and the file that was there stays */
 	uint64_t began_ns, ended_ns;
@@ -94,34 +93,17 @@ static int read_flags(const struct command_context *context, struct trace *trace
 /* ---- What units are called -------------------------------------------------------------------------------
  */
 
-static bool take_names(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
-		       uint32_t *ret_total)
+static int take_name(void *context, const Tierd__Wire__UnitEntry *unit)
 {
-	struct trace *trace = container_of(listing, struct trace, listing);
-
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
-		return false;
-	for (size_t i = 0; i < reply->units->n_units; i++)
-		if (timeline_name_unit(trace->timeline, reply->units->units[i]->name) < 0)
-			return false;
-	*next += (uint32_t)reply->units->n_units;
-	*ret_total = reply->units->total;
-	return true;
+	return timeline_name_unit(context, unit->name) < 0 ? command_fail_memory() : COMMAND_DONE;
 }
 
 /* Of a job whose units are yet to come there are more later. */
 static int ask_names(struct trace *trace)
 {
-	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-	const struct listing_pages pages = { WIRE_REQUEST(UNITS_READ, units_read, &read), &read.first,
-					     take_names };
-
 	if (timeline_units(trace->timeline) > 0)
 		return COMMAND_DONE;
-	read.job = trace->job;
-	read.has_owner = true;
-	read.owner = trace->owner;
-	return listing_ask(&trace->listing, trace->ask, &pages);
+	return listing_units(trace->ask, trace->job, trace->owner, take_name, trace->timeline);
 }
 
 /* ---- Following -------------------------------------------------------------------------------------------

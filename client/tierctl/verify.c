@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/fields.h"
 #include "client/tierctl/progress.h"
 
 #include <errno.h>
@@ -24,17 +25,8 @@ static cJSON *finding_json(const struct verification *verification, const Tierd_
 
 	cJSON_AddStringToObject(json, "event", finding->is_mended ? "mended" : "damaged");
 	cJSON_AddStringToObject(json, "job", verification->job);
-	cJSON_AddStringToObject(json, "unit", finding->unit);
-	cJSON_AddStringToObject(json, "state", finding->state);
-	cJSON_AddStringToObject(json, "tensors", finding->tensors);
-	cJSON_AddBoolToObject(json, "is_of_job", finding->is_of_job);
-	cJSON_AddStringToObject(json, "snapshots", finding->snapshots);
-	if (finding->copy > 0)
-		cJSON_AddNumberToObject(json, "copy", finding->copy);
-	cJSON_AddStringToObject(json, "device", finding->device);
-	cJSON_AddNumberToObject(json, "device_offset", (double)finding->device_offset);
-	cJSON_AddNumberToObject(json, "bytes", (double)finding->bytes);
-	cJSON_AddStringToObject(json, "error", finding->error);
+	fields_add(json, &finding->base,
+		   "unit state tensors is_of_job snapshots ?copy device device_offset bytes error");
 	return json;
 }
 

@@ -1,5 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
+#include "client/tierctl/fields.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -56,23 +57,7 @@ static cJSON *event_json(const Tierd__Wire__Event__Happened *event)
 	char text[48];
 
 	cJSON_AddStringToObject(json, "time", print_time(event->time_ns, text));
-	cJSON_AddStringToObject(json, "event", event->event);
-	cJSON_AddNumberToObject(json, "priority", event->priority);
-	if (*event->job)
-		cJSON_AddStringToObject(json, "job", event->job);
-	if (event->has_user)
-		cJSON_AddNumberToObject(json, "uid", event->user);
-	if (event->has_rank)
-		cJSON_AddNumberToObject(json, "rank", event->rank);
-	if (event->has_step)
-		cJSON_AddNumberToObject(json, "step", (double)event->step);
-	if (*event->unit)
-		cJSON_AddStringToObject(json, "unit", event->unit);
-	if (*event->tier)
-		cJSON_AddStringToObject(json, "tier", event->tier);
-	if (*event->device)
-		cJSON_AddStringToObject(json, "device", event->device);
-	cJSON_AddStringToObject(json, "text", event->text);
+	fields_add(json, &event->base, "event priority ?job ?uid=user ?rank ?step ?unit ?tier ?device text");
 	return json;
 }
 
