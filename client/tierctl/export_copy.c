@@ -40,26 +40,26 @@ static int fail_read(struct writing *writing, int r)
 	return writing->copy->is_stale ? COMMAND_FAILED : source_fail(r);
 }
 
-static int read_values(struct writing *writing, const struct export_part *part, uint64_t first,
+static int read_values(struct writing *writing, const struct export_slice *slice, uint64_t first,
 		       uint64_t count, void *target)
 {
-	void *values = part->is_widened ? writing->narrow : target;
-	int r = tierd_reader_read(writing->copy->reader, part->unit, part->index, part->state, first, count,
-				  values);
+	void *values = slice->is_widened ? writing->narrow : target;
+	int r = tierd_reader_read(writing->copy->reader, slice->unit, slice->index, slice->state, first,
+				  count, values);
 
 	if (r < 0)
 		return fail_read(writing, r);
-	if (part->is_widened)
-		widen(part->tensor.format, writing->narrow, count, target);
+	if (slice->is_widened)
+		widen(slice->tensor.format, writing->narrow, count, target);
 	return COMMAND_DONE;
 }
 
-static int copy_part(struct writing *writing, const struct export_part *part)
+static int copy_slice(struct writing *writing, const struct export_slice *slice)
 {
-	unsigned element_bytes = safetensors_dtype_bits(part->dtype) / 8;
+	unsigned element_bytes = safetensors_dtype_bits(slice->dtype) / 8;
 	int code = COMMAND_DONE;
 
-	for (uint64_t first = 0, count; first < part->elements && code == COMMAND_DONE; first += count) {
+	for (uint64_t first = 0, count; first < slice->elements && code == COMMAND_DONE; first += count) {
 		size_t room;
 		char *target;
 		int r = direct_room(writing->direct, &target, &room);
@@ -67,11 +67,11 @@ static int copy_part(struct writing *writing, const struct export_part *part)
 		if (r < 0)
 			return fail_write(writing, r);
 		count = room / element_bytes;
-		if (count > part->elements - first)
-			count = part->elements - first;
-		if (part->is_widened && count > NARROW_ELEMENTS)
+		if (count > slice->elements - first)
+			count = slice->elements - first;
+		if (slice->is_widened && count > NARROW_ELEMENTS)
 			count = NARROW_ELEMENTS;
-		code = read_values(writing, part, first, count, target);
+		code = read_values(writing, slice, first, count, target);
 		if (code != COMMAND_DONE)
 			return code;
 		direct_advance(writing->direct, count * element_bytes);
@@ -89,8 +89,8 @@ static int copy_tensors(struct writing *writing, const struct export_file *file)
 		const struct export_tensor *tensor =
 			&writing->copy->list->tensors[file->header.tensors[i].tag];
 
-		for (size_t k = 0; k < tensor->part_count && code == COMMAND_DONE; k++)
-			code = copy_part(writing, &tensor->parts[k]);
+		for (size_t k = 0; k < tensor->slice_count && code == COMMAND_DONE; k++)
+			code = copy_slice(writing, &tensor->slices[k]);
 	}
 	return code;
 }

@@ -26,14 +26,14 @@ struct listing {
 
 void export_list_clear(struct export_list *list)
 {
-	for (size_t i = 0; i < list->part_count; i++)
-		free(list->parts[i].name);
-	free(list->parts);
+	for (size_t i = 0; i < list->slice_count; i++)
+		free(list->slices[i].name);
+	free(list->slices);
 	free(list->tensors);
 	*list = (struct export_list){ NULL };
 }
 
-/* ---- Parts ---- */
+/* ---- Slices ---- */
 
 static enum safetensors_dtype dtype_of(uint32_t format)
 {
@@ -50,53 +50,53 @@ static enum safetensors_dtype dtype_of(uint32_t format)
 }
 
 /* What of a tensor there is in fp32 need not be converted: masters and what optimizers keep. */
-static void set_state(struct export_part *part, const char *state, bool is_fp32)
+static void set_state(struct export_slice *slice, const char *state, bool is_fp32)
 {
 	bool is_parameter = strcmp(state, "parameter") == 0;
 
-	part->state = state;
-	part->dtype = is_parameter ? dtype_of(part->tensor.format) : SAFETENSORS_F32;
-	if (is_parameter && is_fp32 && part->tensor.format != TIERD_BYTES) {
-		part->is_widened = part->dtype != SAFETENSORS_F32;
-		part->dtype = SAFETENSORS_F32;
+	slice->state = state;
+	slice->dtype = is_parameter ? dtype_of(slice->tensor.format) : SAFETENSORS_F32;
+	if (is_parameter && is_fp32 && slice->tensor.format != TIERD_BYTES) {
+		slice->is_widened = slice->dtype != SAFETENSORS_F32;
+		slice->dtype = SAFETENSORS_F32;
 	}
 }
 
-static int add_part(struct listing *listing, const struct export_part *from, const char *state,
-		    const char *suffix)
+static int add_slice(struct listing *listing, const struct export_slice *from, const char *state,
+		     const char *suffix)
 {
 	struct export_list *list = listing->list;
 	const char *whole = from->tensor.slice_of ? from->tensor.slice_of : from->tensor.name;
-	struct export_part *parts = safetensors_list_grow(list->parts, list->part_count, &list->part_capacity,
-							  sizeof(*parts)),
-			   *part;
+	struct export_slice *slices = safetensors_list_grow(list->slices, list->slice_count,
+							    &list->slice_capacity, sizeof(*slices)),
+			    *slice;
 
-	if (!parts)
+	if (!slices)
 		return command_fail_memory();
-	list->parts = parts;
-	part = &parts[list->part_count];
-	*part = *from;
-	part->order = list->part_count;
-	set_state(part, state, listing->options->is_fp32);
-	if (asprintf(&part->name, "%s%s%s", whole, suffix ? "." : "", suffix ? suffix : "") < 0)
+	list->slices = slices;
+	slice = &slices[list->slice_count];
+	*slice = *from;
+	slice->order = list->slice_count;
+	set_state(slice, state, listing->options->is_fp32);
+	if (asprintf(&slice->name, "%s%s%s", whole, suffix ? "." : "", suffix ? suffix : "") < 0)
 		return command_fail_memory();
-	list->part_count++;
+	list->slice_count++;
 	return COMMAND_DONE;
 }
 
 static int add_tensor(struct listing *listing, uint32_t unit, uint32_t index)
 {
-	struct export_part part = { .tensor = TIERD_TENSOR_INIT, .unit = unit, .index = index };
-	int code, r = tierd_reader_tensor(listing->reader, unit, index, &part.tensor);
+	struct export_slice slice = { .tensor = TIERD_TENSOR_INIT, .unit = unit, .index = index };
+	int code, r = tierd_reader_tensor(listing->reader, unit, index, &slice.tensor);
 
 	if (r < 0)
 		return source_fail(r);
-	part.elements = source_elements(&part.tensor);
-	code = add_part(listing, &part,
-			listing->options->is_fp32 && !part.tensor.is_frozen ? "master" : "parameter", NULL);
+	slice.elements = source_elements(&slice.tensor);
+	code = add_slice(listing, &slice,
+			 listing->options->is_fp32 && !slice.tensor.is_frozen ? "master" : "parameter", NULL);
 	for (size_t i = 0; i < SLOTS && code == COMMAND_DONE; i++)
-		if (listing->has_slot[i] && !part.tensor.is_frozen)
-			code = add_part(listing, &part, slots[i].state, slots[i].suffix);
+		if (listing->has_slot[i] && !slice.tensor.is_frozen)
+			code = add_slice(listing, &slice, slots[i].state, slots[i].suffix);
 	return code;
 }
 
@@ -146,9 +146,9 @@ static int look_for_slots(struct listing *listing, uint32_t unit, uint32_t index
 
 /* ---- Tensors ---- */
 
-static int compare_parts(const void *a, const void *b)
+static int compare_slices(const void *a, const void *b)
 {
-	const struct export_part *one = a, *other = b;
+	const struct export_slice *one = a, *other = b;
 	int names = strcmp(one->name, other->name);
 
 	if (names)
@@ -161,12 +161,12 @@ static int compare_parts(const void *a, const void *b)
 static int compare_tensors(const void *a, const void *b)
 {
 	const struct export_tensor *one = a, *other = b;
-	size_t order = one->parts[0].order, other_order = other->parts[0].order;
+	size_t order = one->slices[0].order, other_order = other->slices[0].order;
 
 	return (order > other_order) - (order < other_order);
 }
 
-static bool are_alike(const struct export_part *one, const struct export_part *other)
+static bool are_alike(const struct export_slice *one, const struct export_slice *other)
 {
 	return one->dtype == other->dtype && one->tensor.slice_rows == other->tensor.slice_rows &&
 	       one->tensor.dimensions == other->tensor.dimensions &&
@@ -174,79 +174,79 @@ static bool are_alike(const struct export_part *one, const struct export_part *o
 		      (one->tensor.dimensions - 1) * sizeof(one->tensor.shape[0])) == 0;
 }
 
-static int fail_rows(const struct export_part *part, uint64_t row)
+static int fail_rows(const struct export_slice *slice, uint64_t row)
 {
-	if (part->tensor.slice_row < row)
+	if (slice->tensor.slice_row < row)
 		return command_fail(COMMAND_FAILED,
 				    "tensor \"%s\" of the job has rows of \"%s\" that another one has, too; "
 				    "it cannot be joined",
-				    part->tensor.name, part->name);
+				    slice->tensor.name, slice->name);
 	return command_fail(COMMAND_FAILED,
 			    "\"%s\" has %" PRIu64 " rows, and no tensor of the job has those from %" PRIu64
 			    " on; it cannot be joined",
-			    part->name, part->tensor.slice_rows, row);
+			    slice->name, slice->tensor.slice_rows, row);
 }
 
 /* The slices of a larger tensor, in the order of their rows. */
 static int join(struct export_tensor *tensor)
 {
-	const struct export_part *first = tensor->parts;
+	const struct export_slice *first = tensor->slices;
 	uint64_t row = 0;
 
-	for (size_t i = 0; i < tensor->part_count; i++) {
-		const struct export_part *part = &tensor->parts[i];
+	for (size_t i = 0; i < tensor->slice_count; i++) {
+		const struct export_slice *slice = &tensor->slices[i];
 
-		if (!part->tensor.slice_of || !are_alike(first, part))
+		if (!slice->tensor.slice_of || !are_alike(first, slice))
 			return command_fail(
 				COMMAND_FAILED,
 				"tensors \"%s\" and \"%s\" of the job are both (of) \"%s\", and not "
 				"alike; they cannot be joined",
-				first->tensor.name, part->tensor.name, part->name);
-		if (part->tensor.slice_row != row)
-			return fail_rows(part, row);
-		row += part->tensor.shape[0];
+				first->tensor.name, slice->tensor.name, slice->name);
+		if (slice->tensor.slice_row != row)
+			return fail_rows(slice, row);
+		row += slice->tensor.shape[0];
 	}
 	if (row != first->tensor.slice_rows)
-		return fail_rows(&(struct export_part){ .name = first->name,
-							.tensor = { .slice_rows = first->tensor.slice_rows,
-								    .slice_row = UINT64_MAX } },
+		return fail_rows(&(struct export_slice){ .name = first->name,
+							 .tensor = { .slice_rows = first->tensor.slice_rows,
+								     .slice_row = UINT64_MAX } },
 				 row);
 	tensor->shape[0] = row;
 	return COMMAND_DONE;
 }
 
 /* What bytes are to others, if whoever has defined them told it, and it is true. */
-static void set_dtype(struct export_tensor *tensor, const struct export_part *part)
+static void set_dtype(struct export_tensor *tensor, const struct export_slice *slice)
 {
 	struct export_tensor told = *tensor;
 	uint64_t bytes;
 
-	if (part->tensor.format == TIERD_BYTES && part->tensor.dtype && !part->tensor.slice_of &&
-	    safetensors_dtype_parse(part->tensor.dtype, &told.dtype, told.shape, TIERD_MAX_DIMENSIONS,
+	if (slice->tensor.format == TIERD_BYTES && slice->tensor.dtype && !slice->tensor.slice_of &&
+	    safetensors_dtype_parse(slice->tensor.dtype, &told.dtype, told.shape, TIERD_MAX_DIMENSIONS,
 				    &told.dimensions) == 0 &&
 	    safetensors_dtype_bytes(told.dtype, told.shape, told.dimensions, &bytes) == 0 &&
-	    bytes == part->elements)
+	    bytes == slice->elements)
 		*tensor = told;
 }
 
-static int make_tensor(struct export_tensor *tensor, const struct export_part *parts, size_t count)
+static int make_tensor(struct export_tensor *tensor, const struct export_slice *slices, size_t count)
 {
-	const struct tierd_tensor *shape = &parts[0].tensor;
+	const struct tierd_tensor *shape = &slices[0].tensor;
 	int code = COMMAND_DONE;
 
-	*tensor = (struct export_tensor){ .name = parts[0].name,
-					  .dtype = parts[0].dtype,
+	*tensor = (struct export_tensor){ .name = slices[0].name,
+					  .dtype = slices[0].dtype,
 					  .dimensions = shape->dimensions,
-					  .parts = parts,
-					  .part_count = count };
+					  .slices = slices,
+					  .slice_count = count };
 	memcpy(tensor->shape, shape->shape, sizeof(tensor->shape));
-	/* Another name of a part is none of the whole; and moments are not what is tied. */
+	/* Another name of a slice is none of the whole; and moments are not what is tied. */
 	if (!shape->slice_of &&
-	    (strcmp(parts[0].state, "parameter") == 0 || strcmp(parts[0].state, "master") == 0))
+	    (strcmp(slices[0].state, "parameter") == 0 || strcmp(slices[0].state, "master") == 0))
 		tensor->alias = shape->alias;
 	if (shape->slice_of || count > 1)
 		code = join(tensor);
-	set_dtype(tensor, &parts[0]);
+	set_dtype(tensor, &slices[0]);
 	if (code == COMMAND_DONE &&
 	    safetensors_dtype_bytes(tensor->dtype, tensor->shape, tensor->dimensions, &tensor->bytes) < 0)
 		return command_fail(COMMAND_FAILED, "tensor \"%s\" is larger than a file can be",
@@ -256,21 +256,21 @@ static int make_tensor(struct export_tensor *tensor, const struct export_part *p
 
 static int make_tensors(struct export_list *list)
 {
-	struct export_part *parts = list->parts, *end = parts + list->part_count;
+	struct export_slice *slices = list->slices, *end = slices + list->slice_count;
 	int code = COMMAND_DONE;
 
-	list->tensors = calloc(list->part_count + 1, sizeof(*list->tensors));
+	list->tensors = calloc(list->slice_count + 1, sizeof(*list->tensors));
 	if (!list->tensors)
 		return command_fail_memory();
-	qsort(parts, list->part_count, sizeof(*parts), compare_parts);
-	while (parts < end && code == COMMAND_DONE) {
+	qsort(slices, list->slice_count, sizeof(*slices), compare_slices);
+	while (slices < end && code == COMMAND_DONE) {
 		size_t count = 1;
 
-		while (parts + count < end && strcmp(parts[count].name, parts->name) == 0)
+		while (slices + count < end && strcmp(slices[count].name, slices->name) == 0)
 			count++;
-		code = make_tensor(&list->tensors[list->tensor_count++], parts, count);
+		code = make_tensor(&list->tensors[list->tensor_count++], slices, count);
 		list->bytes = size_sum(list->bytes, list->tensors[list->tensor_count - 1].bytes);
-		parts += count;
+		slices += count;
 	}
 	qsort(list->tensors, list->tensor_count, sizeof(list->tensors[0]), compare_tensors);
 	return code;
@@ -285,7 +285,7 @@ int export_list_read(struct export_list *list, struct tierd_reader *reader,
 	*list = (struct export_list){ NULL };
 	if (code == COMMAND_DONE)
 		code = visit_all(&listing, add_tensor);
-	if (code == COMMAND_DONE && list->part_count == 0)
+	if (code == COMMAND_DONE && list->slice_count == 0)
 		code = command_fail(COMMAND_FAILED, "the job has no tensors");
 	return code == COMMAND_DONE ? make_tensors(list) : code;
 }
@@ -297,17 +297,17 @@ static size_t choose(const struct export_list *list, struct tierd_piece *pieces)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < list->part_count; i++) {
-		const struct export_part *part = &list->parts[i];
+	for (size_t i = 0; i < list->slice_count; i++) {
+		const struct export_slice *slice = &list->slices[i];
 
-		if (part->tensor.is_frozen)
+		if (slice->tensor.is_frozen)
 			continue;
 		if (pieces) {
 			pieces[count] = (struct tierd_piece)TIERD_PIECE_INIT;
-			pieces[count].state = part->state;
-			pieces[count].unit = part->unit;
-			pieces[count].tensor = part->index;
-			pieces[count].count = part->elements;
+			pieces[count].state = slice->state;
+			pieces[count].unit = slice->unit;
+			pieces[count].tensor = slice->index;
+			pieces[count].count = slice->elements;
 		}
 		count++;
 	}
@@ -319,16 +319,16 @@ static size_t choose_states(const struct export_list *list, struct tierd_piece *
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < list->part_count; i++) {
-		const struct export_part *part = &list->parts[i];
-		bool is_there = part->tensor.is_frozen;
+	for (size_t i = 0; i < list->slice_count; i++) {
+		const struct export_slice *slice = &list->slices[i];
+		bool is_there = slice->tensor.is_frozen;
 
 		for (size_t k = 0; k < count; k++)
-			is_there |= strcmp(pieces[k].state, part->state) == 0;
+			is_there |= strcmp(pieces[k].state, slice->state) == 0;
 		if (is_there)
 			continue;
 		pieces[count] = (struct tierd_piece)TIERD_PIECE_INIT;
-		pieces[count++].state = part->state;
+		pieces[count++].state = slice->state;
 	}
 	return count;
 }

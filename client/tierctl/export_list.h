@@ -1,4 +1,4 @@
-/* The list of an export: which tensors its files have, and from which parts of a job's state each is made. */
+/* The list of an export: the tensors of its files, and the slices of a job's state that make each of them. */
 #ifndef TIERD_CLIENT_TIERCTL_EXPORT_LIST_H
 #define TIERD_CLIENT_TIERCTL_EXPORT_LIST_H
 
@@ -11,7 +11,7 @@ struct export_options {
 };
 
 /* A tensor of the job, or, of a larger one, some rows. */
-struct export_part {
+struct export_slice {
 	char *name; /* of the whole, owned */
 	struct tierd_tensor tensor;
 	const char *state;
@@ -29,13 +29,13 @@ struct export_tensor {
 	uint32_t dimensions;
 	const char *alias; /* NULL: none */
 	uint64_t bytes;
-	const struct export_part *parts; /* in the order of their rows */
-	size_t part_count;
+	const struct export_slice *slices; /* in the order of their rows */
+	size_t slice_count;
 };
 
 struct export_list {
-	struct export_part *parts;
-	size_t part_count, part_capacity;
+	struct export_slice *slices;
+	size_t slice_count, slice_capacity;
 	struct export_tensor *tensors; /* in the order of the job's units */
 	size_t tensor_count;
 	uint64_t bytes;

@@ -71,7 +71,7 @@ class LocalOptimizers:
         parts = _divide(self._tensors, world_size if self._is_by_tensor else 1)
         self._own = parts[rank] if rank < len(parts) else []
         self._moved: list[dict[str, Any]] = [{} for _ in self._groups]  # what steps have changed of the groups
-        self._there: set[tuple[int, int]] = set()  # what the job has of it: ranks and pieces
+        self._there: set[tuple[int, int]] = set()  # what the job has of it: ranks and chunks
         self._has_kept = False
         for tensor, state in self._states(self._tensors):
             # Made beside the parameter, in its format; here it is beside the master.
@@ -239,15 +239,15 @@ class LocalOptimizers:
         if len(packed) > self._most_bytes():
             raise Error(errno.ENOSPC, self._too_much(len(packed), self._most_bytes()))
         size = _core.MAX_BLOB_BYTES
-        for piece, first in enumerate(range(0, len(packed), size)):
-            core.blob_set(_key(self._rank, piece), packed[first : first + size], is_shared=True)
-        pieces = -(-len(packed) // size)
-        for rank, piece in self._there:
+        for chunk, first in enumerate(range(0, len(packed), size)):
+            core.blob_set(_key(self._rank, chunk), packed[first : first + size], is_shared=True)
+        chunks = -(-len(packed) // size)
+        for rank, chunk in self._there:
             # Of more ranks, or of more bytes than now.
-            is_own = rank == self._rank and piece >= pieces
+            is_own = rank == self._rank and chunk >= chunks
             if is_own or (self._rank == 0 and rank >= self._world_size):
-                core.blob_delete(_key(rank, piece), is_shared=True)
-        self._there = {(self._rank, piece) for piece in range(pieces)}
+                core.blob_delete(_key(rank, chunk), is_shared=True)
+        self._there = {(self._rank, chunk) for chunk in range(chunks)}
         self._has_kept = True
 
     def restore(self, core: Job, step: int) -> None:
@@ -285,20 +285,20 @@ class LocalOptimizers:
     def _read(self, core: Job) -> Iterator[dict[str, Any]]:
         """What each rank has given."""
         for rank in range(KEYS):
-            pieces: list[bytes] = []
-            while (piece := core.blob_get(_key(rank, len(pieces)), is_shared=True)) is not None:
-                self._there.add((rank, len(pieces)))
-                pieces.append(piece)
-            if not pieces:
+            chunks: list[bytes] = []
+            while (chunk := core.blob_get(_key(rank, len(chunks)), is_shared=True)) is not None:
+                self._there.add((rank, len(chunks)))
+                chunks.append(chunk)
+            if not chunks:
                 return
-            yield unpack(b"".join(pieces), "the optimizer's state")
+            yield unpack(b"".join(chunks), "the optimizer's state")
 
     def _kinds(self) -> list[str]:
         return [type(optimizer).__name__ for optimizer in self._optimizers]
 
 
-def _key(rank: int, piece: int) -> str:
-    return f"tierd.optimizer.{rank}.{piece}"
+def _key(rank: int, chunk: int) -> str:
+    return f"tierd.optimizer.{rank}.{chunk}"
 
 
 def _is_of_torch(kind: type[Optimizer]) -> bool:
