@@ -5,32 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tierd._core import Error
-from tierd.daemon import program as daemon_program
+from tierd.daemon import program
 
 # What it ends with where no daemon answers.
 _NO_DAEMON = 3
-
-
-def program() -> str:
-    """The tierctl that was built or installed with this package, else that of $PATH; $TIERCTL names another one.
-
-    tierd.Error: there is none (ENOENT).
-    """
-    # In a build folder; under the prefix of lib/python3/PACKAGES.
-    beside = [Path(__file__).resolve().parent / place for place in ("../../tierctl/tierctl", "../../../../bin/tierctl")]
-    chosen = os.environ.get("TIERCTL") or next((str(path) for path in beside if os.access(path, os.X_OK)), "tierctl")
-    found = shutil.which(chosen)
-    if found is None:
-        where = f"at {chosen}" if os.sep in chosen else "in $PATH or beside the package"
-        raise Error(errno.ENOENT, f"there is no tierctl {where}: install it, or say in $TIERCTL where it is")
-    return found
 
 
 def ask(*arguments: str, socket: str | None = None, given: Any = None) -> Any:
@@ -38,9 +21,9 @@ def ask(*arguments: str, socket: str | None = None, given: Any = None) -> Any:
 
     tierd.Error: no daemon answers (ECONNREFUSED), or what tierctl says is wrong, with its code (else EINVAL).
     """
-    command: Sequence[str] = [program(), "--json", *arguments, *(["--socket", socket] if socket else [])]
+    command: Sequence[str] = [program("tierctl"), "--json", *arguments, *(["--socket", socket] if socket else [])]
     text = None if given is None else json.dumps(given)
-    environment = os.environ | {"TIERD": daemon_program()}
+    environment = os.environ | {"TIERD": program()}
     done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment, check=False)
     try:
         return json.loads(done.stdout)

@@ -75,19 +75,25 @@ def find() -> str | None:
     return next((path for path in sockets if _listens(path)), None)
 
 
-def program() -> str:
-    """The tierd that was built or installed with this package, else that of $PATH; $TIERD names another one.
+# In a build folder; under the prefix of lib/python3/PACKAGES.
+_PROGRAMS = {
+    "tierd": ("../../../daemon/tierd", "../../../../bin/tierd", "../../../../sbin/tierd"),
+    "tierctl": ("../../tierctl/tierctl", "../../../../bin/tierctl"),
+}
+
+
+def program(name: str = "tierd") -> str:
+    """The one that was built or installed with this package, else that of $PATH; $TIERD, or $TIERCTL, names another one.
 
     tierd.Error: there is none (ENOENT).
     """
-    # In a build folder; under the prefix of lib/python3/PACKAGES.
-    places = ("../../../daemon/tierd", "../../../../bin/tierd", "../../../../sbin/tierd")
-    beside = [Path(__file__).resolve().parent / place for place in places]
-    chosen = os.environ.get("TIERD") or next((str(path) for path in beside if os.access(path, os.X_OK)), "tierd")
+    beside = [Path(__file__).resolve().parent / place for place in _PROGRAMS[name]]
+    variable = name.upper()
+    chosen = os.environ.get(variable) or next((str(path) for path in beside if os.access(path, os.X_OK)), name)
     found = shutil.which(chosen)
     if found is None:
         where = f"at {chosen}" if os.sep in chosen else "in $PATH or beside the package"
-        raise Error(errno.ENOENT, f"there is no tierd {where}: install it, or say in $TIERD where it is")
+        raise Error(errno.ENOENT, f"there is no {name} {where}: install it, or say in ${variable} where it is")
     return os.path.abspath(found)
 
 
