@@ -12,8 +12,8 @@
 /* One is used while others are on their way. */
 #define BUFFERS 4
 #define BUFFER_BYTES ((size_t)4 << 20)
-/* Of O_DIRECT: more than any device asks for. Before each buffer there is as much, for the end of the one
- * before: no element is torn. */
+/* O_DIRECT wants offsets and lengths that this divides: no device asks for more. Each buffer has as much
+ * room before it, for the end of the buffer before: so no element is torn. */
 #define ALIGN_BYTES 4096
 #define PITCH (ALIGN_BYTES + BUFFER_BYTES)
 
@@ -41,7 +41,7 @@ static char *buffer_of(const struct ahead *ahead, uint64_t number)
 	return ahead->memory + number % BUFFERS * PITCH + ALIGN_BYTES;
 }
 
-/* Of what is wanted; the rest is there for O_DIRECT's sake. */
+/* How many wanted bytes the buffer has; O_DIRECT reads the rest as well. */
 static size_t length_of(const struct ahead *ahead, uint64_t number)
 {
 	uint64_t left = ahead->end - ahead->start - number * BUFFER_BYTES;
@@ -163,7 +163,7 @@ static int await_buffer(struct ahead *ahead, uint64_t number)
 	return r;
 }
 
-/* What is left of the one before goes in front of the next, and that one is free. */
+/* The rest of the last buffer moves in front of the next one, and the last one is free. */
 static int turn(struct ahead *ahead, uint64_t number)
 {
 	char *buffer = buffer_of(ahead, number);

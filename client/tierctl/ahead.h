@@ -10,8 +10,8 @@
 
 struct ahead;
 
-/* So many bytes from first on; the descriptor stays the caller's, is used until the end, and may lose
- * O_DIRECT. */
+/* Reads this many bytes from first on. The descriptor stays the caller's. It is used until the end, and may
+ * lose O_DIRECT. */
 int ahead_new(int fd, uint64_t first, uint64_t bytes, struct ahead **ret_ahead);
 struct ahead *ahead_free(struct ahead *ahead);
 DEFINE_FREEP(struct ahead *, ahead_free)
@@ -20,7 +20,7 @@ DEFINE_FREEP(struct ahead *, ahead_free)
  * until the next call. -ENODATA: the file ends before. */
 #define AHEAD_LEAST 8
 int ahead_look(struct ahead *ahead, size_t least, const char **ret_bytes, size_t *ret_length);
-/* So many of them are used. */
+/* The caller has used this many of them. */
 void ahead_take(struct ahead *ahead, size_t bytes);
 
 #endif

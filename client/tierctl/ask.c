@@ -205,7 +205,7 @@ static int say_hello(struct ask *ask)
 	return 0;
 }
 
-/* Of the time until then, as poll() takes it. */
+/* The time that is left, as poll() takes it. */
 static int milliseconds_until(uint64_t end_ns)
 {
 	uint64_t now_ns = clock_now_ns(), ms;

@@ -25,7 +25,7 @@ static void make_printable(char *text)
 	}
 }
 
-/* Of JSON: a character that is not printable is in a string, and is the same character there as an escape. */
+/* Characters that cannot be printed are in strings of JSON, where an escape means the same. */
 static char *json_text(cJSON *json, bool is_line)
 {
 	_cleanup_free_ char *text = NULL;
@@ -78,7 +78,7 @@ static bool print_json_line(cJSON *json, FILE *stream)
 	return text;
 }
 
-/* What has no memory to be JSON is said all the same. */
+/* Without memory for JSON the message is told as text. */
 static void tell(int code, int r, const char *format, va_list arguments)
 {
 	_cleanup_free_ char *message = NULL;
@@ -114,7 +114,7 @@ int command_fail_at(int code, int r, const char *format, ...)
 
 static void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What does not end it. */
+/* Tells what does not end the command. */
 static void warn(const char *format, ...)
 {
 	_cleanup_free_ char *message = NULL;

@@ -85,7 +85,7 @@ int configuration_read(const char *file, cJSON **ret_json)
 /* ---- The verb --------------------------------------------------------------------------------------------
  */
 
-/* In the words of the file, to be read back. */
+/* Prints in the format of the file, so that it can be read back. */
 static void print_configuration(const cJSON *configuration)
 {
 	const cJSON *section, *key, *item;

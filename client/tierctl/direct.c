@@ -11,7 +11,7 @@
 /* One is filled while others are on their way. */
 #define BUFFERS 4
 #define BUFFER_BYTES ((size_t)4 << 20)
-/* Of O_DIRECT: more than any device asks for. */
+/* O_DIRECT wants offsets and lengths that this divides: no device asks for more. */
 #define ALIGN_BYTES 4096
 
 struct direct {

@@ -10,8 +10,8 @@
 
 struct direct;
 
-/* The descriptor stays the caller's, and is used until the end. So many bytes are reserved for it. -ENOSPC:
- * there is no room for them; -EFBIG: it may not grow so far. */
+/* The descriptor stays the caller's, and is used until the end. The file system reserves the bytes. -ENOSPC:
+ * it has no room for them; -EFBIG: the file may not grow so far. */
 int direct_new(int fd, uint64_t bytes, struct direct **ret_direct);
 /* Waits for what is being written, and forgets the rest. */
 struct direct *direct_free(struct direct *direct);
@@ -20,7 +20,7 @@ DEFINE_FREEP(struct direct *, direct_free)
 /* Where the next bytes go, and for how many there is room: a multiple of 8 as long as what was written is.
  * Waits while nothing is free. */
 int direct_room(struct direct *direct, char **ret_room, size_t *ret_bytes);
-/* So many of them are there. */
+/* The caller has filled this many of them. */
 void direct_advance(struct direct *direct, size_t bytes);
 
 int direct_append(struct direct *direct, const void *bytes, size_t length);

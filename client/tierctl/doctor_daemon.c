@@ -34,7 +34,7 @@ static pid_t find_process(uint64_t pid)
 	return strcmp(name, "tierd\n") == 0 ? (pid_t)pid : 0;
 }
 
-/* Of the socket, or of the deepest folder above it that can be seen. */
+/* The status of the socket, or of the deepest folder above it that can be seen. */
 static int find_place(const char *socket, struct stat *ret_status)
 {
 	_cleanup_free_ char *path = strdup(socket);

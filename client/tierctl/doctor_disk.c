@@ -36,7 +36,7 @@ static int move(struct disk *disk, enum direction direction, uint64_t offset)
 	return moved < 0 ? -errno : moved < (ssize_t)PIECE_BYTES ? -EIO : 0;
 }
 
-/* In one direction, from the start. */
+/* Measures one direction, from the start of the file. */
 static int measure(struct disk *disk, enum direction direction, uint64_t *ret_bytes_per_second)
 {
 	uint64_t most = direction == WRITE ? disk->most : disk->written, offset = 0;
@@ -49,7 +49,7 @@ static int measure(struct disk *disk, enum direction direction, uint64_t *ret_by
 			return r;
 		passed = clock_now_ns() - began;
 	}
-	/* What the device says it has, it need not have yet. */
+	/* The device may say that it has what is only in its cache. */
 	if (direction == WRITE && fdatasync(disk->fd) < 0)
 		return -errno;
 	passed = clock_now_ns() - began;

@@ -60,7 +60,7 @@ static const struct judgement *judge_options(const struct mount *mount)
 	return NULL;
 }
 
-/* What matters most comes first. */
+/* The most important finding comes first. */
 static void look_at_file_system(struct doctor *doctor, const char *path, const char *folder)
 {
 	const struct judgement *judgement, *of_type;

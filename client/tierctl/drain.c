@@ -25,7 +25,7 @@ static int read_flags(struct drain_flags *flags, const struct command_context *c
 	return code;
 }
 
-/* What is left of ranks, when there are none or the time is up. */
+/* Waits until there are no ranks or the time is up; gives the number that is left. */
 static int wait_for_ranks(struct ask *ask, const struct drain_flags *flags, uint32_t *ret_ranks)
 {
 	static const struct timespec pause = { .tv_nsec = LOOK_NS };

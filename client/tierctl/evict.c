@@ -18,7 +18,7 @@ struct naming {
 	bool has_names;
 };
 
-/* What is a number is no name: each unit has one. */
+/* A number is never taken for a name: each unit has a number. */
 static void read_numbers(struct naming *naming)
 {
 	for (size_t i = 0; i < naming->count; i++) {

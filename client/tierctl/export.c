@@ -148,7 +148,7 @@ static int keep_in_memory(struct export *export)
 	return tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
 }
 
-/* Of an idle job nothing needs to be kept. */
+/* An idle job does not change: the daemon need not keep anything. */
 static int stand(struct export *export)
 {
 	struct tierd_reader_state state = TIERD_READER_STATE_INIT;

@@ -10,7 +10,7 @@
 #include "client/tierctl/partial.h"
 #include "client/tierctl/widen.h"
 
-/* Of 16 bits, to be widened. */
+/* How many elements of 16 bits are widened at once. */
 #define NARROW_ELEMENTS (UINT64_C(1) << 19)
 
 /* One of its files. */

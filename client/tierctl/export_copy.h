@@ -9,7 +9,7 @@ struct export_copy {
 	const struct export_list *list;
 	const struct export_files *files;
 	bool may_replace;
-	/* Of all bytes so many are written. */
+	/* Tells how many bytes are written. */
 	void (*progress)(struct export_copy *copy, uint64_t bytes);
 	uint64_t bytes;
 	bool is_stale; /* the job has moved on: nothing was said, and nothing is left */

@@ -10,7 +10,7 @@
 /* As many as a refresh takes. */
 #define MAX_PIECES 10000
 
-/* What the optimizers of tierd keep, and PyTorch's names of that, which other programs look for. */
+/* The states of tierd's optimizers, with PyTorch's names, which other programs look for. */
 static const struct {
 	const char *state, *suffix;
 } slots[] = { { "m", "exp_avg" }, { "v", "exp_avg_sq" }, { "momentum", "momentum_buffer" } };
@@ -49,7 +49,7 @@ static enum safetensors_dtype dtype_of(uint32_t format)
 	}
 }
 
-/* What of a tensor there is in fp32 need not be converted: masters and what optimizers keep. */
+/* Masters and optimizers' states are fp32 already; parameters may have to be widened. */
 static void set_state(struct export_slice *slice, const char *state, bool is_fp32)
 {
 	bool is_parameter = strcmp(state, "parameter") == 0;
@@ -215,7 +215,7 @@ static int join(struct export_tensor *tensor)
 	return COMMAND_DONE;
 }
 
-/* What bytes are to others, if whoever has defined them told it, and it is true. */
+/* Bytes get the dtype that their definition names, if it fits them. */
 static void set_dtype(struct export_tensor *tensor, const struct export_slice *slice)
 {
 	struct export_tensor told = *tensor;

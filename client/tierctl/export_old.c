@@ -81,7 +81,7 @@ static int add_shards(struct export_old *old, const struct export_files *files, 
 	return code;
 }
 
-/* What is no index, or cannot be read, speaks of nothing. */
+/* A file that is no index, or cannot be read, names no shards. */
 static int find_shards(struct export_old *old, const struct export_files *files, const char *target,
 		       const char *index_path)
 {

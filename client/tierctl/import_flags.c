@@ -29,7 +29,7 @@ static bool is_text(const char *text, size_t length, const char *other)
 	return strlen(other) == length && strncmp(text, other, length) == 0;
 }
 
-/* What is no number. */
+/* Takes a rate that is no number. */
 static bool set_choice(struct tierd_group *group, const char *text, size_t length)
 {
 	if (is_text(text, length, "nesterov"))
@@ -147,7 +147,7 @@ static int read_number(const struct command_context *context, const char *name, 
 	return code;
 }
 
-/* Of a frozen job nothing ever changes that a snapshot would keep. */
+/* A frozen job never changes: a snapshot would keep nothing. */
 static int read_snapshots(const struct command_context *context, struct tierd_job_options *job)
 {
 	bool is_said = command_flag(context, "snapshots") != NULL;

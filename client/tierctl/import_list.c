@@ -6,7 +6,7 @@
 #include "client/tierctl/command.h"
 #include "common/plural.h"
 
-/* That a message names. */
+/* How many tensors a message names. */
 #define MAX_NAMED 4
 
 void import_list_clear(struct import_list *list)
@@ -102,7 +102,7 @@ static uint32_t format_of(enum safetensors_dtype dtype)
 	}
 }
 
-/* By the names that PyTorch has for it, or tierd. */
+/* PyTorch's suffixes, and tierd's names of the same. */
 static const struct {
 	const char *suffix, *state;
 	unsigned optimizers; /* a bit for each */
@@ -206,7 +206,7 @@ static void freeze(struct import_tensor *tensor)
 	tensor->is_converted = false;
 }
 
-/* What is no tensor of the job goes from by_unit. */
+/* Takes tensors that are not the job's out of by_unit. */
 static void take_out_state(struct import_list *list)
 {
 	list->job_count = 0;

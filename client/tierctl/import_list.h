@@ -54,7 +54,7 @@ int import_list_read(struct import_list *list, const struct safetensors_model *m
 		     const struct import_options *options);
 /* Its last part: cuts the job's tensors into units. */
 int import_units_group(struct import_list *list);
-/* Of the values of its tensors. */
+/* The bytes of the values of its tensors. */
 uint64_t import_list_unit_bytes(const struct import_list *list, size_t unit);
 void import_list_clear(struct import_list *list);
 

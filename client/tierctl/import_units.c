@@ -7,7 +7,7 @@
 #include "client/tierctl/command.h"
 #include "client/tierctl/import_list.h"
 
-/* Of one unit: its definition is one message. */
+/* The definition of a unit is one message, so a unit cannot have more. */
 #define MAX_UNIT_TENSORS 2000
 
 /* A layer is what has a number: "model.layers.7" of "model.layers.7.mlp.weight". What has none is a module:

@@ -8,7 +8,7 @@
 #include "common/size.h"
 
 #define LINE_SIZE 160
-/* Of those that others wait for; the lines of the ranks have them all. */
+/* How many of the ranks that others wait for are named; the lines of the ranks have all of them. */
 #define NAMED_RANKS 3
 #define WORTH_TELLING_MS 1000
 
@@ -184,7 +184,7 @@ static const char *text_readers(const Tierd__Wire__JobEntry *job, char text[stat
 	return text;
 }
 
-/* Of what the optimizer has on NVMe. */
+/* How much of the optimizer's state on NVMe is in memory, too. */
 static const char *text_kept(const Tierd__Wire__JobEntry *job, char text[static LINE_SIZE])
 {
 	char kept[TEXT_SIZE], most[TEXT_SIZE];

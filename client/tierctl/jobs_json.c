@@ -96,7 +96,7 @@ static void add_durability(cJSON *json, const Tierd__Wire__JobEntry *job)
 {
 	char text[TEXT_SIZE];
 
-	/* What its store has is. */
+	/* The state of a lost job is in its store. */
 	cJSON_AddBoolToObject(json, "is_durable", job->is_durable || job->is_lost);
 	if (job->is_lost)
 		cJSON_AddNullToObject(json, "durability");

@@ -21,7 +21,7 @@ static int run(const struct command_context *context)
 	return COMMAND_DONE;
 }
 
-/* What did not get out was not said. */
+/* Output that could not be written is an error. */
 static int finish(int code)
 {
 	if (fflush(stdout) != 0 || ferror(stdout))

@@ -71,7 +71,7 @@ static const struct family of_jobs[] = {
 	{ "nvme_bytes", "NVMe space that it has reserved.", false, PLAIN, JOB(nvme_bytes), 1 },
 };
 
-/* Of the node, and of each job. */
+/* Families that the node has, and each job. */
 static const struct family of_both[] = {
 	{ "io_bytes_total", "Bytes asked from and given to NVMe, by what for.", true, BY_KIND, FIGURE(bytes),
 	  1 },

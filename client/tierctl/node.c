@@ -7,7 +7,7 @@
 #include "common/clock.h"
 #include "common/plural.h"
 
-/* Of what stands behind a name in the account of the node. */
+/* The column in which the values of the node's account begin. */
 #define INDENT 11
 
 int command_ping(const struct command_context *context)

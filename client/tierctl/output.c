@@ -45,7 +45,7 @@ bool output_replaces(const struct output *output)
 
 /* ---- Which it is ---- */
 
-/* By a name such as /dev/stdout, too: that leads to what has another name, or none. */
+/* Compares files, since a name such as /dev/stdout leads to one of another name, or of none. */
 static bool is_standard_output(const char *path)
 {
 	struct stat named, standard;

@@ -19,7 +19,7 @@ struct partial {
 	int fd;
 };
 
-/* What a signal has to remove. Whoever holds the lock is not interrupted. */
+/* A signal removes these. It does not interrupt who holds the lock. */
 static struct queue partials = { &partials, &partials };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -58,7 +58,7 @@ void partial_guard(void)
 	pthread_t thread;
 
 	sigemptyset(&signals);
-	/* What whoever started it ignores stays so. */
+	/* Signals that the parent ignores stay ignored. */
 	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
 		if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
 			sigaddset(&signals, numbers[i]);
@@ -223,7 +223,7 @@ static int publish_all(struct partial *const *partials_in_order, size_t count, b
 	if (may_replace && count > 1 && unlinkat(last->folder, last->name, 0) < 0 && errno != ENOENT)
 		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", last->path, strerror(errno));
 	while (done < count && code == COMMAND_DONE) {
-		/* What the last one speaks of is there before it is. */
+		/* The last one names the others, so they are on the disk before it. */
 		if (done > 0 && done + 1 == count)
 			code = flush_folder(last);
 		if (code == COMMAND_DONE)

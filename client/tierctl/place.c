@@ -43,7 +43,7 @@ static bool is_of_processes(int folder)
 	return fstatfs(folder, &status) == 0 && status.f_type == PROC_SUPER_MAGIC;
 }
 
-/* What the link says, if it may lead anywhere. said: how it is called. */
+/* Reads the link, if its owner may be trusted. said: its path, for the message. */
 static int read_link(struct walk *walk, int folder, int link, const char *said, char target[PATH_MAX])
 {
 	struct stat status;

@@ -10,7 +10,7 @@
 #include "proto/vocabulary.h"
 
 #define DAY_MS 86400000
-/* Of a job whose optimizer's state is in host memory, which says nothing of its durability. */
+/* The daemon's default between two commits of state in host memory. */
 #define COMMIT_MS 60000
 
 /* ---- Names ---- */
@@ -88,7 +88,7 @@ static bool has_sums(const struct plan_model *model)
 	return !model->is_pushed_once || model->world_size > 1 || model->optimizer->kind == OPTIMIZER_NONE;
 }
 
-/* Of all parameters. */
+/* The bytes of all parameters together. */
 static struct plan_layout whole_layout(const struct plan_model *model)
 {
 	static const unsigned parameters[] = { [PLAN_BF16] = 2, [PLAN_FP16] = 2, [PLAN_FP32] = 4 };
@@ -172,7 +172,8 @@ struct plan_traffic plan_traffic(const struct plan_model *model, const struct pl
 	};
 }
 
-/* What a commit writes of a parameter: what the updates before it have left in host memory alone. */
+/* The bytes of a parameter that a commit writes: the updates before it have left them in host memory alone.
+ */
 static double committed_bytes(const struct plan_model *model, const struct plan_place *place)
 {
 	struct plan_layout layout = plan_layout(model);

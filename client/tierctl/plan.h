@@ -39,7 +39,7 @@ struct plan_layout {
 	double parameter, gradient, optimizer;
 };
 
-/* Of one rank, by the ZeRO papers' account: what is shared by the ranks of a node counts for each. */
+/* The memory of one rank, as the ZeRO papers count it: memory that ranks of a node share counts for each. */
 struct plan_memory {
 	uint64_t parameters, gradients, optimizer, total;
 };

@@ -53,8 +53,8 @@ struct plan_bounds {
 	uint64_t low_own, high_own; /* that a daemon whose budget just does takes for itself */
 };
 
-/* Of the node, if that was described and the job fits there; else the least that it is accepted with, or, if
- * no node was described, what it takes where there is plenty. Of a row that can be. */
+/* What the job takes of the node, if it fits there. If it does not: the least with which it is accepted. If
+ * no node was described: what it takes where there is plenty. The row must be possible. */
 struct plan_bounds plan_row_bounds(const struct plan_row *row);
 /* The least that it is accepted with, which may be more on NVMe. */
 struct plan_bounds plan_row_least(const struct plan_row *row);

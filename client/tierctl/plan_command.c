@@ -8,7 +8,7 @@
 #include "client/tierctl/plan_source.h"
 #include "common/size.h"
 
-/* Of what nobody knows there is more than any job can take. */
+/* What nobody knows the size of is larger than any job. */
 #define PLENTY (UINT64_C(1) << 60)
 
 /* ---- The node ---- */
@@ -59,7 +59,7 @@ static void look_at_room(const Tierd__Wire__NodeReply *node, struct plan_request
 	request->has_host = request->has_nvme = true;
 }
 
-/* In place of what a daemon has said, if one has. */
+/* Takes the place of what a daemon has said. */
 static int set_path(Tierd__Wire__NodeReply *node, uint64_t capacity)
 {
 	for (size_t i = 0; i < node->n_paths; i++)
@@ -181,7 +181,7 @@ static void set_optimizer(Tierd__Wire__JobOpen *job, const struct plan_optimizer
 		job->groups[i]->momentum = optimizer->has_momentum ? 0.9f : 0;
 }
 
-/* What nobody says of it the daemon does, which gives it to who asks for nothing. */
+/* Sets what nobody has asked for as the daemon does: durability and snapshots. */
 static void apply_limits(const struct plan_request *request, Tierd__Wire__JobOpen *job)
 {
 	const Tierd__Wire__UserLimits *limits = request->node ? request->node->limits : NULL;

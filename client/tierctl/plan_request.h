@@ -53,15 +53,15 @@ struct plan_bounds plan_bounds_here(const struct plan_request *request, const st
 bool plan_lacks_host(const struct plan_row *row);
 bool plan_lacks_nvme(const struct plan_request *request, const struct plan_row *row);
 
-/* Of fixed places, and without a change. */
+/* Whether its places are fixed, and nothing is changed. */
 static inline bool plan_row_is_plain(const struct plan_row *row)
 {
 	return row->parameters != PLACEMENT_AUTO && !row->change;
 }
 
-/* That a job gets which leaves the places to the daemon. */
+/* Whether a job that leaves the places to the daemon gets this row. */
 bool plan_is_auto(const struct plan_request *request, const struct plan_row *row);
-/* What is advised on: the stage that was asked for, or the one at which the least has to be in memory. */
+/* The stage that advice is for: the one that was asked for, else the one that needs the least memory. */
 unsigned plan_stage(const struct plan_request *request);
 /* The job of that stage whose places the daemon finds. NULL: there is none, of ranks on other nodes. */
 const struct plan_row *plan_find_auto(const struct plan_request *request, unsigned stage);

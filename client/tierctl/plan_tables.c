@@ -7,7 +7,7 @@
 #include "common/plural.h"
 #include "common/size.h"
 
-/* Of a sentence's further lines. */
+/* Further lines of a sentence are indented by this. */
 #define INDENT 2
 
 static bool is_wanted(const struct plan_request *request, unsigned stage)
@@ -155,10 +155,10 @@ static unsigned long long mib(uint64_t bytes)
 	return size_divide_up(bytes, MIB);
 }
 
-/* What comes once a job trains: blobs on their way, phases. */
+/* A job that trains takes more: blobs on their way, phases. */
 #define LATER_BYTES (256 * KIB)
 
-/* Of the most that it may need, so that it does whatever the units are. */
+/* Counts with the most that the job may need, so that the daemon has room whatever the units are. */
 static void print_least(const struct plan_row *row)
 {
 	const char *problem = plan_row_problem(row);

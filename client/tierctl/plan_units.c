@@ -35,7 +35,7 @@ int plan_units_add(Tierd__Wire__PlanRequest *request, const char *name)
 	return unit->name ? 0 : -ENOMEM;
 }
 
-/* Of what it does not say the message has a text of its own. */
+/* An empty text stays the message's default. */
 static int set_text(char **place, const char *text)
 {
 	if (!text || !*text)
@@ -107,7 +107,7 @@ static int add(Tierd__Wire__PlanRequest *request, const char *name, uint32_t for
 
 /* ---- Of a size alone ---- */
 
-/* Of parts that differ by one at most. */
+/* Divides evenly: the results differ by one at most. */
 static uint64_t part_of(uint64_t whole, uint64_t parts, uint64_t index)
 {
 	return whole / parts + (index < whole % parts);
@@ -194,7 +194,8 @@ static int add_cut(Tierd__Wire__PlanRequest *request, const struct plan_size *si
 	return r < 0 ? r : add(request, "some_norm.weight", TIERD_FP32, root(size->parameters / 1024) + 1, 0);
 }
 
-/* Of 2^18 words, in a transformer that is 128 times as wide as it is deep; but no more than a half. */
+/* The embedding of 2^18 words in a transformer that is 128 times as wide as it is deep; at most half of all.
+ */
 static uint64_t embedding_of(uint64_t parameters)
 {
 	uint64_t words = (uint64_t)(262144 * cbrt((double)parameters * 128 / 12));
@@ -213,8 +214,8 @@ static uint64_t most_of(uint64_t one, uint64_t other)
 	return one > other ? one : other;
 }
 
-/* Of as many layers as there can be that are larger than half a pack each, but not larger than the largest
- * unit. */
+/* The size of a layer if there are as many layers as possible, each larger than half a pack and at most as
+ * large as the largest unit. */
 static uint64_t mean_layer(uint64_t elements, uint64_t largest)
 {
 	uint64_t layers = least_of(most_of(elements / MEAN_ELEMENTS, 1), MANY_LAYERS);
@@ -305,7 +306,7 @@ static void count_tensor(const Tierd__Wire__Tensor *tensor, const Tierd__Wire__J
 	};
 	uint64_t elements;
 
-	/* What is wrong the planner says. */
+	/* The planner says what is wrong. */
 	if (unit_layout_elements(tensor->shape, tensor->n_shape, &elements) < 0)
 		return;
 	if (tensor->is_frozen)

@@ -7,7 +7,7 @@
 #include "client/tierd.h"
 #include "proto/frame.h"
 
-/* That a daemon takes of one job. */
+/* A daemon takes no more units of a job. */
 #define PLAN_MAX_UNITS 100000
 
 /* What is added is the request's, to be freed with it. -ENOMEM. */
@@ -35,7 +35,7 @@ struct plan_gpt {
 
 int plan_units_of_gpt(Tierd__Wire__PlanRequest *request, const struct plan_gpt *gpt);
 
-/* What the formulas have to know of them. */
+/* Counts the elements and bytes that the formulas need. */
 void plan_units_count(const Tierd__Wire__PlanRequest *request, const Tierd__Wire__JobOpen *job,
 		      struct plan_model *model);
 

@@ -75,7 +75,7 @@ static int open_input(const struct program_input *input, int *ret_fd)
 	return *ret_fd < 0 ? -errno : write_all(*ret_fd, input);
 }
 
-/* What it says goes to memory, so that it can say as much as it likes on both. */
+/* Its output goes to memory, so that it can write as much as it likes to both streams. */
 int program_run(const char *const arguments[], const char *otherwise, const struct program_input *input,
 		struct program_result *ret_result)
 {

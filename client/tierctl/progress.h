@@ -14,7 +14,7 @@ struct progress {
 void progress_begin(struct progress *progress, bool is_json);
 /* It is time to tell something, and somebody who listens: true now and then. */
 bool progress_is_due(struct progress *progress);
-/* So many bytes are done, of all. Most calls tell nothing. */
+/* Tells that this many of all bytes are done. Most calls print nothing. */
 void progress_tell(struct progress *progress, uint64_t bytes, uint64_t all);
 /* The terminal's line is free for other things. */
 void progress_end(const struct progress *progress);

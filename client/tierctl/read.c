@@ -19,7 +19,7 @@ struct read_flags {
 	bool is_unkept;
 };
 
-/* What is read, and where it goes. */
+/* The tensor that is read, and its output. */
 struct reading {
 	struct source source;
 	uint32_t unit, index;

@@ -8,7 +8,7 @@
 
 #define DESTROYED "all steps after the snapshot"
 
-/* Of the job as it is now: the daemon judges when it is asked to do it. */
+/* Looks at the job as it is now. The daemon judges when it rolls back. */
 static int find_snapshot(struct ask *ask, const Tierd__Wire__JobRollBack *body, uint64_t *ret_step)
 {
 	Tierd__Wire__SnapshotsRead read = TIERD__WIRE__SNAPSHOTS_READ__INIT;

@@ -9,7 +9,7 @@
 #include "common/plural.h"
 #include "proto/vocabulary.h"
 
-/* By their numbers on the wire. */
+/* Indexed by their numbers on the wire. */
 static const char *const names[] = { "none", "read", "train" };
 
 /* It is one of them: client/tierctl/verb.c says which words there can be. */

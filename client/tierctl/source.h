@@ -22,7 +22,7 @@ int source_open(const struct command_context *context, const struct choice *choi
 		struct source *source);
 void source_close(struct source *source);
 
-/* That the tensor has. */
+/* The number of the tensor's elements. */
 uint64_t source_elements(const struct tierd_tensor *tensor);
 
 /* Says what libtierd has said of that negative errno, and returns COMMAND_FAILED. */

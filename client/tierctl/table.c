@@ -10,7 +10,7 @@
 
 #define MAXIMUM_COLUMNS 20
 #define GAP 2
-/* Of names: less is hard to tell apart. */
+/* The least width of names: shorter ones are hard to tell apart. */
 #define LEAST_NAME 28
 /* Where that is too much beside what is not left out. */
 #define LEAST_SQUEEZED 12
@@ -155,7 +155,7 @@ static void measure(const struct table *table, struct layout *layout)
 	}
 }
 
-/* What it takes at least. */
+/* The least width of a column. */
 static int least_width(const struct column *column, int natural)
 {
 	if (column->kind == KIND_WORD || column->kind == KIND_NUMBER || natural <= LEAST_NAME)
@@ -214,7 +214,7 @@ static void lay_out(const struct table *table, struct layout *layout)
 		;
 	squeeze(table, layout, KIND_NAME, LEAST_SQUEEZED);
 	squeeze(table, layout, KIND_WORD, LEAST_SQUEEZED);
-	/* What is left goes to names that could be longer. */
+	/* Names that could be longer get the rest. */
 	room = text_columns() - width_of_all(table, layout);
 	for (unsigned i = 0; i < table->column_count && room > 0; i++) {
 		int more = layout->widths[i] > 0 ? layout->natural[i] - layout->widths[i] : 0;

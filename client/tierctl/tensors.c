@@ -50,7 +50,7 @@ static int add_place(void *context, const Tierd__Wire__UnitEntry *unit)
 	return COMMAND_DONE;
 }
 
-/* By its name, or, if none is called so, by its number. */
+/* Finds the unit by its name, or, if no unit has that name, by its number. */
 static int find_unit(struct tensors *tensors)
 {
 	uint64_t number;

@@ -13,7 +13,7 @@
 #include "proto/name.h"
 
 #define USUAL_COLUMNS 80
-/* In fewer nothing can be read, however it is arranged. */
+/* Nobody can read anything in fewer columns. */
 #define LEAST_COLUMNS 20
 #define LEAST_ROOM 8
 

@@ -242,7 +242,7 @@ static unsigned long long track_number(enum group group, uint32_t who, unsigned 
 	return (group * UINT64_C(10000) + who) * TRACKS_OF_ONE + lane + 1;
 }
 
-/* Of the job's own: its steps, what makes them durable, what leaves host memory. Of a rank: the first. */
+/* The job has three lanes: steps, commits and evictions. Of a rank it is the first. */
 static unsigned fixed_lane(enum wire_trace kind)
 {
 	if (kind == TRACE_EVICT)
@@ -431,7 +431,7 @@ static void put_groups(struct timeline *timeline)
 	}
 }
 
-/* What it computes is on the first. */
+/* The first lane has what the rank computes, if it waits for nothing at all. */
 static unsigned rank_lanes(const struct rank *rank)
 {
 	return rank->is_known && rank->lanes.count == 0 ? 1 : rank->lanes.count;
@@ -463,7 +463,7 @@ static void put_tracks(struct timeline *timeline)
 /* ---- The file --------------------------------------------------------------------------------------------
  */
 
-/* Of two that begin together the longer one is first: viewers nest them so. */
+/* If two begin together the longer one is first: so viewers nest them. */
 static int compare(const void *left, const void *right)
 {
 	const struct event *a = left, *b = right;

@@ -18,11 +18,11 @@ int timeline_new(const char *job, struct timeline **ret_timeline);
 struct timeline *timeline_free(struct timeline *timeline);
 DEFINE_FREEP(struct timeline *, timeline_free)
 
-/* What it does not know it leaves out. -ENOMEM; -E2BIG: it has TIMELINE_MOST_EVENTS. */
+/* Leaves events of unknown kinds out. -ENOMEM; -E2BIG: it has TIMELINE_MOST_EVENTS. */
 int timeline_add(struct timeline *timeline, const Tierd__Wire__TraceEvent *event);
 /* Units have names in the order of their numbers; -ENOMEM. */
 int timeline_name_unit(struct timeline *timeline, const char *name);
-/* So many did not come. */
+/* The daemon has lost this many events. */
 void timeline_lose(struct timeline *timeline, uint64_t count);
 
 size_t timeline_events(const struct timeline *timeline);

@@ -148,7 +148,7 @@ static int print_paths(const struct statistics_node *now, const struct statistic
 	return command_print_table(table);
 }
 
-/* What is read and written for what. */
+/* Bytes per second by purpose and direction. */
 static int print_io(const struct statistics_figures *now, const struct statistics_figures *before,
 		    double seconds)
 {

@@ -26,7 +26,7 @@ const struct statistics_job *top_find(const struct top_past *past, const struct 
 
 /* ---- Rates ---- */
 
-/* In no time there is none. */
+/* Without time between two looks there is no rate. */
 static void add_rate(cJSON *json, const char *name, uint64_t now, uint64_t before, double seconds)
 {
 	if (seconds > 0)
@@ -114,7 +114,7 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 
 /* ---- Jobs ---- */
 
-/* What is not known of a job whose store cannot be opened is null. */
+/* Figures of a job whose store cannot be opened are null. */
 static void add_known(cJSON *json, const struct statistics_job *job, const char *name, double number)
 {
 	if (job->is_lost)

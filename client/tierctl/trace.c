@@ -98,7 +98,7 @@ static int take_name(void *context, const Tierd__Wire__UnitEntry *unit)
 	return timeline_name_unit(context, unit->name) < 0 ? command_fail_memory() : COMMAND_DONE;
 }
 
-/* Of a job whose units are yet to come there are more later. */
+/* A job may define its units later; then they are asked for again. */
 static int ask_names(struct trace *trace)
 {
 	if (timeline_units(trace->timeline) > 0)

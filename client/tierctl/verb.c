@@ -102,7 +102,7 @@ static bool is_first_with(const struct verb verbs[], const struct verb *verb, co
 	return true;
 }
 
-/* Of all verbs that have the same. */
+/* Prints the flags that all verbs have. */
 static void print_flags_of_all(const struct verb verbs[], const struct verb_flag *flags, FILE *stream)
 {
 	const char *before = "\n";

@@ -8,7 +8,7 @@
 
 #include "common/clock.h"
 
-/* Of a daemon that turns, and of one that does not: there it is only to see whether anybody listens. */
+/* How long a daemon that turns may take to answer; and one that does not: the latter is only probed. */
 #define ANSWER_MS 2000
 #define PROBE_MS 100
 
@@ -187,7 +187,7 @@ bool view_is_stuck(const struct view *view)
 	return view_silent_ns(view) >= VIEW_STUCK_MS * UINT64_C(1000000);
 }
 
-/* What is read is as old as its daemon's last turn, so this is asked for before jobs are. */
+/* The page is as old as the daemon's last turn, so it is read before jobs are asked for. */
 static int look_at_node(struct view *view)
 {
 	int r = read_node(view);
