@@ -1,4 +1,4 @@
-/* Commits of a store on devices: the store is a head of its lineage, which others may be of, too. */
+/* Commits of a store on devices. The store is a head of its lineage, which may have others. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void feed(struct lineage_head *head)
 	operation_feed(store_of(head));
 }
 
-/* With a tree, on the places of the lineage. */
+/* Makes the map, with its tree, on the places of the lineage. */
 static int init_map(struct extent_store *store, uint64_t extents)
 {
 	struct places *devices[SUPERBLOCK_MAX_MEMBERS];
@@ -74,8 +74,7 @@ static int init_map(struct extent_store *store, uint64_t extents)
 	return r == 0 && !store->frozen_leaves ? -ENOMEM : r;
 }
 
-/* One stream of all extents, until somebody knows better: its first bytes are where they are in any layout.
- */
+/* One stream of all extents, until store_adopt(). Its first bytes are at the same place in any layout. */
 static int make_found_layout(struct extent_store *store, uint64_t extents)
 {
 	uint64_t offset;
@@ -97,7 +96,7 @@ static int begin_load(struct lineage_head *head, uint64_t extents)
 	tree_destroy(&head->tree);
 	store_map_destroy(&store->map);
 	r = make_found_layout(store, extents);
-	/* What no layout can have says the table, which is not to be believed then. */
+	/* A table with more extents than a layout can have is damaged. */
 	if (r < 0)
 		return r == -ENOMEM ? r : -EBADMSG;
 	return init_map(store, extents);
@@ -136,7 +135,7 @@ void extent_fork_init(struct extent_store *fork, struct extent_store *store, con
 
 /* ---- Life ---- */
 
-/* It has been made, or opened. */
+/* After lineage_create() or lineage_open(). */
 static void note_places(struct extent_store *store)
 {
 	struct lineage_geometry geometry = lineage_geometry(store->lineage);
@@ -172,7 +171,7 @@ int extent_commit_init(struct extent_store *store, const struct store_config *co
 	return r;
 }
 
-/* What others share must know what is free; what nobody shares, nobody asks again. */
+/* Other heads need the places that this one gives back. Without others nobody needs them. */
 void extent_commit_free(struct extent_store *store)
 {
 	if (store->head.lineage && lineage_attached(store->lineage) > 1)
@@ -229,7 +228,7 @@ int extent_ask(struct extent_store *store, struct store_request *request,
 	return r;
 }
 
-/* Whoever waits keeps the lineage, whatever becomes of this store. */
+/* A store that waits for its turn keeps the lineage, even if done() frees this one. */
 void extent_end_request(struct extent_store *store, int status)
 {
 	struct store_request *request = store->request;
@@ -323,7 +322,7 @@ static void opened(struct lineage_request *step, int status)
 	extent_end_request(store, status == 0 && !store->store.layout ? -ENOENT : status);
 }
 
-/* Writes that waited for it go on, or fail with it. */
+/* Parked writes go on, or fail. */
 static void end_commit(struct extent_store *store)
 {
 	store->is_committing = false;
@@ -371,7 +370,7 @@ int store_open(struct store *base, struct store_request *request)
 	return r < 0 ? r : extent_ask(store, request, run_open, opened);
 }
 
-/* What is visible now is committed, however long others have their turns. */
+/* Freezes first, because others may have their turns before this commit. */
 int store_commit(struct store *base, uint64_t step, struct store_request *request)
 {
 	struct extent_store *store;

@@ -1,10 +1,10 @@
-/* Forks of a store on devices: stores of their own, whose heads are of the same lineage. */
+/* Forks of a store on devices: each is a store, and its head is of the same lineage. */
 #include <errno.h>
 #include <string.h>
 
 #include "offload/store/extent_store.h"
 
-/* As one that was found, with a layout to come. */
+/* The store of a fork, as from store_new_found(): store_adopt() gives it its layout. */
 static int begin(struct extent_store *store, const struct store_fork *fork, struct store_request *request,
 		 int (*run)(struct extent_store *store), struct store **ret_store)
 {
@@ -72,7 +72,7 @@ static void last_dropped(struct work *work)
 	store->step.done(&store->step, 0);
 }
 
-/* Of the last one there is nothing to wait for; but no request ends in the call that has made it. */
+/* The last job's end needs no I/O. But no request ends in its call, so it takes the way by a worker. */
 static int run_drop(struct extent_store *store)
 {
 	int r = lineage_drop(&store->head, &store->step);

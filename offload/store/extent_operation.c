@@ -1,4 +1,4 @@
-/* An operation of a store on devices: at most an extent, read and verified, or written to a free place. */
+/* An operation of a store on devices reads and verifies at most an extent, or writes it to a free place. */
 #include <errno.h>
 #include <string.h>
 
@@ -86,7 +86,7 @@ static void end_from_worker(struct work *work)
 {
 	struct operation *operation = container_of(work, struct operation, work);
 
-	/* A write that was refused may have given its place back. */
+	/* A refused write may have freed its place. */
 	if (operation->transfer->direction == TIER_WRITE)
 		extent_feed(operation->store);
 	end(operation, operation->status);
@@ -114,7 +114,7 @@ void operation_run_nothing(struct work *work)
 {
 }
 
-/* done() never runs inside a submit, so an operation that cannot start ends by way of a worker. */
+/* done() never runs inside a submit, so an operation that cannot start ends on the way by a worker. */
 static void end_later(struct operation *operation, int status)
 {
 	operation->status = status;
@@ -149,7 +149,7 @@ static void run_zeros(struct work *work)
 	memset(operation->buffer, 0, operation->length);
 }
 
-/* Leaves in status the number of matching blocks. */
+/* Sets status to the number of matching blocks. */
 static void run_verify(struct work *work)
 {
 	struct operation *operation = container_of(work, struct operation, work);
@@ -230,7 +230,7 @@ static void tell_moved(const struct operation *operation, int status)
 		store->owner.on_moved(&failure, store->owner.argument);
 }
 
-/* Whether a write that has failed, or was refused, has another place to go to. */
+/* Finds another place for a write that failed, or was refused. */
 static bool find_second_place(struct operation *operation, int status, bool is_broken)
 {
 	if (operation->is_second_try ||
@@ -262,7 +262,7 @@ static void complete_write(struct operation *operation)
 	end(operation, 0);
 }
 
-/* Nothing of it is written any more. */
+/* Whether the store is read only from now on. */
 static bool has_ended(const struct extent_store *store)
 {
 	return store->lineage && (lineage_is_fenced(store->lineage) || store->head.has_ended);
@@ -280,7 +280,7 @@ static void complete_parked(struct work *work)
 	end(operation, -EROFS);
 }
 
-/* Not at once: whoever makes the leaf is in the middle of it. */
+/* Not at once, because the caller is encoding the leaf. */
 void operation_unpark(struct operation *operation)
 {
 	queue_remove(&operation->wait_link);
@@ -314,16 +314,16 @@ static void write_checksummed(struct work *work)
 	submit_write(container_of(work, struct operation, work));
 }
 
-/* Whether somebody will give places back: rewrites that replace something, the commit that is under way, or
- * another job. What is held back may itself wait for who asks. */
+/* Whether places will come free: by other rewrites, by the commit under way, or from another job. Rewrites
+ * that are held back free none before they are published. */
 static bool may_wait(const struct extent_store *store)
 {
 	return store->map.rewrites > store->map.held_back ||
 	       (store->lineage && (store->is_committing || lineage_attached(store->lineage) > 1));
 }
 
-/* A full rewrite of what may change takes all places between two commits; what is fixed has none of its own
- * for being rewritten, and before the first commit borrows of those, or waits for them. */
+/* A full rewrite takes all places between two commits. Fixed extents have no places for rewrites: before the
+ * first commit they take those of others, or wait. */
 static int find_place(struct operation *operation)
 {
 	struct extent_store *store = operation->store;

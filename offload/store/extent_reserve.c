@@ -1,4 +1,4 @@
-/* The reserve for snapshots of a store on devices: it can grow. */
+/* The space for snapshots of a store on devices, which can grow. */
 #include <errno.h>
 
 #include "offload/store/extent_store.h"
@@ -43,7 +43,7 @@ static struct lineage_geometry geometry_for(const struct extent_store *store, un
 	return lineage_geometry_with(&store->head, snapshots);
 }
 
-/* What the devices say, whatever it was made for. */
+/* By the size of the devices, whatever the layout says. */
 unsigned store_reserved(const struct store *base)
 {
 	const struct extent_store *store = extent_find_durable(base);
@@ -81,7 +81,7 @@ static int run(struct extent_store *store)
 	return r < 0 ? r : extent_grow_for(store, &geometry, run_reserve);
 }
 
-/* What a device has got stays with it if another one has no room: the next attempt finds it. */
+/* A device that has grown stays so if another one cannot grow: the next attempt finds it. */
 int store_reserve(struct store *base, unsigned snapshots, struct store_request *request)
 {
 	struct extent_store *store;

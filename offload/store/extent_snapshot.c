@@ -65,7 +65,7 @@ int store_measure_snapshot(struct store *base, const char *name, struct store_re
 	struct extent_store *store;
 	int r = extent_may_ask(base, &store);
 
-	/* What is being read looks as if somebody else had it, too. */
+	/* Places that are being verified have one name more. */
 	if (r == 0 && store->verified > 0)
 		r = -EAGAIN;
 	if (r < 0)

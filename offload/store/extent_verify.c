@@ -1,5 +1,5 @@
-/* Verifying a store on devices. Its lineage says which extents only snapshots have; each of them has a name
- * more until it has been read, block by block, when its device has nothing else to do. */
+/* Verifies a store on devices. Its lineage finds the extents that only snapshots have. Each gets a name, and
+ * is read block by block while its device is idle; then it loses the name. */
 #include "offload/store/store_verify.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static void on_flaw(struct lineage_verification *nodes, const struct lineage_fla
 	verification->found(verification, &flaw);
 }
 
-/* What the job has there now is read by its transfers. */
+/* The job reads that place itself. */
 static bool is_current(const struct extent_store *store, const struct lineage_kept *kept)
 {
 	return kept->at.device == kept->extent % store->device_count &&
@@ -230,7 +230,7 @@ static void run_verify(struct work *work)
 		verification->status = -EBADMSG;
 }
 
-/* By way of a worker, too, what could not be read at all: done() does not run inside the call. */
+/* On a worker also if the read failed, because done() does not run inside the call. */
 static void check_block(struct store_verification *verification, int status)
 {
 	verification->status = status;

@@ -1,5 +1,5 @@
-/* A view: a snapshot of a store on devices, or its last commit, to be read. It has a map and operations of
- * its own, and the devices of its store. */
+/* A view of a snapshot, or of the last commit, of a store on devices. It has its own map and operations, and
+ * the devices of its store. */
 #include <assert.h>
 #include <errno.h>
 
@@ -57,7 +57,7 @@ static void view_free(struct store *base)
 	struct extent_store *view = container_of(base, struct extent_store, store);
 
 	assert(view->free_count == view->depth * view->device_count);
-	/* Of one whose map was not read nothing is named. */
+	/* A map that was not read names nothing. */
 	if (view->head.lineage)
 		lineage_close_view(&view->head);
 	tree_destroy(&view->head.tree);

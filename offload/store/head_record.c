@@ -68,13 +68,13 @@ void head_table_put(uint8_t bytes[NODE_BYTES], const struct head_table *table, u
 		put_record(bytes, i, &table->records[i]);
 }
 
-/* A number is of one job, which comes before its snapshots; and all maps have as many extents. table: of
- * those before. */
+/* A number is of one job, a job is before its snapshots, and all maps have as many extents. table: the
+ * records before. */
 static int check_record(struct head_table *table, const struct head_record *record)
 {
 	bool is_snapshot = record->kind == HEAD_SNAPSHOT;
 	bool is_known = head_table_number(table, record->job) != NULL;
-	/* Whoever asks for one by its name gets the only one. */
+	/* Names are unique. */
 	const struct head_record *same = is_snapshot ? head_table_snapshot(table, record->job, record->name)
 						     : head_table_job(table, record->name);
 

@@ -40,8 +40,8 @@ uint32_t lineage_places_needed(struct lineage_extents each, unsigned jobs, unsig
 	return lineage_count(each.fixed + changing + jobs * LINEAGE_SPARE_EXTENTS);
 }
 
-/* Of the nodes two copies of each map, with its table; for as many maps as there can ever be, because where
- * nodes end extents begin, and what follows them can grow. */
+/* Space for two copies of each map, with its table, and for the most maps that there can be: extents follow
+ * the nodes, so only extents can grow. */
 struct lineage_geometry lineage_geometry_for(uint64_t extents, uint64_t place_bytes, unsigned devices,
 					     struct lineage_extents each, unsigned snapshots)
 {
@@ -282,7 +282,7 @@ void lineage_end(struct lineage *lineage, int status)
 	struct lineage_request *request = lineage->request;
 
 	lineage->request = NULL;
-	/* Devices that have grown for what has failed are not made use of. */
+	/* The devices' growth for a failed request is not used. */
 	if (status < 0)
 		lineage->next_extents = lineage->geometry.extents;
 	if (lineage->is_inside)
@@ -331,7 +331,7 @@ static void io_done(struct tier_io *io, int status)
 {
 	struct lineage_io *part = container_of(io, struct lineage_io, io);
 
-	/* A write may be tried again: the pair that it belongs to is not believed yet. A flush may not. */
+	/* A write may be tried again, because nobody reads its pair yet. A flush may not. */
 	if (status < 0 && io->direction == TIER_WRITE && !part->is_second_try) {
 		part->is_second_try = true;
 		status = tier_submit(part->lineage->tiers[part->device], io);
@@ -359,7 +359,7 @@ void lineage_start(struct lineage *lineage, unsigned device, unsigned index, con
 		lineage->in_flight--;
 }
 
-/* One is in flight until all have been started, so that then() runs once, after them. */
+/* The round counts as one in flight until it is closed, so that then() runs once, after all. */
 void lineage_open_round(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
 {
 	assert(lineage->in_flight == 0);

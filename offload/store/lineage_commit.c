@@ -1,7 +1,7 @@
-/* The commit, as docs/store.md and tests/model/commit.py have it: nodes to free places, from the extents up;
- * a flush of every device; the superblocks of the other pair; a second flush; and only then is anything
- * acknowledged or given free. The first error ends the writing for good: what is on the devices then is for
- * the next open to find out. */
+/* A commit, in the order of docs/store.md and tests/model/commit.py: writes nodes to free places, from the
+ * extents up; flushes every device; writes the superblocks of the other pair; flushes again. Only then is it
+ * acknowledged, and are places freed. The first error ends all writing: the next open finds out what the
+ * devices have. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,7 @@
 
 #include "offload/store/lineage_backend.h"
 
-/* What was written may be lost, or may not: nothing may rest on it, and nothing may be written over the last
- * commit. */
+/* What was written may be lost. Nothing may depend on it, and nothing may overwrite the last commit. */
 static void fail(struct lineage *lineage, int status, const char *what)
 {
 	lineage->is_fenced = true;
@@ -106,7 +105,7 @@ static void note_job(struct lineage *lineage)
 	memcpy(record->name, head->name, sizeof(record->name));
 }
 
-/* The table is the last node, and the root of all. */
+/* The table is the last node, and the root. */
 static int place_table(struct lineage *lineage, uint8_t *bytes)
 {
 	if (lineage->head)
@@ -114,13 +113,13 @@ static int place_table(struct lineage *lineage, uint8_t *bytes)
 	lineage->next.step = lineage->next_heads.records[0].step;
 	lineage->is_rooted = true;
 	head_table_put(bytes, &lineage->next_heads, lineage->next.generation, lineage->next.epoch);
-	/* Those of the table before the last are the only places that are known to be free. */
+	/* While something is lost, only the places of the table before the last one are known to be free. */
 	if (lineage->lost)
 		return node_area_add_at(lineage->nodes, &lineage->superblock.previous, &lineage->next.root);
 	return node_area_add(lineage->nodes, &lineage->next.root);
 }
 
-/* Fills a batch, the last with the table. A node's children have their places by the time that it is made. */
+/* Fills a batch; the table ends the last one. A node is encoded after its children have their places. */
 static int fill_batch(struct lineage *lineage)
 {
 	const struct map_tree *tree = lineage->head ? &lineage->head->tree : NULL;

@@ -1,5 +1,4 @@
-/* Comparing two maps of a lineage: level by level, nodes that both lead to being equal with all below them.
- */
+/* Compares two maps of a lineage, level by level. What both have below the same node is equal. */
 #include <errno.h>
 #include <string.h>
 
@@ -26,13 +25,13 @@ static struct node_extent extent_of(const struct node_read *read, unsigned entry
 	return extent;
 }
 
-/* Where nothing was ever written the device means nothing. */
+/* The device of an extent that was never written has no meaning. */
 static bool is_same_extent(const struct node_extent *from, const struct node_extent *to)
 {
 	return from->place == to->place && (from->place == PLACES_NONE || from->device == to->device);
 }
 
-/* reads: NULL, in that map nothing below was ever written. */
+/* reads: NULL: nothing below was ever written in that map. */
 static void compare_extents(struct lineage *lineage, const struct node_header *header,
 			    const struct node_read *const reads[2])
 {
@@ -45,7 +44,7 @@ static void compare_extents(struct lineage *lineage, const struct node_header *h
 	}
 }
 
-/* One node, or two that are the same in both maps. Returns how many. */
+/* Takes the node of one map, or that of each. Returns how many. */
 static int take_pair(struct lineage *lineage, unsigned first)
 {
 	const struct node_read *reads[2] = { NULL, NULL };

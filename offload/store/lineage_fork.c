@@ -1,5 +1,5 @@
-/* Forks: jobs of one lineage, each with a record of its own in the table. A fork begins with the map of
- * another job; from then on each changes its own, and what neither has changed lies there once. */
+/* Forks: jobs of one lineage, each with its own record in the table. A fork begins with the map of another
+ * job, and then changes its own. The devices have what both share once. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static bool is_attached(const struct lineage *lineage, uint32_t job)
 	return false;
 }
 
-/* A job that was dropped has its number until it is detached. */
+/* A dropped job has its number until it is detached. */
 static uint32_t next_number(struct lineage *lineage)
 {
 	uint32_t number = 0;
@@ -27,7 +27,7 @@ struct lineage_geometry lineage_geometry_with(const struct lineage_head *head, u
 {
 	unsigned jobs = head_table_count(&head->lineage->heads, HEAD_JOB);
 
-	/* Before its first commit it is in no table. */
+	/* Before its first commit a job is in no table. */
 	return (struct lineage_geometry){
 		.extents = lineage_places_for(head, jobs > 0 ? jobs : 1, snapshots),
 		.nodes = head->lineage->geometry.nodes,
@@ -39,7 +39,7 @@ struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *he
 {
 	struct lineage *lineage = head->lineage;
 	unsigned jobs = head_table_count(&lineage->heads, HEAD_JOB) + 1;
-	/* There may be more of them than there was to be room for: in what jobs that are gone have left. */
+	/* There may be more snapshots than asked for: they fit in the space of jobs that are gone. */
 	unsigned there = head_table_count(&lineage->heads, HEAD_SNAPSHOT) + lineage->view_count;
 	uint32_t needed = lineage_places_for(head, jobs, snapshots > there ? snapshots : there);
 	struct lineage_geometry geometry = lineage->geometry;
@@ -51,7 +51,7 @@ struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *he
 
 /* ---- A map that another head, or nobody, has in memory ---- */
 
-/* With the places that it uses from now on; none has been named before the first node is read. */
+/* Names no place: reading the nodes does. */
 static int begin_load(struct lineage *lineage, struct lineage_head *head, const struct head_record *record)
 {
 	int r = head->ops->begin_load(head, record->extents);
@@ -63,7 +63,7 @@ static int begin_load(struct lineage *lineage, struct lineage_head *head, const 
 	return 0;
 }
 
-/* No commit says that the devices have grown. */
+/* No commit has noted the devices' growth. */
 static void fail_load(struct lineage *lineage, int status)
 {
 	struct lineage_head *head = lineage->view;
@@ -134,7 +134,7 @@ static void commit_fork(struct lineage *lineage, int status)
 	lineage_commit_table(lineage);
 }
 
-/* Its root has a name first: nothing frees what is read below it. */
+/* Names the root first, so that nothing below it is freed meanwhile. */
 static void load_fork(struct lineage *lineage)
 {
 	int r = lineage_name_root(lineage, tree_root(&lineage->view->tree));
@@ -213,7 +213,7 @@ bool lineage_has_others(const struct lineage_head *head)
 
 /* ---- The end of one ---- */
 
-/* Other jobs must have records before their snapshots; the order of all others is kept. */
+/* Keeps the order of all others, because a job must be before its snapshots. */
 void lineage_drop_records(struct head_table *heads, uint32_t job, struct head_table *ret_dropped)
 {
 	if (ret_dropped)

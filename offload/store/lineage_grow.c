@@ -3,7 +3,7 @@
 
 #include "offload/store/lineage_backend.h"
 
-/* Nothing is written to the new places before that is durable. */
+/* Only now, because nothing may be written to new places before they are durable. */
 void lineage_take_growth(struct lineage *lineage)
 {
 	if (lineage->geometry.extents == lineage->next_extents)
@@ -33,7 +33,7 @@ int lineage_can_grow(const struct lineage_head *head, const struct lineage_geome
 	return 0;
 }
 
-/* Memory first: once the commit is there it cannot fail any more. */
+/* Allocates first, because nothing can fail after the commit. */
 int lineage_prepare_growth(struct lineage *lineage, const struct lineage_geometry *geometry)
 {
 	int r = lineage_check_devices(lineage, geometry);

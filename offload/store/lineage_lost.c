@@ -1,9 +1,8 @@
-/* Jobs and snapshots whose map cannot be read, neither copy of a node of it: lost, unless their disk comes to
- * its senses.
+/* A job or snapshot is lost if both copies of a node of its map are bad.
  *
- * What such a map names is known as far as it can be read, and no further; and what is not known looks free.
- * So as long as one is there no place at all is given out. Even the names of what could be read are not
- * counted: they would hide from the maps that are read later what both lead to. */
+ * The places below that node are unknown, and look free. So no place is given out while something is lost.
+ * The names of what could be read are not counted either: a map that is read later would take nodes that both
+ * have for complete. */
 #include <errno.h>
 
 #include "offload/store/lineage_backend.h"
@@ -79,7 +78,7 @@ static int check_deletion(struct lineage *lineage)
 	return lineage->is_fenced ? -EROFS : lineage->request ? -EBUSY : 0;
 }
 
-/* What is left of the table is all that this commit writes. */
+/* Commits what is left of the table. */
 static int commit_rest(struct lineage *lineage, struct lineage_request *request)
 {
 	lineage->committed = lineage_end_for_good;

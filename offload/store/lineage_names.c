@@ -1,10 +1,9 @@
-/* Who names which places of a lineage.
+/* The names (references) of places.
  *
- * The place of a node has a name for each node, or head, that leads to it; that of an extent one for each
- * node that has it, and one for the job that uses it now. So a snapshot is one name more, for the root of its
- * map. A node that a commit writes anew names what it leads to. The one that it replaces loses a name, and
- * gives those below it back only if it was the last: else a snapshot still leads there, and keeps all of it.
- */
+ * A node has one for each node, or record, that points to it; an extent,
+ * one for each leaf that has it, and one for the job that uses it now. So a snapshot is one name more, of the
+ * root of its map. A node that a commit writes names its children. The node that it replaces loses a name. If
+ * that was its last, its children lose one, too; else a snapshot still points to it. */
 #include <errno.h>
 
 #include "common/size.h"
@@ -35,7 +34,7 @@ static int for_extents(struct lineage *lineage, const struct node_read *read,
 	return r;
 }
 
-/* What another map leads to has the names of all that lies below it already. */
+/* All below a node that another map has is named already. */
 int lineage_name_node(struct lineage *lineage, const struct node_pointer *pointer)
 {
 	int names = node_area_names(lineage->nodes, pointer);
@@ -104,7 +103,7 @@ int lineage_name_children(struct lineage *lineage, const struct node_header *hea
 		uint64_t index = header->index * NODE_CHILDREN + i;
 		int r;
 
-		/* One that this commit has written has the name that it got with its place. */
+		/* Nodes of this commit got a name with their place. */
 		if (node_pointer_is_none(&below[i]) ||
 		    tree_replaced(&lineage->head->tree, header->level - 1, index))
 			continue;
@@ -115,7 +114,8 @@ int lineage_name_children(struct lineage *lineage, const struct node_header *hea
 	return 0;
 }
 
-/* Of a map that is let go: in memory is what it led to. What a commit has not written is as it was. */
+/* Removes the names of a former map, or of a view's. Nodes that the commit has not replaced are those of the
+ * present map. */
 static void release_node(struct lineage *lineage, struct lineage_head *head, unsigned level, uint64_t index)
 {
 	const struct node_pointer *replaced = tree_replaced(&head->tree, level, index);
@@ -155,7 +155,7 @@ void lineage_close_view(struct lineage_head *view)
 
 /* ---- Room ---- */
 
-/* What is used now is what the commit, the snapshots and the readers need, beside what is not committed. */
+/* Places that the commit, the snapshots and the views need: those in use that are committed. */
 static uint64_t kept_on(const struct lineage *lineage, unsigned device)
 {
 	const struct places *places = &lineage->extents[device];
@@ -194,9 +194,9 @@ static int refuse_space(struct lineage *lineage, unsigned device, uint64_t kept,
 			      (unsigned long long)((lineage->extents[device].count - least) * bytes / MIB));
 }
 
-/* If all that is kept beside what is fixed stays, two more states of what may change must fit for each job:
- * the one that is committed next, and the one after it. That counts what only the last commits of other jobs
- * keep once too often; so it is enough, too, if each snapshot and reader may keep a state of its own. */
+/* If all that is kept stays, two more states of each job must fit: the next commit, and the one after it.
+ * That counts the last commits of other jobs twice. So it is also enough if each snapshot and view has space
+ * for a state of its own. */
 static int check_device(struct lineage_head *head, unsigned device)
 {
 	struct lineage *lineage = head->lineage;

@@ -1,5 +1,5 @@
-/* Creating a lineage, and opening one that was left, whatever has ended it: docs/store.md has the order of
- * things, and why. Until the last commit has been found and read nothing is written. */
+/* Creates a lineage, and opens an existing one, however it ended: docs/store.md has the order, and why.
+ * Nothing is written before the last commit has been found and read. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static void create(struct lineage *lineage)
 		superblock->members[device] =
 			(struct superblock_member){ identities[device], lineage->geometry.extents,
 						    lineage->geometry.nodes, MEMBER_PRESENT };
-	/* Both pairs: neither may be what was there before. */
+	/* Both pairs, because neither may be what was there before. */
 	lineage_encode_copies(lineage, superblock, 3);
 	lineage_write_superblocks(lineage, UINT64_MAX, flush_created);
 }
@@ -116,9 +116,8 @@ int lineage_find_newest(struct lineage *lineage, uint64_t copies, struct superbl
 	return r;
 }
 
-/* Each device must have been of this store, in this order; one that was left behind, or another's, would be
- * believed otherwise. A commit begins when the one before is on all devices, so one is all that a device can
- * lack. */
+/* Each device must be of this store, at its own number, and have the last commit or the one before: a commit
+ * begins when the one before is on all devices. */
 static int check_member(struct lineage *lineage, unsigned device)
 {
 	const struct superblock *store = &lineage->superblock;
@@ -177,14 +176,14 @@ static int check_members(struct lineage *lineage)
 	return r;
 }
 
-/* The largest extent of some layout. */
+/* Whether some layout has extents of this size. */
 static bool can_have_places(uint64_t bytes)
 {
 	return bytes % (STORE_EXTENT_BLOCKS * STORE_PAGE_BYTES) == 0 && bytes >= STORE_EXTENT_BYTES &&
 	       bytes <= STORE_MAX_EXTENT_BYTES;
 }
 
-/* What the caller does not know the first device says. */
+/* Takes the geometry of the first device, if the caller gave none. */
 static int find_geometry(struct lineage *lineage)
 {
 	const struct superblock_member *first = &lineage->superblock.members[0];
@@ -221,7 +220,7 @@ static int choose_superblock(struct lineage *lineage)
 	for (unsigned pair = 0; pair < 2; pair++) {
 		r = lineage_find_newest(lineage, lineage_copies(lineage, 1U << pair), &newest[pair]);
 
-		/* No power failure leaves that; and the newest commit may have been there. */
+		/* No power failure leaves that, and the lost pair may have had the newest commit. */
 		if (r == -ENODATA)
 			return lineage_refuse(
 				lineage, r, "no copy of the superblock's %s pair can be read, on any device",
@@ -263,8 +262,8 @@ static void flush_opened(struct lineage *lineage, int status)
 		lineage_flush(lineage, opened);
 }
 
-/* A generation and an epoch of its own: what a session before this one has begun can never be taken for what
- * this one does. */
+/* Commits a new generation and epoch, so that no commit of a former session is taken for one of this session.
+ */
 static void write_open_commit(struct lineage *lineage, int status)
 {
 	if (status < 0) {
@@ -287,7 +286,7 @@ static void flush_repaired(struct lineage *lineage, int status)
 		lineage_flush(lineage, write_open_commit);
 }
 
-/* Copies of the newest commit that differ from the best one; never a good one. */
+/* Writes copies of the newest commit that differ from the best one; never a good one. */
 static void repair(struct lineage *lineage)
 {
 	uint64_t copies = lineage_encode_copies(lineage, &lineage->superblock, 1U << lineage->pair);
@@ -321,7 +320,7 @@ static void fail_map(struct lineage *lineage, int r)
 	lineage_end(lineage, refuse_head(lineage, r));
 }
 
-/* The record of the first job that is not lost; behind the last record: all are. */
+/* The record of the first job that is not lost; the number of records: all are. */
 static unsigned find_job(const struct lineage *lineage)
 {
 	unsigned i = 0;
@@ -334,7 +333,7 @@ static unsigned find_job(const struct lineage *lineage)
 
 static void read_table(struct lineage *lineage);
 
-/* What is left is read from the beginning, if a job is among it. */
+/* Reads all again without this head, if a job is left. */
 static void lose_head(struct lineage *lineage, int r)
 {
 	refuse_head(lineage, r);
@@ -358,13 +357,13 @@ static void head_read(struct lineage *lineage, int status)
 		lose_head(lineage, status);
 }
 
-/* It has been read, or is not to be. */
+/* Whether the map has been read, or is lost. */
 static bool is_settled(const struct lineage *lineage, unsigned record)
 {
 	return record == lineage->opened || lineage->lost >> record & 1;
 }
 
-/* Of a snapshot or another job only what no map before it leads to is read, for the names of its places. */
+/* Reads the next map, for the names of its places: only nodes that no map before it has. */
 static void open_next_head(struct lineage *lineage)
 {
 	struct lineage_walk walk = { .tree = &lineage->walked[0],
@@ -477,7 +476,7 @@ static void read_superblocks(struct lineage *lineage, int status)
 		lineage_read_superblocks(lineage, superblocks_read);
 }
 
-/* What is read from here on is safe, also if whoever wrote it never came to a flush. */
+/* Flushes first, so that nothing that is read can be lost later. */
 static void open_lineage(struct lineage *lineage)
 {
 	lineage_flush(lineage, read_superblocks);

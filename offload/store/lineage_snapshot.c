@@ -1,5 +1,5 @@
-/* Snapshots: records of the table beside the job's, each with a name for the root of its map. Taking one,
- * dropping one and rolling back to one are commits of a table alone. */
+/* Snapshots: further records of the table, each with a name for the root of its map. Taking one, deleting one
+ * and rolling back to one commit a table alone. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -67,7 +67,7 @@ int lineage_check_writable(const struct lineage_head *head)
 {
 	struct lineage *lineage = head->lineage;
 
-	/* The message says what has ended the writing. */
+	/* The message stays: it says what has ended the writing. */
 	if (lineage->is_fenced || head->has_ended)
 		return -EROFS;
 	if (lineage->request)
@@ -123,7 +123,7 @@ int lineage_snapshot(struct lineage_head *head, const char *name, struct lineage
 	record.kind = HEAD_SNAPSHOT;
 	record.seconds = (uint64_t)time(NULL);
 	lineage_set_record_name(&record, name);
-	/* Also while nobody knows whether the commit is there. */
+	/* Before the commit, because it may be there even if it fails. */
 	r = lineage_name_root(lineage, &record.root);
 	if (r < 0)
 		return r;
@@ -137,13 +137,13 @@ int lineage_snapshot(struct lineage_head *head, const char *name, struct lineage
 
 static void give_dropped(struct lineage *lineage);
 
-/* A node that cannot be read leaves what it names where it is, until the store is opened again. */
+/* The places below a node that cannot be read stay taken until the store is opened again. */
 static void places_given(struct lineage *lineage, int status)
 {
 	give_dropped(lineage);
 }
 
-/* Nothing leads there any more, whatever happens now. */
+/* Frees what the removed records named; errors do not matter any more. */
 static void give_dropped(struct lineage *lineage)
 {
 	struct lineage_walk walk = { .tree = &lineage->walked[0],
@@ -189,7 +189,7 @@ int lineage_delete_snapshot(struct lineage_head *head, const char *name, struct 
 
 /* ---- Rolling back ---- */
 
-/* What was in memory is void. */
+/* The map in memory is void. */
 void lineage_end_for_good(struct lineage *lineage)
 {
 	lineage->is_fenced = true;
@@ -239,7 +239,7 @@ static void measure(struct lineage *lineage)
 	lineage_walk(lineage, &walk);
 }
 
-/* Somebody else than the table names the root: then all below it looks as if others had it, too. */
+/* Whether a view names the root, so that all below it has a name more. */
 static bool is_viewed(const struct lineage *lineage, const struct node_pointer *root)
 {
 	int names = 0;
@@ -316,7 +316,7 @@ int lineage_open_view(struct lineage_head *head, const char *name, struct lineag
 
 	if (r == 0)
 		r = lineage_check_found(lineage, record);
-	/* What a snapshot keeps it has room for already. */
+	/* A snapshot has its space already. */
 	if (r == 0 && !name)
 		r = lineage_check_space(head);
 	if (r == 0)

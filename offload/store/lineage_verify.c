@@ -1,9 +1,9 @@
-/* Level by level, from the table down. A copy that is bad is read once more, since a device may have failed
- * in passing. Is it still bad, and the node's other copy good, it is written again in its place: nothing that
- * is good is ever written over, so whatever becomes of that write the node is as readable as before. It waits
- * for the flush of the next commit, and nothing rests on it until then.
+/* Verifies level by level, from the table down. A bad copy is read again, because the error may be transient.
+ * If it is still bad, and the other copy good, it is written again in its place. A good copy is never
+ * overwritten, so the node stays readable whatever becomes of that write. The next commit flushes it; nothing
+ * depends on it before.
  *
- * Superblocks are not written here: a pair is written as a whole, by commits, and never the newest one. */
+ * Superblocks are not written here: commits write a pair as a whole, and never the newest. */
 #include "offload/store/lineage_verify.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ const struct head_table *lineage_table(const struct lineage *lineage)
 	return &lineage->heads;
 }
 
-/* Those of other jobs are verified with them. */
+/* Only the job's own: those of other jobs are verified with them. */
 static void choose_heads(struct lineage_verification *verification, const struct lineage *lineage)
 {
 	verification->job = verification->all = 0;
@@ -43,7 +43,7 @@ static struct map_tree *tree_of(const struct lineage *lineage)
 	return &lineage->verification->head->tree;
 }
 
-/* Of the node of a level that leads to the leaf. */
+/* The index of the node of a level that leads to the leaf. */
 static uint64_t index_of(const struct lineage_verification *verification, unsigned level)
 {
 	uint64_t index = verification->leaf;
@@ -69,8 +69,7 @@ static void tell_superblock(struct lineage *lineage, unsigned number)
 	lineage->verification->found(lineage->verification, &flaw);
 }
 
-/* The other pair has the commit before this one, which nobody remembers: the best of its copies says what the
- * others should. */
+/* The other pair has the commit before this one. Its best copy says what the others should be. */
 static uint64_t find_bad_copies(struct lineage *lineage)
 {
 	struct superblock older;
@@ -100,7 +99,7 @@ static void superblocks_read(struct lineage *lineage, int status)
 
 /* ---- What was found of the nodes of a level ---- */
 
-/* A node that leads to many leaves is told with the first of them; what was mended is never met again. */
+/* Reports a node with the first of its leaves, or when it was repaired, because it is good from then on. */
 static bool is_told(const struct lineage_verification *verification, const struct node_header *node,
 		    bool is_mended)
 {
@@ -152,7 +151,7 @@ static void tell_copy(struct lineage *lineage, unsigned number)
 	verification->found(verification, &flaw);
 }
 
-/* The leaves of the maps, one entry of each. */
+/* Reports the places of one extent that only snapshots have. */
 static void tell_entry(struct lineage_verification *verification, unsigned entry)
 {
 	struct lineage_kept kept[HEAD_RECORDS];
@@ -187,13 +186,13 @@ static void tell_extents(struct lineage *lineage)
 		tell_entry(lineage->verification, entry);
 }
 
-/* What says what cannot be ends there, as what cannot be read does. */
+/* An impossible pointer ends there, like a node that cannot be read. */
 static struct node_pointer checked(const struct lineage *lineage, const struct node_pointer *pointer)
 {
 	return node_area_names(lineage->nodes, pointer) < 0 ? NODE_POINTER_NONE : *pointer;
 }
 
-/* Where the map of a head goes on. */
+/* The pointer to the next level. */
 static struct node_pointer pointer_below(struct lineage *lineage, const uint8_t *bytes)
 {
 	const struct lineage_verification *verification = lineage->verification;
@@ -221,15 +220,15 @@ static void descend(struct lineage *lineage)
 			if (verification->nodes[node].heads >> head & 1)
 				verification->pointers[head] = pointer;
 	}
-	/* The job's is in memory, whatever became of what leads there. */
+	/* The job's pointer is in memory, even if its parents are bad. */
 	verification->pointers[__builtin_ctz(verification->job)] =
 		tree->levels[below].pointers[index_of(verification, below)];
 	verification->level = below;
 	read_level(lineage);
 }
 
-/* A node of the job that is gone, and all that leads there, is written again by the next commit: it is in
- * memory. A snapshot that has it, too, has lost it. */
+/* The next commit writes a bad node of the job again, with its parents, from memory. A snapshot that shares
+ * it has lost it. */
 static void write_again_later(struct lineage *lineage, unsigned node)
 {
 	const struct lineage_verification *verification = lineage->verification;
@@ -268,7 +267,7 @@ static void end_level(struct lineage *lineage)
 
 /* ---- Reading and mending ---- */
 
-/* Those copies that are bad. */
+/* Returns the bad ones. */
 static uint32_t check_copies(struct lineage *lineage, uint32_t copies)
 {
 	struct lineage_verification *verification = lineage->verification;
@@ -321,7 +320,7 @@ static void mended_read(struct lineage *lineage, int status)
 	end_level(lineage);
 }
 
-/* A write that has failed, too: what is there now is all that counts. */
+/* Reads even if the write failed: only what is there counts. */
 static void mended_written(struct lineage *lineage, int status)
 {
 	struct lineage_verification *verification = lineage->verification;
@@ -411,7 +410,7 @@ static void read_level(struct lineage *lineage)
 		lineage_end(lineage, 0);
 }
 
-/* After a commit that has failed nobody knows what superblocks should be. */
+/* After a failed commit nobody knows what superblocks should be. */
 static void verify(struct lineage *lineage)
 {
 	lineage->verification->level = tree_of(lineage)->level_count;

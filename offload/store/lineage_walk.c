@@ -1,4 +1,4 @@
-/* Reading a map: level by level from the root down, in batches of nodes. */
+/* Reads a map, level by level from the root down, in batches of nodes. */
 #include <errno.h>
 #include <string.h>
 
@@ -47,8 +47,8 @@ static void read_table(struct lineage *lineage)
 		lineage_end_walk(lineage, r);
 }
 
-/* Of maps that are equal, or of which nothing was ever written, nothing has to be read; and no request ends
- * well inside its call. So the table is read first, which there always is. */
+/* No request succeeds inside its call. Equal or empty maps need no reads, so the table is read first: there
+ * always is one. */
 int lineage_begin_walk(struct lineage *lineage, struct lineage_request *request,
 		       void (*walk_maps)(struct lineage *lineage))
 {
@@ -78,7 +78,7 @@ static void nodes_read(void *argument, int status)
 		read_nodes(lineage);
 }
 
-/* The next nodes of the level, those of the levels below after them. */
+/* Chooses the next nodes of the level, or of the one below it. */
 static int choose_nodes(struct lineage *lineage)
 {
 	const struct map_tree *tree = lineage->walk.tree;

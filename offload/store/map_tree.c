@@ -29,7 +29,7 @@ static void clear_bit(uint64_t *bits, uint64_t index)
 	bits[index / WORD_BITS] &= ~(UINT64_C(1) << index % WORD_BITS);
 }
 
-/* The first one that is set, from index on; count: none is. */
+/* The first bit that is set, from index on; count: none. */
 static uint64_t next_bit(const uint64_t *bits, uint64_t count, uint64_t index)
 {
 	while (index < count) {
@@ -49,7 +49,7 @@ static int init_level(struct tree_level *level, uint64_t count)
 	level->count = count;
 	level->pointers = malloc(count * sizeof(*level->pointers));
 	level->changed = calloc(words_of(count), sizeof(uint64_t));
-	/* Here, so that a commit needs no memory: there is none that it could be refused. */
+	/* Allocated here, so that a commit needs no memory. */
 	level->replaced = malloc(count * sizeof(*level->replaced));
 	level->frozen = calloc(words_of(count), sizeof(uint64_t));
 	level->placed = calloc(words_of(count), sizeof(uint64_t));
@@ -113,7 +113,7 @@ uint64_t tree_host_bytes(uint64_t extents)
 
 /* ---- A commit ---- */
 
-/* A node that has changed has changed parents. */
+/* The parents of a changed node have changed, too. */
 void tree_change(struct map_tree *tree, uint64_t extent)
 {
 	uint64_t index = extent / NODE_EXTENTS;
@@ -144,7 +144,7 @@ bool tree_is_frozen(const struct map_tree *tree, uint64_t extent)
 	return has_bit(tree->levels[0].frozen, extent / NODE_EXTENTS);
 }
 
-/* What a node of the level has below it. */
+/* How many children, or extents, the level has in all. */
 static uint64_t items_below(const struct map_tree *tree, unsigned level)
 {
 	return level == 0 ? tree->extents : tree->levels[level - 1].count;

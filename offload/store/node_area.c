@@ -11,7 +11,7 @@
 #define DEVICE_SHIFT 48
 #define PLACE_MASK ((UINT64_C(1) << DEVICE_SHIFT) - 1)
 
-/* Neighbours of a batch that lie beside each other, in one transfer. */
+/* A transfer of nodes of the batch that are adjacent on the device. */
 struct node_io {
 	struct tier_io io;
 	struct node_area *area;
@@ -130,7 +130,7 @@ bool node_area_give(struct node_area *area, const struct node_pointer *pointer)
 	return node_area_names(area, pointer) == 0;
 }
 
-/* Both places have as many: who names one names the other. */
+/* Both places have as many names; if damage says otherwise, the greater number counts. */
 int node_area_names(const struct node_area *area, const struct node_pointer *pointer)
 {
 	int names = 0;
@@ -175,7 +175,7 @@ void node_area_lock(struct node_area *area)
 		area->devices[device].is_locked = true;
 }
 
-/* On the device, or where it is full on another one. */
+/* On the device, or if it is full, on another one. */
 static int take_place(struct node_area *area, unsigned device, uint32_t (*take)(struct places *places),
 		      uint64_t *ret_place)
 {
@@ -210,7 +210,7 @@ static void add(struct node_area *area, struct node_pointer *pointer)
 	pointer->checksum = node_checksum((const uint8_t *)image(area, area->count));
 	for (unsigned copy = 0; copy < COPIES; copy++)
 		area->places[copy][area->count] = pointer->places[copy];
-	/* A device's nodes lie beside each other where it turns seldom. */
+	/* Changing the device seldom keeps nodes of a device adjacent. */
 	if (++area->count % (NODE_BATCH / 4) == 0)
 		area->turn = (area->turn + 1) % area->device_count;
 }
@@ -261,14 +261,14 @@ static void io_done(struct tier_io *io, int status)
 	struct node_io *node = container_of(io, struct node_io, io);
 	struct node_area *area = node->area;
 
-	/* Nobody knows the place yet: once more, as it was. */
+	/* Nobody knows the place yet, so the write may be repeated. */
 	if (status < 0 && io->direction == TIER_WRITE && !node->is_second_try) {
 		node->is_second_try = true;
 		status = tier_submit(area->tiers[node->device], io);
 		if (status == 0)
 			return;
 	}
-	/* What cannot be read may be in its other place. */
+	/* The other place may be readable. */
 	if (status < 0 && io->direction == TIER_READ)
 		memset(io->buffer, 0, io->length);
 	else if (status < 0 && area->status == 0)
@@ -283,7 +283,7 @@ static void io_done(struct tier_io *io, int status)
 		finish(area);
 }
 
-/* Whether the node after this one lies after it, too. */
+/* Whether the next node is adjacent to this one. */
 static bool is_run(const uint64_t *places, unsigned node, unsigned count)
 {
 	return node + 1 < count && places[node + 1] == places[node] + 1;
@@ -313,7 +313,8 @@ static int submit_run(struct node_area *area, enum tier_direction direction, con
 	return r;
 }
 
-/* The nodes of the batch at these places. What cannot be submitted fails all, when what was has come back. */
+/* Moves the nodes of the batch at these places. An error fails the batch, once what is in flight has ended.
+ */
 static int submit_all(struct node_area *area, enum tier_direction direction, const uint64_t *places,
 		      unsigned count)
 {
@@ -370,7 +371,7 @@ static void note_wrong(struct node_area *area, unsigned node)
 	};
 }
 
-/* Those that are not what they should be are read again, from their second places. */
+/* Reads bad nodes again, from their second places. */
 static void check_reads(struct node_area *area)
 {
 	for (unsigned node = 0; node < area->count; node++) {

@@ -71,7 +71,7 @@ void places_grow(struct places *places, uint32_t count)
 	places->count = count;
 }
 
-/* From the last one on, so that neighbours in time are neighbours on the device. */
+/* Begins at the last one, so that neighbours in time are neighbours on the device. */
 static uint32_t find_free(const struct places *places, uint32_t *next_word)
 {
 	uint32_t words = count_words(places->count);

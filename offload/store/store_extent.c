@@ -1,14 +1,14 @@
 /* The store on devices.
  *
- * A transfer waits by priority, and is cut into operations of at most an extent, of which each device has a
- * fixed number; some are left for each priority, because others may wait for long in the device's schedule.
- * An operation that reads: extent never written ─► zeros, on a worker; else device ─► verify, on a worker.
- * One that writes: checksums, on a worker unless the caller gave them ─► free place of the device ─► map. The
- * transfer is done when all that was issued has ended; after the first error no more is.
+ * A transfer waits by priority, and is cut into operations of at most an extent. Each device has a fixed
+ * number of operations. Some are reserved for each priority, because others may wait for long in the device's
+ * schedule. A read: extent never written ─► zeros, on a worker; else device ─► verify, on a worker. A write:
+ * checksums, on a worker unless the caller gave them ─► free place of the device ─► map. A transfer is done
+ * when all that was issued has ended. After the first error no more is issued.
  *
- * A read needs no lock on its place: where its extent was rewritten meanwhile, the place may hold other bytes
- * by now; then the checksums do not match, the version differs, and it starts again at the new place. A write
- * that fails, or is refused, goes to another place once; a broken place is not used again. */
+ * A read does not lock its place. If its extent is rewritten meanwhile, the place may have other bytes: the
+ * checksums do not match, the version differs, and the read starts again at the new place. A write that
+ * fails, or is refused, goes to another place once. A broken place is not used again. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 
 /* ---- Transfers ---- */
 
-/* The next part of the transfer, up to the end of its extent. */
+/* Starts the next operation of the transfer, up to the end of its extent. */
 static void issue(struct operation *operation, struct store_transfer *transfer, uint64_t extent)
 {
 	uint64_t extent_bytes = store_extent_bytes(&operation->store->store, transfer->stream);
@@ -45,8 +45,8 @@ static void issue(struct operation *operation, struct store_transfer *transfer, 
 	operation_start(operation);
 }
 
-/* Some operations are left for demand reads, and some each for prefetch and write-back. What is idle has one:
- * it may wait for long. */
+/* Reserves some operations for demand reads, and some each for prefetch and write-back. Idle transfers have
+ * one, because it may wait for long. */
 static bool may_use(const struct extent_store *store, const struct device *device,
 		    enum tier_priority priority)
 {
@@ -101,7 +101,7 @@ static void issue_queue(struct extent_store *store, enum tier_priority priority)
 	struct queue *waiting = &store->waiting[priority];
 	struct queue *link = waiting->next;
 
-	/* One whose next device is busy does not hold up the others. */
+	/* A transfer whose next device is busy does not delay the others. */
 	while (link != waiting && has_operation(store, priority)) {
 		struct queue *next = link->next;
 
@@ -116,7 +116,7 @@ void extent_store_issue(struct extent_store *store)
 		issue_queue(store, (enum tier_priority)priority);
 }
 
-/* There are no places for what is fixed to be written again. */
+/* Fixed extents have no places for rewrites. */
 static bool is_settled(const struct extent_store *store, uint32_t stream)
 {
 	return store->lineage && store->store.layout->streams[stream].is_fixed &&
@@ -153,7 +153,7 @@ void extent_raise(struct store *base, struct store_transfer *transfer, enum tier
 		if (operation->is_submitted)
 			tier_raise(store->devices[operation->device].tier, &operation->io, priority);
 	}
-	/* Not if all of it has been issued, or it has failed. */
+	/* It is in no queue if all of it was issued, or it failed. */
 	if (!queue_is_empty(&transfer->link)) {
 		queue_remove(&transfer->link);
 		queue_push(&store->waiting[priority], &transfer->link);
@@ -185,7 +185,7 @@ int store_abandon(struct store *base, uint32_t stream, uint64_t offset, uint64_t
 	return 0;
 }
 
-/* Leaves of a commit that are not made yet would take what it must not have. */
+/* Not during a commit: leaves that are not encoded yet would contain the rewrite. */
 int store_publish(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
 {
 	struct extent_store *store = extent_find_durable(base);
@@ -372,7 +372,7 @@ struct extent_store *extent_store_beside(const struct extent_store *store, const
 	return NULL;
 }
 
-/* Of a store that commits nothing. */
+/* Of a store that is not durable. */
 static int init_places(struct extent_store *store)
 {
 	const struct store_layout *layout = store->store.layout;

@@ -61,7 +61,7 @@ void store_map_join(struct store_map *map, struct store_map *other)
 
 void store_map_destroy(struct store_map *map)
 {
-	/* One of a view whose snapshot could not be found was never made. */
+	/* The map of a view whose snapshot was not found was never made. */
 	if (map->peers.next)
 		queue_remove(&map->peers);
 	free(map->extents);
@@ -78,7 +78,7 @@ static uint64_t *uncommitted_of(struct store_map *map, uint64_t extent)
 	return &map->uncommitted[extent % map->device_count];
 }
 
-/* The place of an extent is that of the same extent in the maps that share it, and of no other one. */
+/* Maps share a place only for the same extent. */
 static void count_place(struct store_map *map, uint64_t extent, int sign)
 {
 	uint32_t place = map->extents[extent].place;
@@ -128,7 +128,7 @@ static void make_visible(struct store_map *map, uint64_t extent)
 {
 	struct store_extent *entry = &map->extents[extent];
 
-	/* It counts already, as a rewrite; what it replaces counts no more. */
+	/* The rewrite counts already; what it replaces does not count any more. */
 	*uncommitted_of(map, extent) -= entry->place != entry->committed;
 	if (entry->place != PLACES_NONE)
 		places_give(places_of(map, extent), entry->place);
@@ -142,7 +142,7 @@ static void make_visible(struct store_map *map, uint64_t extent)
 		tree_change(map->tree, extent);
 }
 
-/* The version tells a read in progress that it must not look for the old bytes any more. */
+/* The version tells a read in progress that the old bytes are gone. */
 static void give_up_place(struct store_map *map, uint64_t extent)
 {
 	struct store_extent *entry = &map->extents[extent];
@@ -266,12 +266,12 @@ void store_map_freeze(struct store_map *map, const struct node_header *header, u
 		struct node_extent node = { .device = (uint16_t)(extent % map->device_count),
 					    .place = entry->place };
 
-		/* It would be another one after this commit, and there is no place for that. */
+		/* A fixed extent cannot change after this commit. */
 		assert(!entry->is_fixed || entry->pending_place == PLACES_NONE);
 		memcpy(node.checksums, entry->checksums, sizeof(node.checksums));
 		node_put_extent(bytes, i, &node);
 		entry->frozen = entry->place;
-		/* Few: now, and those that were committed and are kept. */
+		/* A place has few names, so this does not fail. */
 		if (entry->frozen != PLACES_NONE)
 			(void)places_name(places_of(map, extent), entry->frozen);
 	}
@@ -300,8 +300,8 @@ void store_map_release(struct store_map *map, uint64_t leaf)
 			places_give(places_of(map, extent), map->extents[extent].committed);
 }
 
-/* How many names a place gets, and whether it has some before: for what is now, and for the commit, which has
- * named those of a fork already; a view keeps its own itself. */
+/* How many names a place gets, and whether it has some before: one for the present map, and one for the
+ * commit, which has named a fork's already. The root of a view keeps its places. */
 static const struct {
 	unsigned names;
 	bool is_checked, is_named;

@@ -8,8 +8,7 @@
 
 #include "offload/store/store.h"
 
-/* A record. What every format keeps: magic, format, and the checksum at the end. docs/store.md describes it.
- */
+/* A record; docs/store.md describes it. Every format has magic, format and the checksum at the end. */
 enum {
 	AT_MAGIC = 0,
 	AT_FORMAT = 8,
@@ -31,7 +30,7 @@ _Static_assert(AT_RESERVED <= AT_CHECKSUM, "a record holds all members");
 
 static const char magic[8] = "tierd-sb";
 
-/* Seeded, so that a copy that lies where another belongs is none. */
+/* The number of the copy is the seed, so that a copy at another one's place is bad. */
 static uint64_t checksum(const uint8_t *record, unsigned copy)
 {
 	return XXH3_64bits_withSeed(record, AT_CHECKSUM, copy + 1);
@@ -85,7 +84,8 @@ static bool is_whole(const uint8_t *record, unsigned copy)
 	       get64(record + AT_CHECKSUM) == checksum(record, copy);
 }
 
-/* Of those that are whole the one of the highest generation: a torn write leaves both. NULL: none is. */
+/* The whole record of the highest generation, because a torn write leaves two generations. NULL: none is
+ * whole. */
 static const uint8_t *best_record(const uint8_t *bytes, unsigned copy)
 {
 	const uint8_t *best = NULL;
