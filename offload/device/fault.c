@@ -57,7 +57,7 @@ static int make_scratch(struct fault_io *fault, size_t length)
 	return 0;
 }
 
-/* Where done() is due and nothing may happen, a block is read and thrown away: next says when. */
+/* Reads a block and discards it, so that next calls done() in time and nothing else happens. */
 static int replace_by_read(struct fault_tier *tier, struct fault_io *fault)
 {
 	fault->io.direction = TIER_READ;
@@ -153,7 +153,7 @@ static int fault_submit(struct tier *base, struct tier_io *io)
 	return submit_spoilt(tier, io);
 }
 
-/* What stands for a transfer that fails is not raised: the original waits nowhere. */
+/* A transfer that is replaced is not raised: it waits nowhere. */
 static void fault_raise(struct tier *base, struct tier_io *io, enum tier_priority priority)
 {
 	if (!queue_is_empty(&io->link))

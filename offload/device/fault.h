@@ -1,4 +1,4 @@
-/* A tier stacked on another that fails on demand: to test what is above it, in a real daemon too. */
+/* A tier on top of another that fails on demand, to test what is above it, also in a real daemon. */
 #ifndef TIERD_OFFLOAD_FAULT_H
 #define TIERD_OFFLOAD_FAULT_H
 
@@ -13,7 +13,7 @@ enum fault_kind {
 	FAULT_LOSE,	  /* a write or a flush is acknowledged and never happens */
 	FAULT_MISDIRECT,  /* the bytes come from, or go to, a neighbouring place */
 	FAULT_KILL,	  /* the process dies of SIGKILL before it */
-	FAULT_KILL_AFTER, /* and when it has been done, before anybody hears of that */
+	FAULT_KILL_AFTER, /* and after it, before done() */
 };
 
 struct fault_config {

@@ -26,7 +26,7 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* Address space for length bytes that starts at a huge page; what is around it is given back. */
+/* Address space for length bytes from a huge page on; unmaps what is around it. */
 static char *reserve_aligned(size_t length)
 {
 	size_t whole = length + HUGE_BYTES;
@@ -53,7 +53,7 @@ static int map(struct memory *memory)
 		return -ENOMEM;
 	if (mmap(base, memory->length, PROT_READ | PROT_WRITE, flags, memory->fd, 0) == MAP_FAILED ||
 	    madvise(base, memory->length, MADV_DONTFORK) < 0 ||
-	    /* A core dump is to have the daemon's own bytes, not all that users entrust to it. */
+	    /* A core dump contains the daemon's own memory, not the users'. */
 	    madvise(base, memory->length, MADV_DONTDUMP) < 0) {
 		int r = -errno;
 
@@ -135,8 +135,8 @@ static int check_size(int fd, size_t length, const char **ret_reason)
 	return 0;
 }
 
-/* Once it is sealed no hole can be made. The number of its blocks does not tell: some may lie behind its end.
- */
+/* After the seal nobody can make a hole. The number of blocks does not tell, because some may be behind the
+ * end. */
 static int seal_whole(int fd, size_t length, const char **ret_reason)
 {
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
@@ -202,9 +202,9 @@ void memory_make_huge(struct memory *memory, bool should_populate)
 		memory->is_huge = memory_populate(memory, 0, memory->length);
 }
 
-/* A huge page that lies in the hole as a whole leaves the file at once, and is lost sight of where somebody
- * still has a part of it, in a pipe for instance: the kernel frees it later, or never. One that is cut has to
- * be split, which the kernel does only if nobody has it. */
+/* If a hole contains a whole huge page, the page leaves the file at once, also while somebody still has a
+ * part of it (in a pipe, say), and is not counted any more. If a hole cuts a huge page, the kernel has to
+ * split it, and does so only if nobody else has it. */
 #define PIECE_BYTES (HUGE_BYTES / 2)
 
 size_t memory_take_back(struct memory *memory)
@@ -231,8 +231,8 @@ static int open_again(const struct memory *memory, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The kernel gives a lease for writing to who alone has the file open, mappings included; memfd_create()'s
- * description, which is in no table of those, does not count. */
+/* The kernel grants a write lease only if nobody else has the file open or mapped. The description of
+ * memfd_create() does not count. */
 bool memory_is_alone(const struct memory *memory)
 {
 	_cleanup_close_ int fd = open_again(memory, O_RDONLY);

@@ -32,37 +32,37 @@ int memory_new_shared(const char *name, size_t length, struct memory *ret_memory
 /* A memfd of mode 0600, for somebody else to fill. Its descriptor, or -errno. */
 int memory_file_new(const char *name, size_t length);
 
-/* Maps such a one for writing when it was filled, by somebody who is not trusted. It is taken only if no
- * write to it can fail, or get a page that is not his: its size is sealed, and every page is there, and
- * stays, since it is sealed against holes (and so against further mappings for writing) from here on.
- * -EINVAL: it is not like that; ret_reason is for a person. The descriptor is the caller's still. */
+/* Maps such a file for writing after somebody who is not trusted has filled it. No write to it may fail, or
+ * need a new page: so its size must be sealed, and every page must exist. It is sealed against holes, and so
+ * against further mappings for writing. -EINVAL: it is not like that; ret_reason is for people. The
+ * descriptor stays the caller's. */
 int memory_adopt(int fd, size_t length, struct memory *ret_memory, const char **ret_reason);
 
-/* Asks for huge pages in place (MADV_HUGEPAGE; with should_populate also MADV_COLLAPSE, which is slow and
- * gives every page now). Failing is no error: is_huge says. Before pinning the region with an engine, and
- * that before sealing; the other order fails. */
+/* Asks for huge pages (MADV_HUGEPAGE; with should_populate also MADV_COLLAPSE, which is slow and allocates
+ * every page now). is_huge has the result. Call it before the region is pinned with an engine, and pin before
+ * sealing: the other order fails. */
 void memory_make_huge(struct memory *memory, bool should_populate);
 
-/* Gets every page of a part now, huge ones where the kernel agrees: true, if it does. */
+/* Allocates every page of a part now. True: the kernel gave huge ones. */
 bool memory_populate(const struct memory *memory, size_t offset, size_t length);
 
-/* Gives the pages of a part of shared memory back; it is zero afterwards, and pages come again as they are
- * touched, by whoever maps it. Nothing of it is pinned any more. */
+/* Frees the pages of a part of shared memory, which is zero afterwards. Pages come back as they are touched.
+ * Nothing of it may be pinned. */
 int memory_discard(const struct memory *memory, size_t offset, size_t length);
 
-/* Unmaps shared memory, which nobody needs any more, and gives all of its pages back, whoever has it open or
- * mapped. Returns the bytes that are still allocated: huge pages that somebody uses otherwise, as those in
- * pipes, or what has been touched since. It can be called again, and memory_free() is the caller's. */
+/* Unmaps shared memory, and frees its pages, whoever has it open or mapped. Returns the bytes that are still
+ * allocated: huge pages in use elsewhere, as in pipes, or pages that were touched since. It may be called
+ * again; memory_free() follows. */
 size_t memory_take_back(struct memory *memory);
 
-/* Nobody has the file open or mapped but this process, memory_client_fd() being how others got it. */
+/* Whether nobody else has the file open or mapped, by a descriptor of memory_client_fd(). */
 bool memory_is_alone(const struct memory *memory);
 
-/* Seals the size. Not against writing: the kernel takes no page out of a file that is. */
+/* Seals the size. Not against writing, because the kernel frees no page of a file that is sealed so. */
 int memory_seal(struct memory *memory);
 
-/* A new descriptor to send to a client, of a description of its own: read-only for MEMORY_READ_ONLY.
- * Close-on-exec; the caller's. Returns it or -errno. */
+/* Returns a new descriptor for a client, with its own description: read-only for MEMORY_READ_ONLY.
+ * Close-on-exec; the caller's. Or -errno. */
 int memory_client_fd(const struct memory *memory, enum memory_access access);
 
 /* Bytes of the region that the kernel has allocated (of a memfd: its blocks). */

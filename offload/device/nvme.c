@@ -59,8 +59,8 @@ static void discard(struct nvme_tier *nvme)
 {
 	if (!nvme->has_name || nvme->is_kept)
 		return;
-	/* The name first: a crash in between leaves nothing that looks like a damaged file. What cannot be
-	 * cut goes with the last descriptor. */
+	/* Removes the name first, so that a crash in between leaves no file that looks damaged. If truncating
+	 * fails, the space is freed with the last descriptor. */
 	(void)unlinkat(nvme->directory_fd, nvme->name, 0);
 	(void)!ftruncate(nvme->fd, 0);
 }
@@ -79,8 +79,7 @@ static void nvme_free(struct tier *tier)
 	free(nvme);
 }
 
-/* Where the file system cannot allocate, the C library writes a byte into each block, which O_DIRECT would
- * refuse. */
+/* If the file system cannot allocate, the C library writes a byte to each block, which O_DIRECT refuses. */
 static int allocate_by_writing(struct nvme_tier *nvme, uint64_t offset, uint64_t length)
 {
 	_cleanup_close_ int fd = own_open(nvme->directory_fd, nvme->name, O_RDWR, 0);
@@ -100,8 +99,7 @@ static int allocate_blocks(struct nvme_tier *nvme, uint64_t offset, uint64_t len
 	return r == -EOPNOTSUPP ? allocate_by_writing(nvme, offset, length) : r;
 }
 
-/* Asked first: fallocate would take all that there is before it fails, and others on the disk would meet a
- * full one. */
+/* Looks first, because fallocate would fill the disk before it fails. */
 static bool has_room(const struct nvme_tier *nvme, uint64_t length)
 {
 	struct statvfs status;
@@ -115,7 +113,7 @@ static int nvme_grow(struct tier *tier, uint64_t capacity)
 	uint64_t length = capacity - tier->capacity;
 	int r = has_room(nvme, length) ? allocate_blocks(nvme, tier->capacity, length) : -ENOSPC;
 
-	/* What was allocated before the disk was full goes back. */
+	/* Frees what was allocated before the disk was full. */
 	if (r < 0 && ftruncate(nvme->fd, (off_t)tier->capacity) < 0)
 		return -errno;
 	return r;
@@ -164,7 +162,8 @@ static int allocate(const struct nvme_config *config, struct nvme_tier **ret_nvm
 	return 0;
 }
 
-/* Some file systems refuse O_DIRECT only after they have created the file, so it is switched on there. */
+/* Some file systems refuse O_DIRECT only after they have created the file, so it is switched on afterwards.
+ */
 static int switch_direct(struct nvme_tier *nvme)
 {
 	if (fcntl(nvme->fd, F_SETFL, O_DIRECT) == 0)
@@ -186,7 +185,7 @@ static int create_file(struct nvme_tier *nvme, const struct nvme_config *config)
 	return config->is_buffered ? 0 : switch_direct(nvme);
 }
 
-/* On the description that is used for I/O: the kernel keeps it as long as a write of it is in flight. */
+/* Locks the description that is used for I/O, because the kernel keeps it while a write is in flight. */
 static int lock_file(int fd, unsigned lock_ms)
 {
 	const struct timespec nap = { .tv_nsec = LOCK_NAP_MS * 1000000L };
@@ -276,7 +275,7 @@ int nvme_tier_reserve(struct tier *tier)
 	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
 	int r = has_room(nvme, tier->capacity) ? allocate_blocks(nvme, 0, tier->capacity) : -ENOSPC;
 
-	/* What was allocated before the disk was full goes back. */
+	/* Frees what was allocated before the disk was full. */
 	if (r < 0 && (ftruncate(nvme->fd, 0) < 0 || ftruncate(nvme->fd, (off_t)tier->capacity) < 0))
 		return -errno;
 	return r;

@@ -4,7 +4,7 @@
 
 #include "offload/device/engine.h"
 
-/* The mode of a file that is not finished: what a crash leaves of it was never anybody's. */
+/* The mode of an unfinished file: what a crash leaves of it belongs to nobody. */
 #define NVME_UNFINISHED_MODE 01600
 
 struct nvme_config {
@@ -14,11 +14,11 @@ struct nvme_config {
 	const char *name;	 /* of the file in it */
 	uint64_t capacity;	 /* bytes; a multiple of 1 MiB */
 	bool is_buffered;	 /* do not try O_DIRECT */
-	bool is_unfinished;	 /* it is created so; who has finished it changes its mode */
+	bool is_unfinished;	 /* create it with NVME_UNFINISHED_MODE */
 	unsigned device;	 /* of the engine, on which the directory lies */
 	struct tier_share share; /* the file's, of the device */
-	uint64_t *moved; /* bytes that were asked for are added there, by enum tier_direction (read, write);
-			    borrowed until tier_free(); NULL: nowhere */
+	uint64_t *moved; /* counts the bytes of transfers, by enum tier_direction (read, write); borrowed
+			    until tier_free(); or NULL */
 };
 
 /* Creates the file, mode 0600 unless it is unfinished, and locks it; tier_free() unlinks it, unless

@@ -1,14 +1,14 @@
-/* Start-time fair queueing, in bytes, of users and then of a user's flows. A turn costs virtual time: the
- * bytes of the piece over the share, or the weight. Who has the earliest time is next; who has been away
- * begins at the present, so he is served at once, but has saved nothing up. Each class has times of its own.
- */
+/* Start-time fair queueing by bytes, among users and then among the flows of a user. A turn costs virtual
+ * time: the bytes of the piece divided by the share, or the weight. The earliest time is next. A user or flow
+ * that comes back begins at the present time: it is served at once, but has saved nothing up. Each class has
+ * its own times. */
 #include "offload/device/schedule.h"
 
 #include <assert.h>
 
 #define PAGE_BYTES 4096
-/* Virtual time of a page at weight 1: the finest weight still tells single pages apart by a sixteenth. The
- * clock wraps after years, which the comparison allows for. */
+/* Virtual time of a page at weight 1. At the largest weight a page still costs 16. The clock wraps after
+ * years, which is_before() allows for. */
 #define PAGE_TIME (UINT64_C(16) * SCHEDULE_MAX_WEIGHT)
 
 static bool is_before(uint64_t time, uint64_t other)
@@ -59,7 +59,7 @@ static void order_init(struct schedule_order *order)
 	queue_init(&order->turns);
 }
 
-/* Behind all that are not later; those who pay alike come last. */
+/* Inserts a turn behind all that are not later. */
 static void place(struct schedule_order *order, struct schedule_turn *turn)
 {
 	struct queue *before = order->turns.previous;
@@ -77,7 +77,7 @@ static void enter(struct schedule_order *order, struct schedule_turn *turn)
 	place(order, turn);
 }
 
-/* Who could not start when it was his turn has saved nothing up, either. */
+/* A turn that could not start in time has saved nothing up, either. */
 static void pay(struct schedule_order *order, struct schedule_turn *turn, size_t bytes, unsigned weight)
 {
 	uint64_t pages = (bytes + PAGE_BYTES - 1) / PAGE_BYTES;
@@ -115,8 +115,8 @@ static bool is_away(const struct schedule_user *user)
 	       !is_waiting(user, SCHEDULE_SPARE);
 }
 
-/* A slot that nobody has had, or that of who is away and owes least: where all have something, there is no
- * further flow. */
+/* A new slot, or that of the absent user with the earliest time. If all are present, there is no other flow.
+ */
 static struct schedule_user *take_slot(struct schedule *schedule)
 {
 	struct schedule_user *least = NULL;
@@ -155,7 +155,7 @@ static struct schedule_user *find_user(struct schedule *schedule, uint32_t id)
 	return user;
 }
 
-/* What a flow has paid counts beside those that paid with it alone: it begins anew, at the present. */
+/* A flow that changes its user begins anew, because its times are relative to the other flows of a user. */
 static void belong(struct schedule_flow *flow)
 {
 	if (flow->user && flow->user->id == flow->share.user)
@@ -312,7 +312,8 @@ static bool is_any_wanted(const struct schedule *schedule)
 	return schedule->waiting > 0;
 }
 
-/* What is idle has no haste; but in its turn it has the room of what it goes before, which is full. */
+/* Idle transfers alone get no more than the bound. In a turn before others they may use the grown bound,
+ * which those have filled. */
 static size_t bound_of(const struct schedule *schedule, const struct schedule_load *load)
 {
 	size_t bound = schedule->limits.background_bytes;
@@ -322,8 +323,8 @@ static size_t bound_of(const struct schedule *schedule, const struct schedule_lo
 	return is_any_wanted(schedule) ? bound + load->grown : bound;
 }
 
-/* So a demand read waits for the bound that is configured and a quarter of what was moved since the last one
- * came, at most. */
+/* A demand read waits for the configured bound, and a quarter of what was moved since the last demand read,
+ * at most. */
 static void grow(const struct schedule *schedule, struct schedule_load *load, size_t moved)
 {
 	size_t most = (SCHEDULE_GROWTH_MAX - 1) * schedule->limits.background_bytes;
@@ -333,7 +334,7 @@ static void grow(const struct schedule *schedule, struct schedule_load *load, si
 		load->grown = most;
 }
 
-/* A transfer that is too large for now is not overtaken by a smaller one, or it might never start. */
+/* No smaller transfer overtakes one that is too large for now, or that might never start. */
 static bool has_room(const struct schedule *schedule, const struct schedule_load *load,
 		     const struct tier_io *background)
 {
@@ -352,7 +353,7 @@ static void earn(size_t *earned, const struct tier_io *io, unsigned part)
 		*earned = SCHEDULE_PIECE_BYTES;
 }
 
-/* The class of the user's next turn, but for what is idle. */
+/* The next transfer of a user that is not idle, or NULL. */
 static struct tier_io *choose_of_user(const struct schedule *schedule, const struct schedule_user *user)
 {
 	struct tier_io *demand = top(user, SCHEDULE_DEMAND);
@@ -364,7 +365,7 @@ static struct tier_io *choose_of_user(const struct schedule *schedule, const str
 	return may_start && user->earned >= piece_of(background) ? background : demand;
 }
 
-/* What a transfer is to others who use the device. */
+/* What a transfer costs the other users of the device. */
 static size_t cost_of(const struct tier_io *io)
 {
 	if (io->direction == TIER_FLUSH)
@@ -372,7 +373,7 @@ static size_t cost_of(const struct tier_io *io)
 	return piece_of(io) > SCHEDULE_LEAST_BYTES ? piece_of(io) : SCHEDULE_LEAST_BYTES;
 }
 
-/* The device gets to what is in flight in an order of its own: who has more there has more of it. */
+/* The device has its own order for what is in flight, so a user with more in flight gets more of it. */
 static bool is_fair(const struct schedule *schedule, const struct schedule_user *user,
 		    const struct tier_io *io)
 {
@@ -385,7 +386,8 @@ static bool is_fair(const struct schedule *schedule, const struct schedule_user 
 	       schedule->bytes + cost_of(io) <= schedule->present * each + schedule->alone;
 }
 
-/* Who has the earliest time of those who may start something; who waits for others is not overtaken. */
+/* The transfer of the earliest user who may start something. Nobody overtakes a user who has to wait for
+ * others. */
 static struct tier_io *choose_wanted(const struct schedule *schedule, bool is_demand_only)
 {
 	QUEUE_FOREACH (link, &schedule->orders[SCHEDULE_WANTED].turns) {
@@ -400,8 +402,8 @@ static struct tier_io *choose_wanted(const struct schedule *schedule, bool is_de
 	return NULL;
 }
 
-/* What is idle would never end on a device that is always busy, if it earned nothing, or if what is smaller
- * took the room that it waits for. */
+/* Idle transfers earn bytes from the others, or they would never end on a busy device; and while one waits
+ * for space, no smaller transfer takes that. */
 static struct tier_io *choose(const struct schedule *schedule)
 {
 	const struct schedule_user *user = first_user(schedule, SCHEDULE_SPARE);
@@ -410,7 +412,8 @@ static struct tier_io *choose(const struct schedule *schedule)
 
 	if (!idle || (is_any_wanted(schedule) && schedule->idle_earned < piece_of(idle)))
 		return choose_wanted(schedule, false);
-	/* Beside what is wanted one at a time: who asks for one thing after the other waits for no more. */
+	/* Beside others one idle transfer at a time, so that a series of demand reads waits for one at most.
+	 */
 	may_start = schedule->bytes == 0 || schedule->idle_in_flight == 0;
 	return may_start && has_room(schedule, &schedule->load, idle) ? idle : choose_wanted(schedule, true);
 }
@@ -426,8 +429,8 @@ static void account_write_back(struct schedule_flow *flow, const struct tier_io 
 		flow->earned -= io->piece;
 }
 
-/* What waits behind this earns by that, and what goes before others has earned it. That is bounded, or it
- * would come back as a flood. */
+/* What waits behind this transfer earns bytes, and what goes before others spends them. They are bounded, so
+ * that nothing comes back as a flood. */
 static void account_classes(struct schedule *schedule, struct schedule_user *user, const struct tier_io *io)
 {
 	enum schedule_class class = class_of(io->priority);

@@ -1,5 +1,5 @@
-/* A schedule decides which transfer a device sees next, so that the flood of one user, or of one job, does
- * not stall another. */
+/* A schedule decides which transfer a device sees next, so that a flood from one user, or one job, does not
+ * stall others. */
 #ifndef TIERD_OFFLOAD_SCHEDULE_H
 #define TIERD_OFFLOAD_SCHEDULE_H
 
@@ -12,40 +12,39 @@
 #define SCHEDULE_DEFAULT_WEIGHT 100
 #define SCHEDULE_MAX_SHARE 10000
 #define SCHEDULE_DEFAULT_SHARE 100
-/* A device sees no more of a transfer at once. */
+/* The largest part of a transfer that a device sees at once. */
 #define SCHEDULE_PIECE_BYTES ((size_t)1 << 20)
-/* A transfer costs its user no less; a flush, as much as a piece. */
+/* The least that a transfer costs its user. A flush costs a piece. */
 #define SCHEDULE_LEAST_BYTES ((size_t)16 << 10)
-/* While demand reads wait, everything else together moves a byte for so many of theirs; and while a flow's
- * prefetches wait, its write-back does. */
+/* While demand reads wait, all else together moves one byte for so many of theirs. While a flow's prefetches
+ * wait, its write-back moves one byte for so many of theirs. */
 #define SCHEDULE_BACKGROUND_PART 16
 #define SCHEDULE_WRITE_BACK_PART 8
-/* While anything else waits, what is idle moves a byte for so many of the others, in the room that they
- * have. */
+/* While anything else waits, idle transfers move one byte for so many of the others, within the bound of the
+ * others. */
 #define SCHEDULE_IDLE_PART 64
 
-/* While demand reads are in flight, the bound on the bytes of the rest is so much lower: they share the
- * device. */
+/* Divides the bound on the bytes of the rest while demand reads are in flight. */
 #define SCHEDULE_DEMAND_DIVISOR 4
-/* Where no demand read comes the bound grows, to so many times as much, by a byte for so many of the rest
- * that are moved: many devices are fast with longer queues only. What is idle alone does not use that. */
+/* Without demand reads the bound grows up to so many times as much, by one byte for so many that are moved,
+ * because many devices are fast with long queues only. Idle transfers alone do not use that. */
 #define SCHEDULE_GROWTH_MAX 4
 #define SCHEDULE_GROWTH_PART 4
 
-/* While several users move something, each has one piece in flight; those who all have more waiting may have
- * as much as the background has. So who comes finds the device with a piece of each of the others, and with
- * what it may have grown by since the last turn of another user: a byte for so many that were moved. */
+/* While several users move something, each has one piece in flight, or as much as the background bound if all
+ * of them have more waiting. A user who is alone may have more in flight: by one byte for so many that were
+ * moved since another user's last turn. */
 #define SCHEDULE_ALONE_PART 4
 
-/* Of a user, demand reads go before the rest; within each of the classes his flows share by weight. What is
- * idle comes last, whoever asks. */
+/* Demand reads of a user go before the rest. In each class the flows of a user share by weight. Idle
+ * transfers come last, of all users. */
 enum schedule_class { SCHEDULE_DEMAND, SCHEDULE_BACKGROUND, SCHEDULE_IDLE, SCHEDULE_CLASSES };
-/* Between users nothing goes before the rest, or who has demand reads only would hold up who writes. */
+/* Between users no class goes before another, or a user with demand reads only would stall one who writes. */
 enum schedule_kind { SCHEDULE_WANTED, SCHEDULE_SPARE, SCHEDULE_KINDS };
 
 struct schedule;
 
-/* Those who wait, by their times, which are virtual: the earliest is next. */
+/* Waiting turns by virtual time; the earliest is next. */
 struct schedule_order {
 	struct queue turns;
 	uint64_t now; /* that of the last turn */
@@ -56,29 +55,29 @@ struct schedule_turn {
 	uint64_t time;
 };
 
-/* What is in flight, and by what the bound on the background is higher since the last demand read. */
+/* What is in flight, and how much the background bound has grown since the last demand read. */
 struct schedule_load {
 	unsigned in_flight, background_in_flight;
 	size_t background_bytes, grown;
 };
 
-/* Whose flows share among themselves what the device gives to one user. */
+/* A user of the device, with all flows that share his part of it. */
 struct schedule_user {
 	uint32_t id;
 	unsigned share;
 	struct schedule_turn turns[SCHEDULE_KINDS];
 	struct schedule_order flows[SCHEDULE_CLASSES];
 	struct schedule_load load;
-	size_t bytes;  /* that what is wanted and in flight costs */
-	size_t earned; /* bytes that his background may move before his demand reads */
+	size_t bytes;  /* cost of what is in flight, without idle transfers */
+	size_t earned; /* bytes that the background may move before demand reads */
 };
 
 /* What one job wants of one device. */
 struct schedule_flow {
 	struct schedule *schedule;
 	struct tier_share share;
-	struct schedule_user
-		*user; /* that of the share once something has waited, unless the slot is another's */
+	/* Of the share, once something has waited; the slot may be another's by now. */
+	struct schedule_user *user;
 	unsigned in_flight;
 	struct queue waiting[TIER_PRIORITIES];
 	struct schedule_turn turns[SCHEDULE_CLASSES];
@@ -86,8 +85,8 @@ struct schedule_flow {
 };
 
 struct schedule_limits {
-	unsigned depth;		 /* pieces in flight; a quarter of them is kept for demand reads */
-	size_t background_bytes; /* in flight of all but demand reads; see above; one piece always may be */
+	unsigned depth;		 /* pieces in flight; a quarter is reserved for demand reads */
+	size_t background_bytes; /* in flight, without demand reads; see above; one piece always may be */
 };
 
 /* One device. Nothing here allocates; a call costs O(flows) at most, and O(1) where they have equal weights.
@@ -95,45 +94,45 @@ struct schedule_limits {
 struct schedule {
 	struct schedule_limits limits;
 	struct schedule_order orders[SCHEDULE_KINDS];
-	struct schedule_user
-		users[SCHEDULE_MAX_FLOWS]; /* who nothing is known of by now lends his to others */
+	struct schedule_user users[SCHEDULE_MAX_FLOWS]; /* the slot of an absent user may go to another */
 	unsigned user_count;
-	unsigned waiting, present; /* users who wait for what is wanted; and who have it in flight, too */
+	/* Users who wait, and who wait or have something in flight; without idle transfers. */
+	unsigned waiting, present;
 	const struct schedule_user *last; /* of what is wanted */
-	size_t alone;			  /* by what he may have more in flight, since another had a turn */
+	size_t alone;			  /* how much more it may have in flight, since another had a turn */
 	struct schedule_load load;
 	size_t bytes; /* as those of each user */
 	unsigned idle_in_flight;
-	size_t idle_earned; /* bytes that what is idle may move before what is wanted */
+	size_t idle_earned; /* bytes that idle transfers may move before others */
 };
 
 void schedule_init(struct schedule *schedule, const struct schedule_limits *limits);
 
-/* Prepares a flow, which begins with nothing; at most SCHEDULE_MAX_FLOWS have something waiting. May be
- * called from another thread than the loop's. */
+/* Prepares an empty flow; at most SCHEDULE_MAX_FLOWS have something waiting. May be called from another
+ * thread than the loop's. */
 void schedule_flow_init(struct schedule_flow *flow, struct schedule *schedule,
 			const struct tier_share *share);
 
-/* From its next turn on; of another user, once the flow has been idle. */
+/* Applies from the next turn on; a change of the user, once the flow has been idle. */
 void schedule_flow_weigh(struct schedule_flow *flow, const struct tier_share *share);
 
-/* Nothing waits or is in flight: the flow may be forgotten. */
+/* Whether nothing waits or is in flight. */
 bool schedule_flow_is_idle(const struct schedule_flow *flow);
 
-/* A transfer waits, in the order of their coming within its priority. */
+/* Queues a transfer, behind all others of its priority. */
 void schedule_push(struct schedule_flow *flow, struct tier_io *io);
 
-/* What is left of a transfer waits, before all others of its priority. */
+/* Queues the rest of a transfer, before all others of its priority. */
 void schedule_push_rest(struct schedule_flow *flow, struct tier_io *io);
 
-/* Takes the next transfer, of which io->piece bytes are to be moved now; NULL: nothing may start. */
+/* Takes the next transfer, to move io->piece bytes of it now; NULL: nothing may start. */
 struct tier_io *schedule_next(struct schedule *schedule);
 
 /* The piece is not in flight any more. */
 void schedule_finish(struct tier_io *io);
 
-/* A transfer that waits, or of which a piece is in flight, goes on at a higher priority, behind those that
- * have it already. */
+/* Raises the priority of a transfer that waits or is in flight; it goes behind those that have that priority.
+ */
 void schedule_raise(struct tier_io *io, enum tier_priority priority);
 
 #endif

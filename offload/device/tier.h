@@ -11,13 +11,13 @@
 
 struct tier;
 
-/* A flush makes safe what writes that were done before it was submitted have written: after a power failure,
- * too. It moves no bytes: buffer, offset and length are 0. One that fails may have lost any of them, and says
- * nothing of which; it is never tried again. */
+/* A flush makes writes safe against a power failure: those that were done before it was submitted. Its
+ * buffer, offset and length are 0. After a flush that failed any of those writes may be lost; it is never
+ * tried again. */
 enum tier_direction { TIER_READ, TIER_WRITE, TIER_FLUSH, TIER_DIRECTIONS };
 
-/* Somebody waits for a demand read; a prefetch is wanted soon; a write-back only frees memory; what is idle
- * is for when nothing else is to be done. */
+/* Somebody waits for a demand read. A prefetch is needed soon. A write-back only frees memory. An idle
+ * transfer is for when there is nothing else. */
 enum tier_priority { TIER_DEMAND, TIER_PREFETCH, TIER_WRITE_BACK, TIER_IDLE, TIER_PRIORITIES };
 
 /* One transfer, or a flush. The caller owns it, and leaves it and its buffer alone from a successful
@@ -40,7 +40,7 @@ struct tier_io {
 	bool is_background; /* what is in flight */
 };
 
-/* Of a device: users share it, and then the jobs of each. 0 is the default of both. */
+/* A share of a device: users share it, and then the jobs of each user. 0: the default. */
 struct tier_share {
 	uint32_t user;
 	unsigned user_share; /* 1 to SCHEDULE_MAX_SHARE */
@@ -56,7 +56,7 @@ struct tier_ops {
 	void (*weigh)(struct tier *tier, const struct tier_share *share);
 	/* NULL: it cannot. */
 	int (*grow)(struct tier *tier, uint64_t capacity);
-	/* NULL: what it holds ends with it anyway. */
+	/* NULL: its content never outlives it. */
 	void (*keep)(struct tier *tier, bool is_kept);
 	void (*free)(struct tier *tier);
 };
@@ -75,21 +75,20 @@ struct tier {
  * backend's. After an error done() never runs; it never runs inside this call either. */
 int tier_submit(struct tier *tier, struct tier_io *io);
 
-/* Somebody has come to wait for a transfer that is submitted and not done: what the device has not seen of it
- * goes on at that priority. Nothing happens if it has it already. */
+/* Raises the priority of what the device has not seen yet of a transfer that is submitted and not done. */
 void tier_raise(struct tier *tier, struct tier_io *io, enum tier_priority priority);
 
-/* Its share of the device, beside others there, from now on. */
+/* Sets its share of the device. */
 void tier_weigh(struct tier *tier, const struct tier_share *share);
 
-/* Reserves more, so that it has that capacity, which is no less than it has; all or nothing. Slow, so it may
- * run on another thread, while transfers go on. -EOPNOTSUPP: it cannot grow; -ENOSPC. */
+/* Grows to a capacity that is no less than the present one, or changes nothing. It is slow, and may run on
+ * another thread while transfers go on. -EOPNOTSUPP: it cannot grow; -ENOSPC. */
 int tier_grow(struct tier *tier, uint64_t capacity);
 
-/* Whether what it holds is still there after tier_free(): at first no, of one that was found yes. */
+/* Whether its content stays after tier_free(). The default: that of an opened file stays. */
 void tier_keep(struct tier *tier, bool is_kept);
 
-/* All transfers must be done. Slow where much is not kept, so it may run on another thread. */
+/* All transfers must be done. It is slow if much is not kept, so it may run on another thread. */
 struct tier *tier_free(struct tier *tier);
 DEFINE_FREEP(struct tier *, tier_free)
 
