@@ -38,19 +38,14 @@ int extent_grow_for(struct extent_store *store, const struct lineage_geometry *g
 	return 0;
 }
 
-static struct lineage_geometry geometry_for(const struct extent_store *store, unsigned snapshots)
-{
-	return lineage_geometry_with(&store->head, snapshots);
-}
-
 /* By the size of the devices, whatever the layout says. */
 unsigned store_reserved(const struct store *base)
 {
 	const struct extent_store *store = extent_find_durable(base);
 	unsigned snapshots = store ? STORE_MAX_SNAPSHOTS : 0;
 
-	while (snapshots > 0 &&
-	       geometry_for(store, snapshots).extents > lineage_geometry(store->lineage).extents)
+	while (snapshots > 0 && lineage_geometry_with(&store->head, snapshots).extents >
+					lineage_geometry(store->lineage).extents)
 		snapshots--;
 	return snapshots;
 }
@@ -65,7 +60,8 @@ struct store_space store_space_for(const struct store *base, unsigned snapshots)
 {
 	const struct extent_store *store = extent_find_durable(base);
 
-	return store ? extent_space_of(store, geometry_for(store, snapshots)) : (struct store_space){ 0, 0 };
+	return store ? extent_space_of(store, lineage_geometry_with(&store->head, snapshots))
+		     : (struct store_space){ 0, 0 };
 }
 
 static int run_reserve(struct extent_store *store)
@@ -75,7 +71,7 @@ static int run_reserve(struct extent_store *store)
 
 static int run(struct extent_store *store)
 {
-	struct lineage_geometry geometry = geometry_for(store, store->asked.snapshots);
+	struct lineage_geometry geometry = lineage_geometry_with(&store->head, store->asked.snapshots);
 	int r = lineage_can_grow(&store->head, &geometry);
 
 	return r < 0 ? r : extent_grow_for(store, &geometry, run_reserve);

@@ -63,12 +63,6 @@ static bool is_current(const struct extent_store *store, const struct lineage_ke
 	       kept->at.place == store->map.extents[kept->extent].place;
 }
 
-static bool is_place(struct extent_store *store, const struct node_extent *at)
-{
-	return at->device < store->device_count &&
-	       at->place < lineage_places(store->lineage, at->device)->count;
-}
-
 static void on_kept(struct lineage_verification *nodes, const struct lineage_kept *kept)
 {
 	struct store_verification *verification = container_of(nodes, struct store_verification, nodes);
@@ -76,7 +70,7 @@ static void on_kept(struct lineage_verification *nodes, const struct lineage_kep
 	struct lineage_kept *grown;
 	int r;
 
-	if (is_current(store, kept) || !is_place(store, &kept->at))
+	if (is_current(store, kept) || !lineage_has_place(store->lineage, &kept->at))
 		return;
 	if (verification->count == verification->capacity) {
 		verification->capacity =

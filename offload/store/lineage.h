@@ -220,6 +220,8 @@ uint64_t lineage_host_bytes(const struct lineage_geometry *geometry, unsigned de
 /* Why the last request failed, for people. */
 const char *lineage_message(const struct lineage *lineage);
 
+/* Whether there is such a place. */
+bool lineage_has_place(const struct lineage *lineage, const struct node_extent *extent);
 /* The places of extents on a device. */
 struct places *lineage_places(struct lineage *lineage, unsigned device);
 

@@ -11,7 +11,7 @@
 
 /* ---- Walks ---- */
 
-static bool is_extent(const struct lineage *lineage, const struct node_extent *extent)
+bool lineage_has_place(const struct lineage *lineage, const struct node_extent *extent)
 {
 	return extent->device < lineage->device_count &&
 	       extent->place < lineage->extents[extent->device].count;
@@ -28,8 +28,9 @@ static int for_extents(struct lineage *lineage, const struct node_read *read,
 		node_get_extent(read->bytes, i, &extent);
 		if (extent.place == PLACES_NONE)
 			continue;
-		r = is_extent(lineage, &extent) ? act(lineage, &lineage->extents[extent.device], extent.place)
-						: -EBADMSG;
+		r = lineage_has_place(lineage, &extent)
+			    ? act(lineage, &lineage->extents[extent.device], extent.place)
+			    : -EBADMSG;
 	}
 	return r;
 }
