@@ -13,7 +13,7 @@
 
 struct task {
 	struct work work;
-	sem_t *started, *gate; /* posted when it starts, waited for before it goes on; or NULL */
+	bool is_held; /* it posts started, and waits for gate */
 	struct workers *workers;
 	unsigned resubmissions;
 	unsigned run_place; /* when it ran, among all; 0: not yet */
@@ -22,16 +22,17 @@ struct task {
 };
 
 static atomic_uint places;
+static sem_t started, gate;
 
 static void task_run(struct work *work)
 {
 	struct task *task = container_of(work, struct task, work);
 
 	task->runner = pthread_self();
-	if (task->started)
-		sem_post(task->started);
-	if (task->gate)
-		sem_wait(task->gate);
+	if (task->is_held) {
+		sem_post(&started);
+		sem_wait(&gate);
+	}
 	task->run_place = atomic_fetch_add(&places, 1) + 1;
 }
 
@@ -83,6 +84,8 @@ static struct workers *start(unsigned count)
 	struct workers *workers = NULL;
 
 	atomic_store(&places, 0);
+	sem_init(&started, 0, 0);
+	sem_init(&gate, 0, 0);
 	assert_int_equal(workers_new(count, "test", &workers), 0);
 	assert_int_equal(workers_count(workers), count);
 	return workers;
@@ -100,28 +103,17 @@ static void no_workers_are_refused(void **state)
 static void work_runs_on_a_worker_and_ends_on_the_reaper(void **state)
 {
 	_cleanup_(workers_freep) struct workers *workers = start(1);
-	struct task task = { .started = NULL };
-
-	submit(workers, &task, WORK_NORMAL);
-	reap_until(workers, &task, 1, 1);
-	assert_int_equal(task.run_place, 1);
-	assert_false(pthread_equal(task.runner, pthread_self()));
-	assert_true(pthread_equal(task.finisher, pthread_self()));
-	assert_false(is_readable(workers, 0));
-}
-
-static void nothing_is_done_before_it_is_reaped(void **state)
-{
-	_cleanup_(workers_freep) struct workers *workers = start(1);
-	struct task task = { .started = NULL };
+	struct task task = { .is_held = false };
 
 	submit(workers, &task, WORK_NORMAL);
 	assert_true(is_readable(workers, -1));
 	assert_int_equal(task.done_count, 0);
 	workers_reap(workers);
 	assert_int_equal(task.done_count, 1);
-	workers_reap(workers);
-	assert_int_equal(task.done_count, 1);
+	assert_int_equal(task.run_place, 1);
+	assert_false(pthread_equal(task.runner, pthread_self()));
+	assert_true(pthread_equal(task.finisher, pthread_self()));
+	assert_false(is_readable(workers, 0));
 }
 
 /* One worker, held by a first task until all the others are queued. */
@@ -129,12 +121,8 @@ static void the_urgent_start_first_and_each_urgency_in_order(void **state)
 {
 	_cleanup_(workers_freep) struct workers *workers = start(1);
 	struct task tasks[7] = { 0 };
-	sem_t started, gate;
 
-	sem_init(&started, 0, 0);
-	sem_init(&gate, 0, 0);
-	tasks[0].started = &started;
-	tasks[0].gate = &gate;
+	tasks[0].is_held = true;
 	submit(workers, &tasks[0], WORK_NORMAL);
 	sem_wait(&started);
 	for (int i = 1; i < 4; i++)
@@ -148,21 +136,15 @@ static void the_urgent_start_first_and_each_urgency_in_order(void **state)
 		assert_int_equal(tasks[i].run_place, i + 4);
 	for (unsigned i = 4; i < 7; i++)
 		assert_int_equal(tasks[i].run_place, i - 2);
-	sem_destroy(&started);
-	sem_destroy(&gate);
 }
 
 static void workers_run_at_the_same_time(void **state)
 {
 	_cleanup_(workers_freep) struct workers *workers = start(3);
 	struct task tasks[3] = { 0 };
-	sem_t started, gate;
 
-	sem_init(&started, 0, 0);
-	sem_init(&gate, 0, 0);
 	for (int i = 0; i < 3; i++) {
-		tasks[i].started = &started;
-		tasks[i].gate = &gate;
+		tasks[i].is_held = true;
 		submit(workers, &tasks[i], WORK_NORMAL);
 	}
 	for (int i = 0; i < 3; i++)
@@ -170,8 +152,6 @@ static void workers_run_at_the_same_time(void **state)
 	for (int i = 0; i < 3; i++)
 		sem_post(&gate);
 	reap_until(workers, tasks, 3, 3);
-	sem_destroy(&started);
-	sem_destroy(&gate);
 }
 
 static void done_may_submit_again(void **state)
@@ -193,12 +173,8 @@ static void freeing_finishes_what_is_queued_without_done(void **state)
 {
 	struct workers *workers = start(1);
 	struct task tasks[TASKS] = { 0 };
-	sem_t started, gate;
 
-	sem_init(&started, 0, 0);
-	sem_init(&gate, 0, 0);
-	tasks[0].started = &started;
-	tasks[0].gate = &gate;
+	tasks[0].is_held = true;
 	for (unsigned i = 0; i < TASKS; i++)
 		submit(workers, &tasks[i], WORK_NORMAL);
 	sem_wait(&started);
@@ -208,8 +184,6 @@ static void freeing_finishes_what_is_queued_without_done(void **state)
 		assert_int_equal(tasks[i].run_place, i + 1);
 		assert_int_equal(tasks[i].done_count, 0);
 	}
-	sem_destroy(&started);
-	sem_destroy(&gate);
 }
 
 struct signal_task {
@@ -289,7 +263,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_workers_are_refused),
 		cmocka_unit_test(work_runs_on_a_worker_and_ends_on_the_reaper),
-		cmocka_unit_test(nothing_is_done_before_it_is_reaped),
 		cmocka_unit_test(the_urgent_start_first_and_each_urgency_in_order),
 		cmocka_unit_test(workers_run_at_the_same_time),
 		cmocka_unit_test(done_may_submit_again),

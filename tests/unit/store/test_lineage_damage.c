@@ -156,26 +156,6 @@ static void misdirected_and_lost_writes_of_nodes_are_found(void **state)
 	toy_close(&toy);
 }
 
-/* A write that a disk has told of, and not made: there is what the place had before. */
-static void nodes_of_another_commit_are_found(void **state)
-{
-	static struct toy toy;
-	static uint8_t before[8][NODE_BYTES];
-	struct node_pointer pointer;
-	unsigned count;
-
-	make(&toy, 350, 1, 2);
-	for (count = 0; toy_node(&toy, count, &pointer); count++)
-		sim_disk_read(toy_disk_of(&toy, &pointer, 0), toy_offset_of(&pointer, 0), before[count],
-			      NODE_BYTES);
-	toy_make_steps(&toy, 1);
-	for (unsigned node = 0; node < count; node++) {
-		assert_true(toy_node(&toy, node, &pointer));
-		expect_refused(&toy, &pointer, before[node], 3);
-	}
-	toy_close(&toy);
-}
-
 /* ---- Snapshots ---- */
 
 /* Of step 1, while the job is at step 3, so that they share nothing: the root of the snapshot's map. */
@@ -265,7 +245,6 @@ int main(void)
 		cmocka_unit_test(a_store_that_lost_a_pair_is_refused),
 		cmocka_unit_test(no_byte_of_a_node_is_missed),
 		cmocka_unit_test(misdirected_and_lost_writes_of_nodes_are_found),
-		cmocka_unit_test(nodes_of_another_commit_are_found),
 		cmocka_unit_test(no_byte_of_a_snapshots_map_is_missed),
 		cmocka_unit_test(a_snapshot_that_cannot_be_read_can_be_deleted),
 		cmocka_unit_test(a_disk_that_missed_commits_is_not_believed),

@@ -170,59 +170,6 @@ static void a_store_that_has_more_places_is_opened(void **state)
 	disk_store_close(&disk);
 }
 
-static void expect_bytes(struct disk_store *disk, const char *from, const char *to, uint64_t expected)
-{
-	uint64_t bytes = 42;
-
-	assert_int_equal(disk_store_wait(disk, store_diff(disk->store, from, to, &disk->request, &bytes)), 0);
-	assert_int_equal(bytes, expected);
-}
-
-static void expect_own(struct disk_store *disk, const char *name, uint64_t extents)
-{
-	uint64_t bytes = 42;
-
-	assert_int_equal(
-		disk_store_wait(disk, store_measure_snapshot(disk->store, name, &disk->request, &bytes)), 0);
-	assert_int_equal(bytes, extents * disk->place_bytes);
-}
-
-static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
-{
-	struct disk_store disk;
-
-	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 4);
-	disk_store_rewrite_all(&disk);
-	disk_store_commit(&disk);
-	assert_int_equal(disk_store_take(&disk, "one"), 0);
-	expect_bytes(&disk, "one", NULL, 0);
-	expect_own(&disk, "one", 0);
-	/* Of two of the three leaves; of each extent a page is in use. */
-	for (unsigned extent = 0; extent < 5; extent++)
-		disk_store_rewrite(&disk, extent);
-	disk_store_rewrite(&disk, 250);
-	disk_store_drain(&disk);
-	expect_bytes(&disk, "one", NULL, 0);
-	disk_store_commit(&disk);
-	expect_bytes(&disk, "one", NULL, 6 * DISK_PAGE);
-	assert_int_equal(disk_store_take(&disk, "two"), 0);
-	disk_store_rewrite(&disk, 4);
-	disk_store_drain(&disk);
-	disk_store_commit(&disk);
-	expect_bytes(&disk, "one", "two", 6 * DISK_PAGE);
-	expect_bytes(&disk, "two", "one", 6 * DISK_PAGE);
-	expect_bytes(&disk, "two", NULL, DISK_PAGE);
-	expect_own(&disk, "one", 6);
-	expect_own(&disk, "two", 1);
-	/* Extent 4 of “two” is in no other; the other five are the job's as well. */
-	assert_int_equal(disk_store_delete(&disk, "one"), 0);
-	expect_own(&disk, "two", 1);
-	disk_store_rewrite_all(&disk);
-	disk_store_commit(&disk);
-	expect_bytes(&disk, "two", NULL, store_state_bytes(disk.store));
-	disk_store_close(&disk);
-}
-
 static uint64_t *copy_content(const struct disk_store *disk)
 {
 	uint64_t *copy = malloc(disk->extents * sizeof(*copy));
@@ -412,33 +359,6 @@ static void nothing_is_written_to_a_view(void **state)
 	disk_store_close(&disk);
 }
 
-static void a_store_that_was_rolled_back_is_opened_as_the_snapshot_was(void **state)
-{
-	struct disk_store disk;
-
-	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 7);
-	disk_store_rewrite_all(&disk);
-	disk_store_commit(&disk);
-	assert_int_equal(disk_store_take(&disk, "one"), 0);
-	disk_store_rewrite_all(&disk);
-	disk_store_commit(&disk);
-	assert_int_equal(disk_store_wait(&disk, store_roll_back(disk.store, "one", &disk.request)), 0);
-	assert_int_equal(store_commit(disk.store, 3, &disk.request), -EROFS);
-	assert_int_equal(disk_store_take(&disk, "two"), -EROFS);
-	disk.step = disk.acknowledged = 1;
-	for (unsigned i = 0; i < 2; i++) {
-		disk_store_end(&disk);
-		/* Compares everything with what step 1 was. */
-		disk_store_open_again(&disk);
-		assert_int_equal(disk.step, 1);
-		expect_bytes(&disk, "one", NULL, 0);
-	}
-	disk_store_rewrite_all(&disk);
-	disk_store_commit(&disk);
-	assert_int_equal(disk.acknowledged, 2);
-	disk_store_close(&disk);
-}
-
 static int reserve(struct disk_store *disk, unsigned snapshots)
 {
 	return disk_store_wait(disk, store_reserve(disk->store, snapshots, &disk->request));
@@ -621,14 +541,12 @@ int main(void)
 		cmocka_unit_test(a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on),
 		cmocka_unit_test(what_is_fixed_is_there_once_with_all_snapshots),
 		cmocka_unit_test(a_store_that_has_more_places_is_opened),
-		cmocka_unit_test(what_changed_and_what_a_snapshot_keeps_is_counted),
 		cmocka_unit_test(a_view_shows_what_was_kept_until_it_is_freed),
 		cmocka_unit_test(a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it),
 		cmocka_unit_test(nothing_of_a_view_outlives_a_crash),
 		cmocka_unit_test(a_snapshot_costs_a_table_and_superblocks_whatever_the_size),
 		cmocka_unit_test(opening_reads_of_a_snapshot_what_is_in_no_other_map),
 		cmocka_unit_test(nothing_is_written_to_a_view),
-		cmocka_unit_test(a_store_that_was_rolled_back_is_opened_as_the_snapshot_was),
 		cmocka_unit_test(a_reserve_grows_and_stays),
 		cmocka_unit_test(a_growth_that_is_interrupted_loses_nothing),
 		cmocka_unit_test_teardown(snapshots_are_whole_whatever_is_on_its_way, seeds_tell),
