@@ -1,6 +1,4 @@
-/* Contributions: how they come, which sum they wait for, and what becomes of them when a step or an epoch
- * ends.
- */
+/* Contributions: how they come, which sum they wait for, and how a step or an epoch ends for them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
