@@ -13,7 +13,6 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/own.h"
-#include "daemon/durability/devices.h"
 #include "daemon/durability/listing_inside.h"
 #include "daemon/durability/mark.h"
 #include "daemon/durability/own.h"
@@ -23,15 +22,9 @@
 
 #define SUFFIX ".store"
 
-/* A job, and the paths that have a file of it, by their bits. */
-struct entry {
-	struct job_file job;
-	uint32_t paths;
-};
-
 struct search {
 	struct node *node;
-	struct entry *entries; /* of each file one, until they are joined */
+	struct job_file *jobs; /* one of each file, until they are joined */
 	size_t count, capacity;
 	uint64_t highest; /* number */
 };
@@ -124,18 +117,18 @@ bool job_file_parse(const char *file, struct job_file *ret_job)
 
 /* ---- Folders ---- */
 
-static int add(struct search *search, const struct job_file *job, unsigned path)
+static int add(struct search *search, const struct job_file *job)
 {
 	if (search->count == search->capacity) {
 		size_t capacity = search->capacity ? 2 * search->capacity : 64;
-		struct entry *entries = realloc(search->entries, capacity * sizeof(*entries));
+		struct job_file *jobs = realloc(search->jobs, capacity * sizeof(*jobs));
 
-		if (!entries)
+		if (!jobs)
 			return -ENOMEM;
-		search->entries = entries;
+		search->jobs = jobs;
 		search->capacity = capacity;
 	}
-	search->entries[search->count++] = (struct entry){ *job, UINT32_C(1) << path };
+	search->jobs[search->count++] = *job;
 	return 0;
 }
 
@@ -162,7 +155,7 @@ static int look_at_file(struct search *search, unsigned path, int fd, const char
 		search->highest = job.number;
 	if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode)) {
 		job.is_unfinished = (status.st_mode & 07777) == NVME_UNFINISHED_MODE;
-		return add(search, &job, path);
+		return add(search, &job);
 	}
 	log_foreign(&search->node->paths[path], folder, name);
 	return 0;
@@ -260,35 +253,16 @@ bool job_files_are_absent(struct node *node, unsigned path)
 
 /* ---- Jobs ---- */
 
-static int compare_jobs(const void *one, const void *another)
+/* The oldest first; files that are of one job beside each other. */
+static int compare(const void *one, const void *another)
 {
-	const struct job_file *a = &((const struct entry *)one)->job;
-	const struct job_file *b = &((const struct entry *)another)->job;
+	const struct job_file *a = one, *b = another;
 
-	if (a->uid != b->uid)
-		return a->uid < b->uid ? -1 : 1;
-	int order = strcmp(a->name, b->name);
-
-	return order != 0 ? order : (a->number > b->number) - (a->number < b->number);
-}
-
-static int compare_age(const void *one, const void *another)
-{
-	const struct job_file *a = &((const struct entry *)one)->job;
-	const struct job_file *b = &((const struct entry *)another)->job;
-
-	if (a->is_outdated != b->is_outdated)
-		return a->is_outdated ? 1 : -1;
 	if (a->number != b->number)
 		return a->number < b->number ? -1 : 1;
-	return compare_jobs(one, another);
-}
-
-static void join(struct entry *entry, const struct entry *other)
-{
-	entry->paths |= other->paths;
-	entry->job.is_unfinished |= other->job.is_unfinished;
-	entry->job.is_given_up |= other->job.is_given_up;
+	if (a->uid != b->uid)
+		return a->uid < b->uid ? -1 : 1;
+	return strcmp(a->name, b->name);
 }
 
 /* What is on the list, and nowhere else. */
@@ -299,16 +273,11 @@ static int add_listed(struct search *search)
 
 	for (size_t i = 0; list && i < list->store_count && r == 0; i++) {
 		struct job_file job;
-		struct entry *entry;
 
 		if (!job_file_parse(list->stores[i].file, &job))
 			continue;
-		r = add(search, &job, 0);
-		if (r < 0)
-			break;
-		entry = &search->entries[search->count - 1];
-		entry->paths = 0;
-		entry->job.is_given_up = job_list_is_given_up(&list->stores[i]);
+		job.is_given_up = job_list_is_given_up(&list->stores[i]);
+		r = add(search, &job);
 	}
 	if (list && list->highest > search->highest)
 		search->highest = list->highest;
@@ -318,49 +287,21 @@ static int add_listed(struct search *search)
 /* Of files that are of one job, one entry. */
 static void join_files(struct search *search)
 {
-	size_t jobs = 0;
+	size_t count = 0;
 
-	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_jobs);
+	qsort(search->jobs, search->count, sizeof(search->jobs[0]), compare);
 	for (size_t i = 0; i < search->count; i++) {
-		struct entry *entry = &search->entries[i];
+		const struct job_file *job = &search->jobs[i];
+		struct job_file *last = count > 0 ? &search->jobs[count - 1] : NULL;
 
-		if (jobs > 0 && compare_jobs(&search->entries[jobs - 1], entry) == 0)
-			join(&search->entries[jobs - 1], entry);
-		else
-			search->entries[jobs++] = *entry;
+		if (last && compare(last, job) == 0) {
+			last->is_unfinished |= job->is_unfinished;
+			last->is_given_up |= job->is_given_up;
+		} else {
+			search->jobs[count++] = *job;
+		}
 	}
-	search->count = jobs;
-}
-
-/* Paths that were added later have none of it; nor does what was never whole lack any. */
-static uint32_t find_missing(const struct node *node, const struct entry *entry)
-{
-	uint32_t missing = (uint32_t)((UINT64_C(1) << node->path_count) - 1) & ~entry->paths;
-	struct path_list paths;
-	char message[640];
-
-	if (!missing || entry->job.is_unfinished ||
-	    devices_find(node, &entry->job, NULL, &paths, message, sizeof(message)) != -ENOENT)
-		return 0;
-	return missing;
-}
-
-/* Tells the latest of each job from the others. */
-static void choose(struct search *search)
-{
-	const struct job_file *latest = NULL;
-
-	for (size_t i = search->count; i-- > 0;) {
-		struct entry *entry = &search->entries[i];
-		struct job_file *job = &entry->job;
-
-		job->missing = find_missing(search->node, entry);
-		job->is_outdated = latest && latest->uid == job->uid && strcmp(latest->name, job->name) == 0;
-		/* Nor has it replaced anything. */
-		if (!job->is_outdated && !job->is_unfinished && !job->is_given_up)
-			latest = job;
-	}
-	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_age);
+	search->count = count;
 }
 
 int job_files_find(struct node *node,
@@ -374,13 +315,11 @@ int job_files_find(struct node *node,
 		r = add_listed(&search);
 	if (search.highest > node->jobs.created)
 		node->jobs.created = search.highest;
-	if (r == 0 && search.count > 0) {
+	if (r == 0 && search.count > 0)
 		join_files(&search);
-		choose(&search);
-	}
 	for (size_t i = 0; i < search.count && r == 0; i++)
-		r = found(node, &search.entries[i].job, argument);
-	free(search.entries);
+		r = found(node, &search.jobs[i], argument);
+	free(search.jobs);
 	return r;
 }
 
