@@ -1,5 +1,5 @@
-/* Listing: the node keeps its list of jobs in the state directory, and misses what is on it and not on the
- * paths. A path whose file system is not the one that it was is absent: nothing new is put there. */
+/* Listing: the node's list of jobs, in the state directory. Jobs that are on the list and not on the paths
+ * are missed. A path that has another file system than before is absent: nothing new is put there. */
 #ifndef TIERD_DAEMON_LISTING_H
 #define TIERD_DAEMON_LISTING_H
 
@@ -8,13 +8,12 @@
 
 struct listing;
 
-/* All jobs that were there have come back, or are lost: writes the list, if that has changed anything. Until
- * then it is not written. */
+/* All jobs have come back, or are lost. Writes the list, if it has changed; until then nothing writes it. */
 void listing_settle(struct node *node);
 
 /* False: the store is not on it. */
 bool listing_copy(const struct node *node, const char *file, struct job_list_store *ret_store);
-/* All paths on which the store lies are here, or it is not on the list. */
+/* All paths of the store are here, or it is not on the list. */
 bool listing_has_paths(const struct node *node, const char *file);
 /* The job is on it, and was given up while its files were away. */
 bool listing_is_given_up(const struct node *node, const char *file, const char *name);
@@ -43,19 +42,19 @@ struct listing_entry {
 	void (*done)(struct listing_entry *entry, int status);
 };
 
-/* The superblocks of its store have been written; job and done are set, and room for a message. */
+/* The superblocks of its store have been written. job, done, message and size are set. */
 void listing_add(struct listing_entry *entry);
-/* A job that has come back, or is a fork; on the disk soon. */
+/* Of a job that has come back, or a fork. It is on the disk soon. */
 void listing_note(const struct job *job);
-/* The files of the job are about to go, or it has left them to others: it is off the list before. */
+/* Takes a job off the list whose files are removed next, or that has left them to others. */
 void listing_forget(struct node *node, const char *file, const char *name);
-/* The store has been opened, and has these jobs: others are off the list. */
+/* The store has been opened, and has these jobs. Takes others off the list. */
 void listing_match(struct node *node, const char *file, const struct store_job *jobs, unsigned count);
-/* The same as listing_forget(), of a job that is lost: files on paths that are not here go as soon as they
- * are. */
+/* As listing_forget(), of a job that is lost. Files on paths that are not here are removed when they are
+ * back. */
 void listing_give_up(struct node *node, const char *file, const char *name);
 
-/* Who waits for the list to be on the disk as it is now. */
+/* Waits until the list is on the disk as it is now. */
 struct listing_wait {
 	struct work work;
 	void (*done)(struct listing_wait *wait);

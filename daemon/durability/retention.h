@@ -5,14 +5,13 @@
 
 #include "daemon/model/model.h"
 
-/* The job's rule counts from this step on: the first that is kept is a multiple, and none that was there
- * before whoever made the rule, or the fork, could see it. */
+/* The rule counts from this step on: no earlier step is kept by itself. */
 void retention_begin(struct job *job, uint64_t step);
 
 /* The owner has another rule. Answers when that is durable. requesters: of the client, until then. */
 void retain_snapshots(struct pending *pending, const Tierd__Wire__JobRetain *request,
 		      struct queue *requesters);
-/* Who opens the job need not know that. */
+/* Whoever opens the job may still ask for the rule that it was made with. */
 void retain_overlook(const struct job *job, struct job_options *asked);
 
 #endif

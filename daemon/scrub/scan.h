@@ -1,6 +1,6 @@
-/* A scan reads extents of a job's state on NVMe, one after the other, for the sake of their checksums, when
- * its device has nothing else to do; and with them what leads there, and what only snapshots have. What it
- * finds damaged, or good again, the job knows from then on. */
+/* A scan reads extents of a job's state on NVMe to check their checksums, one after the other, when the
+ * device has nothing else to do. It also reads the nodes of the maps that lead there, and extents that only
+ * snapshots have. The job remembers what is damaged. */
 #ifndef TIERD_DAEMON_SCAN_H
 #define TIERD_DAEMON_SCAN_H
 
@@ -9,7 +9,7 @@
 
 struct job;
 
-/* Embedded in whatever wants to know. The job is not freed while one is under way. */
+/* Embedded in its owner. The job is not freed while one is under way. */
 struct scan {
 	struct job *job;
 	/* Extents; after done() those before next have been read. found() may lower end. */
@@ -20,9 +20,9 @@ struct scan {
 	 * call. */
 	void (*done)(struct scan *scan, int status);
 
-	uint64_t bytes;	 /* that were read and verified, or found, since scan_start() */
+	uint64_t bytes;	 /* that were read since scan_start() */
 	bool is_stopped; /* its owner sets it: it ends when what it reads has been read */
-	bool by_blocks;	 /* the extent holds a bad one */
+	bool by_blocks;	 /* the extent has a bad block: they are read one by one */
 	bool is_in_group;
 	uint64_t damaged; /* blocks, of the extent or group that is being read */
 	uint64_t piece_end;
