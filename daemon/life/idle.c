@@ -125,7 +125,7 @@ static bool may_release(const struct job *job)
 static bool may_give(const struct claim *claim, const struct job *job)
 {
 	return may_release(job) && job != claim->job &&
-	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
+	       (headroom_for(claim).bound != HEADROOM_OF_USER || job->uid == claim->uid);
 }
 
 /* What the cache gives is counted there, but that of a broken job goes with the rest. */

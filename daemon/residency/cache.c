@@ -22,7 +22,7 @@ static bool is_usable(const struct job *job)
 static bool may_give(const struct claim *claim, const struct job *job)
 {
 	return is_usable(job) && job != claim->job &&
-	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
+	       (headroom_for(claim).bound != HEADROOM_OF_USER || job->uid == claim->uid);
 }
 
 /* ---- Shrinking ---- */
@@ -239,13 +239,14 @@ static bool is_fair(const struct trade *trade, uint64_t lacking)
 /* Warm state of others is taken for it, and then segments, where that is fair. */
 static void balance(struct job *job)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 	const struct job *giver = find_giver(&claim, segments_here);
 	uint32_t segment = find_away(job);
 
 	if (segment == SLOT_NONE || cache_bytes_on_the_way(&claim) > 0)
 		return;
-	uint64_t bytes = job->residency->slots.segments[segment].bytes, lacking = room_lacking(&claim, bytes);
+	uint64_t bytes = job->residency->slots.segments[segment].bytes,
+		 lacking = headroom_lacking(&claim, bytes);
 	uint64_t warm = sum_of_givers(&claim, warm_here);
 	const struct trade trade = { .giver = giver,
 				     .left = giver ? segments_here(giver) : 0,
@@ -253,7 +254,7 @@ static void balance(struct job *job)
 				     .own = segments_of(job),
 				     .wanted = bytes };
 
-	if (bytes > budget_own_room(job))
+	if (bytes > budget_own_headroom(job))
 		return;
 	if (warm >= lacking || is_fair(&trade, lacking - warm))
 		cache_reclaim(&claim, lacking);
@@ -271,28 +272,28 @@ static bool may_warm(struct job *job)
 /* It would take more, if the node had it. */
 static bool may_take_warm(struct job *job)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 	uint64_t bytes;
 
 	if (!may_warm(job))
 		return false;
 	bytes = job->residency->cache_tenant->bytes_next(job);
-	return bytes <= budget_own_room(job) &&
-	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
+	return bytes <= budget_own_headroom(job) &&
+	       (headroom_for(&claim).bound != HEADROOM_OF_USER || headroom_lacking(&claim, bytes) == 0);
 }
 
 /* It will get the memory for another segment, if nobody takes that before. */
 static bool awaits_segment(const struct job *job)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 	uint32_t segment = is_usable(job) && !job_is_idle(job) ? find_away(job) : SLOT_NONE;
 	uint64_t bytes;
 
 	if (segment == SLOT_NONE)
 		return false;
 	bytes = job->residency->slots.segments[segment].bytes;
-	return bytes <= budget_own_room(job) &&
-	       room_lacking(&claim, bytes) <=
+	return bytes <= budget_own_headroom(job) &&
+	       headroom_lacking(&claim, bytes) <=
 		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_here);
 }
 
@@ -314,16 +315,18 @@ static bool is_next_to_warm(struct job *job)
 
 static void balance_warm(struct job *job)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 	const struct job *giver = find_giver(&claim, warm_here);
-	uint64_t bytes = job->residency->cache_tenant->bytes_next(job), lacking = room_lacking(&claim, bytes);
+	uint64_t bytes = job->residency->cache_tenant->bytes_next(job),
+		 lacking = headroom_lacking(&claim, bytes);
 	const struct trade trade = { .giver = giver,
 				     .left = giver ? warm_here(giver) : 0,
 				     .least = giver ? giver->residency->cache_tenant->bytes_last(giver) : 0,
 				     .own = job->residency->cache_tenant->bytes(job),
 				     .wanted = bytes };
 
-	if (bytes <= budget_own_room(job) && cache_bytes_on_the_way(&claim) == 0 && is_fair(&trade, lacking))
+	if (bytes <= budget_own_headroom(job) && cache_bytes_on_the_way(&claim) == 0 &&
+	    is_fair(&trade, lacking))
 		cache_reclaim(&claim, lacking);
 }
 
@@ -376,11 +379,12 @@ void cache_go_on(struct job *job)
 /* Others give up what their ranks can do without, but may hold that for long: then it was no help. */
 static bool is_helped(struct job *job)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 	uint32_t segment = find_away(job);
 	uint64_t bytes = segment != SLOT_NONE ? job->residency->slots.segments[segment].bytes : 0;
 
-	if (bytes == 0 || bytes > budget_own_room(job) || ++job->residency->stuck_waits > STUCK_WAITS_MOST)
+	if (bytes == 0 || bytes > budget_own_headroom(job) ||
+	    ++job->residency->stuck_waits > STUCK_WAITS_MOST)
 		job->residency->stuck_waits = 0;
 	else if (holders_make_room(&claim, bytes))
 		return true;

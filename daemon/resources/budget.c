@@ -9,7 +9,7 @@
 #include "daemon/resources/own.h"
 #include "daemon/request/request.h"
 #include "daemon/resources/placement.h"
-#include "daemon/resources/room.h"
+#include "daemon/resources/headroom.h"
 #include "daemon/resources/slots.h"
 
 /* In tenths of a unit, up or down. */
@@ -91,7 +91,7 @@ int budget_new(struct job *job)
 	job->resources = calloc(1, sizeof(*job->resources));
 	if (!job->resources)
 		return -ENOMEM;
-	shortage_init(&job->resources->shortage, room_claim(job), job);
+	shortage_init(&job->resources->shortage, claim_of_job(job), job);
 	return 0;
 }
 
@@ -108,7 +108,7 @@ void budget_free(struct job *job)
 void budget_set_limits(struct job *job, const struct budget_limits *limits)
 {
 	job->resources->limits = *limits;
-	job->resources->shortage.claim = room_claim(job);
+	job->resources->shortage.claim = claim_of_job(job);
 }
 
 const struct budget_limits *budget_limits(const struct job *job)
@@ -150,14 +150,15 @@ uint64_t budget_host_used(const struct node *node)
 
 /* ---- Host memory ---- */
 
-static struct room host_room(const struct job *job)
+static struct headroom host_headroom(const struct job *job)
 {
-	struct claim claim = room_claim(job);
-	struct room room = room_for(&claim);
+	struct claim claim = claim_of_job(job);
+	struct headroom headroom = headroom_for(&claim);
 	uint64_t own = size_rest(job->resources->limits.host_budget, job->resources->host_bytes);
 
-	return job->resources->limits.host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB }
-								      : room;
+	return job->resources->limits.host_budget && own < headroom.bytes
+		       ? (struct headroom){ own, HEADROOM_OF_JOB }
+		       : headroom;
 }
 
 static void take_host(struct job *job, uint64_t bytes)
@@ -173,34 +174,34 @@ static void give_host(struct job *job, uint64_t bytes)
 }
 
 /* what: what takes them, such as "it takes"; hint: what to do, or "". */
-static int refuse_bytes(const struct claim *claim, struct room room, const char *what, uint64_t bytes,
+static int refuse_bytes(const struct claim *claim, struct headroom headroom, const char *what, uint64_t bytes,
 			const char *hint, char *message, size_t size)
 {
-	char needed[16], there[16], whose[ROOM_TEXT];
+	char needed[16], there[16], whose[HEADROOM_TEXT];
 
 	return refuse(message, size, -ENOMEM, "%s %s of host memory, and there are %s (%s)%s", what,
-		      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
-		      room_describe(claim, room, whose, sizeof(whose)), hint);
+		      budget_print_needed(bytes, needed), budget_print(headroom.bytes, there),
+		      headroom_describe(claim, headroom, whose, sizeof(whose)), hint);
 }
 
 /* The job's own budget is asked by the plan, which knows what else it needs and can say how much would do;
  * and what comes after the plan is little beside it. */
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	struct claim claim = room_claim(job), of_all = claim;
-	struct room room = room_for(&claim);
+	struct claim claim = claim_of_job(job), of_all = claim;
+	struct headroom headroom = headroom_for(&claim);
 
 	/* Its own cache helps, too. */
 	of_all.job = NULL;
 	/* Caches give nothing up before somebody has looked again; idle jobs do. */
-	if (bytes > room.bytes && size_rest(bytes, room.bytes) <= holders_spare_bytes(&claim, true)) {
-		holders_give_up(&claim, size_rest(bytes, room.bytes));
-		room = room_for(&claim);
+	if (bytes > headroom.bytes && size_rest(bytes, headroom.bytes) <= holders_spare_bytes(&claim, true)) {
+		holders_give_up(&claim, size_rest(bytes, headroom.bytes));
+		headroom = headroom_for(&claim);
 	}
-	if (bytes > room.bytes) {
+	if (bytes > headroom.bytes) {
 		bool will_be_there = holders_make_room(&of_all, bytes);
 
-		return refuse_bytes(&claim, room, "it takes", bytes,
+		return refuse_bytes(&claim, headroom, "it takes", bytes,
 				    will_be_there ? "; caches shrink for it: try again" : "", message, size);
 	}
 	job->resources->charged_bytes += bytes;
@@ -256,11 +257,11 @@ void budget_pretend(struct node *node, uint64_t host_used)
 int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size)
 {
 	const struct claim *claim = &shortage->claim;
-	struct room room = room_for(claim);
+	struct headroom headroom = headroom_for(claim);
 
-	shortage->bytes = size_rest(bytes, room.bytes);
+	shortage->bytes = size_rest(bytes, headroom.bytes);
 	if (shortage->bytes > 0)
-		return refuse_bytes(claim, room, "its reader takes", bytes, "", message, size);
+		return refuse_bytes(claim, headroom, "its reader takes", bytes, "", message, size);
 	claim->node->resources->host_used += bytes;
 	holders_make_room(claim, 0);
 	return 0;
@@ -342,15 +343,15 @@ static void print_remedies(const struct job *job, bool may_move, uint64_t wanted
 }
 
 static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t arena,
-		       struct room room, char *message, size_t size)
+		       struct headroom headroom, char *message, size_t size)
 {
 	char least[16], parameters[16], sums[16], buffers[16], state[16], rest[16], there[16],
-		whose[ROOM_TEXT];
+		whose[HEADROOM_TEXT];
 	char remedies[400];
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 
 	uint64_t wanted = size_sum(sum_of(needs), arena);
-	bool may_move = size_rest(wanted, movable_bytes(job, needs, arena)) <= room.bytes;
+	bool may_move = size_rest(wanted, movable_bytes(job, needs, arena)) <= headroom.bytes;
 
 	print_remedies(job, may_move, wanted, remedies);
 	/* What it has already taken is a part of both. */
@@ -362,18 +363,18 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	budget_print(size_sum(size_sum(needs->windows, size_sum(needs->pages, needs->metadata)),
 			      job->resources->charged_bytes),
 		     rest);
-	budget_print(size_sum(room.bytes, job->resources->charged_bytes), there);
+	budget_print(size_sum(headroom.bytes, job->resources->charged_bytes), there);
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
 		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
 		least, parameters, sums, buffers, state, rest, there,
-		room_describe(&claim, room, whose, sizeof(whose)), remedies);
+		headroom_describe(&claim, headroom, whose, sizeof(whose)), remedies);
 }
 
 /* ---- Cache ---- */
 
-uint64_t budget_own_room(const struct job *job)
+uint64_t budget_own_headroom(const struct job *job)
 {
 	return job->resources->limits.host_budget
 		       ? size_rest(job->resources->limits.host_budget, job->resources->host_bytes)
@@ -382,9 +383,9 @@ uint64_t budget_own_room(const struct job *job)
 
 bool budget_take_cache(struct job *job, uint64_t bytes)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 
-	if (bytes > budget_own_room(job) || room_lacking(&claim, bytes) > 0)
+	if (bytes > budget_own_headroom(job) || headroom_lacking(&claim, bytes) > 0)
 		return false;
 	job->resources->cache_bytes += bytes;
 	take_host(job, bytes);
@@ -419,11 +420,12 @@ static uint64_t plan_arena(const struct job *job, uint64_t budget)
 
 static bool fits_host(const struct job *job, uint64_t bytes)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 
-	return bytes <= host_room(job).bytes ||
-	       (bytes <= budget_own_room(job) &&
-		shortage_can_be_covered(&job->resources->shortage, size_rest(bytes, room_for(&claim).bytes)));
+	return bytes <= host_headroom(job).bytes ||
+	       (bytes <= budget_own_headroom(job) &&
+		shortage_can_be_covered(&job->resources->shortage,
+					size_rest(bytes, headroom_for(&claim).bytes)));
 }
 
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
@@ -433,11 +435,11 @@ bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
 
 int budget_check_least(const struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 
 	if (fits_host(job, bytes))
 		return 0;
-	return refuse_bytes(&claim, host_room(job), "the units that it has need more than", bytes, "",
+	return refuse_bytes(&claim, host_headroom(job), "the units that it has need more than", bytes, "",
 			    message, size);
 }
 
@@ -446,7 +448,7 @@ uint64_t budget_spare_host(const struct job *job, const struct budget_needs *nee
 	uint64_t least = plan_arena(job, 0);
 
 	*ret_arena = plan_arena(job, UINT64_MAX) - least;
-	return size_rest(host_room(job).bytes, size_sum(sum_of(needs), least));
+	return size_rest(host_headroom(job).bytes, size_sum(sum_of(needs), least));
 }
 
 /* Of the arena, were the job alone. */
@@ -456,28 +458,28 @@ static uint64_t arena_most(const struct job *job, uint64_t fixed)
 
 	if (job->resources->limits.host_maximum && job->resources->limits.host_maximum < most)
 		most = job->resources->limits.host_maximum;
-	if (budget_own_room(job) < most)
-		most = budget_own_room(job);
+	if (budget_own_headroom(job) < most)
+		most = budget_own_headroom(job);
 	return size_rest(most, fixed);
 }
 
 int budget_take_host(struct job *job, const struct budget_needs *needs, struct slots *slots, char *message,
 		     size_t size)
 {
-	struct room room = host_room(job);
-	struct claim claim = room_claim(job);
+	struct headroom headroom = host_headroom(job);
+	struct claim claim = claim_of_job(job);
 	uint64_t fixed = sum_of(needs), least;
 	int r = slots_plan(&job->catalog, !job->location.has_nvme_parameters, arena_most(job, fixed),
-			   size_rest(room.bytes, fixed), slots);
+			   size_rest(headroom.bytes, fixed), slots);
 
 	job->resources->shortage.bytes = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	least = size_sum(fixed, slots_memory(slots->reserved));
-	if (least > room.bytes) {
-		if (least <= budget_own_room(job))
-			job->resources->shortage.bytes = size_rest(least, room_for(&claim).bytes);
-		return refuse_host(job, needs, slots->reserved, room, message, size);
+	if (least > headroom.bytes) {
+		if (least <= budget_own_headroom(job))
+			job->resources->shortage.bytes = size_rest(least, headroom_for(&claim).bytes);
+		return refuse_host(job, needs, slots->reserved, headroom, message, size);
 	}
 	take_host(job, least);
 	take_cache(job, slots);
@@ -569,7 +571,7 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 		       char *message, size_t size)
 {
 	char needed[16], there[16], holders[HOLDERS_TEXT], hint[BUDGET_HINT];
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 
 	holders_describe(&claim, HOLDERS_OF_NVME, true, holders, sizeof(holders));
 	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s%s",
@@ -596,7 +598,7 @@ static int check_own_nvme(const struct job *job, uint64_t bytes, const char *wha
 static int check_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
 	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[BUDGET_HINT];
-	struct claim claim = room_claim(job);
+	struct claim claim = claim_of_job(job);
 	uint64_t left = size_rest(job->resources->limits.nvme_maximum,
 				  holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
 

@@ -8,14 +8,14 @@
 
 struct store;
 
-/* What is made for a job: a worker fills it in, the job gets it when all went well. */
+/* What is made for a job. A worker fills it in; the job gets it if all went well. */
 struct made {
 	struct memory arena, cache, sums, directory;
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct tier *draft[NODE_MAX_PATHS];
 	bool uses_staging;
-	uid_t uid;    /* in whose account its shared memory stays while clients withhold it */
-	bool is_read; /* by processes that live: shared memory is left alone until they let go of it */
+	uid_t uid;    /* who is charged for shared memory that clients withhold */
+	bool is_read; /* living processes may read it: it is left alone until they let go of it */
 };
 
 #define MADE_INIT                                                                                            \
@@ -24,17 +24,16 @@ struct made {
 			false                                                                                \
 	}
 
-/* They leave nothing behind in what they are given. On the one thread that also reserves: what comes later
- * finds the space free. */
+/* These take over what they are given. One thread disposes and reserves, so what is reserved later finds the
+ * space free. */
 void disposal_start(struct node *node, struct made *made);
 void disposal_start_memory(struct node *node, struct memory *memory);
-/* Of memory that clients may have; uid, is_read: as in struct made. Each piece that is withheld costs a
- * descriptor: of a user who has so many no more is left alone, whoever reads there. */
+/* Of memory that clients may have; uid, is_read: as in struct made. Each withheld memory costs a descriptor.
+ * If a user has so many, further ones are taken back, whoever reads there. */
 #define DISPOSAL_WITHHELD_MOST 256
 void disposal_start_shared(struct node *node, uid_t uid, bool is_read, struct memory *memory);
 
-/* What clients still have of shared memory that was disposed of, of a user's jobs and of others; it counts in
- * host_used. */
+/* What clients still have of shared memory that was disposed of. It counts in host_used. */
 struct withheld {
 	uint64_t bytes, others_bytes;
 	unsigned count; /* of the user's memories */
@@ -42,10 +41,10 @@ struct withheld {
 };
 struct withheld disposal_withheld(const struct node *node, uid_t uid);
 uint64_t disposal_withheld_by_all(const struct node *node);
-/* When the node ends, and the loop does not run any more. */
+/* The node ends, and its loop runs no more. */
 void disposal_forget_all(struct node *node);
 
-/* The heap of what has been freed, too: the C library would keep it, as large as the largest job ever was. */
+/* Gives freed heap memory back: the C library would keep as much as the largest job ever had. */
 void disposal_start_trim(struct node *node);
 
 #endif

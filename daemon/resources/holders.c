@@ -9,7 +9,7 @@
 #include "daemon/model/model.h"
 #include "daemon/resources/own.h"
 #include "daemon/resources/placement.h"
-#include "daemon/resources/room.h"
+#include "daemon/resources/headroom.h"
 
 /* The node's, in their order. */
 #define HOLDERS_FOREACH(holder, node)                                                                        \
@@ -75,7 +75,7 @@ uint64_t holders_give_up(const struct claim *claim, uint64_t bytes)
 
 bool holders_make_room(const struct claim *claim, uint64_t bytes)
 {
-	uint64_t lacking = room_lacking(claim, bytes);
+	uint64_t lacking = headroom_lacking(claim, bytes);
 
 	if (lacking > 0)
 		holders_reclaim(claim, lacking);

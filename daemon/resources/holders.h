@@ -11,35 +11,34 @@ struct claim;
 struct job;
 struct node;
 
-/* Of a user, and of all others. */
+/* What belongs to one user, and to all others. */
 struct holder_bytes {
 	uint64_t own, others;
 };
 
-/* What a module above this one holds of it, of all jobs and users. NULL: it holds none of that, or does not
- * give it up so. */
+/* A module above this one that holds memory or disk, of all jobs and users. It leaves out (NULL) what it does
+ * not hold, and ways in which it gives nothing up. */
 struct holder {
-	/* Of host memory, what no job is charged with. */
+	/* Host memory that no job is charged with. */
 	struct holder_bytes (*host_bytes)(const struct node *node, uid_t uid);
-	/* Of NVMe, what belongs to the job, and is not charged to it. */
+	/* NVMe that belongs to the job, and is not charged to it. */
 	uint64_t (*nvme_bytes)(const struct job *job);
 
-	/* Of host memory, what it gives up to who claims it, which takes a while: it begins to give up as
-	 * many bytes, with what is on its way already; how many these are; and with what it still has. */
+	/* Host memory that it gives up after a while. It begins to give up so many bytes, those that are on
+	 * their way included; how many are on their way; and these with all that it still has. */
 	void (*reclaim)(const struct claim *claim, uint64_t bytes);
 	uint64_t (*bytes_on_the_way)(const struct claim *claim);
 	uint64_t (*bytes_at_most)(const struct claim *claim);
-	/* What has not gone yet is not given up. */
+	/* It keeps what has not gone yet. */
 	void (*keep_all)(struct node *node);
 
-	/* Of host memory, what others do not get for less, and then at once: how much it could give to who
-	 * claims it, is_at_once: without what is still in use; and it gives as many bytes back, if it has
-	 * them. Returns how much it gave. */
+	/* Host memory that it gives up at once, when nothing else helps: how much it could give (is_at_once:
+	 * without what is still in use); and it gives so many bytes, if it has them, and returns how many. */
 	uint64_t (*spare_bytes)(const struct claim *claim, bool is_at_once);
 	uint64_t (*give_up)(const struct claim *claim, uint64_t bytes);
 };
 
-/* Of all holders of the node, which are asked in their order: as each says of itself. */
+/* The same of all holders of the node, in their order. */
 void holders_reclaim(const struct claim *claim, uint64_t bytes);
 uint64_t holders_bytes_on_the_way(const struct claim *claim);
 uint64_t holders_bytes_at_most(const struct claim *claim);
@@ -47,8 +46,8 @@ void holders_keep_all(struct node *node);
 uint64_t holders_spare_bytes(const struct claim *claim, bool is_at_once);
 uint64_t holders_give_up(const struct claim *claim, uint64_t bytes);
 
-/* Bytes are taken without being waited for: holders give up what lacks for that, and for what caches are to
- * leave. False: they have not so much. */
+/* Somebody takes bytes without waiting for them. Holders give up what he lacks, and what caches have to leave
+ * free. False: they have less than that. */
 bool holders_make_room(const struct claim *claim, uint64_t bytes);
 
 enum holders_of { HOLDERS_OF_HOST, HOLDERS_OF_NVME };
@@ -56,15 +55,13 @@ enum holders_of { HOLDERS_OF_HOST, HOLDERS_OF_NVME };
 /* Enough for the longest names. */
 #define HOLDERS_TEXT 700
 
-/* Of all jobs of a user, and of host memory what his readers have, and what is withheld of jobs that ended.
- */
+/* What all jobs of a user have; of host memory also what his readers have, and what is withheld of his jobs
+ * that ended. */
 uint64_t holders_user_bytes(const struct node *node, enum holders_of what, uid_t uid);
 
-/* The largest jobs of who claims it, but the one that it is for, by name, with their bytes and since when
- * they are idle; what his readers have; what is withheld of jobs that ended; and what other users have, if
- * wanted, as one sum. Such as "; gpt has 3.0 GiB (idle for 5 min), other users have 1.0 GiB", and what can be
- * done about idle ones, or nothing.
- */
+/* Text such as "; gpt has 3.0 GiB (idle for 5 min), other users have 1.0 GiB", or "". It names the largest
+ * jobs of the user who claims memory, but the one that claims it; then his readers, and what is withheld of
+ * his jobs that ended; then, with_others, all other users; and what he can do about idle jobs. */
 void holders_describe(const struct claim *claim, enum holders_of what, bool with_others, char *text,
 		      size_t size);
 

@@ -9,9 +9,9 @@
 
 struct job;
 
-/* Of the copied elements, at most. */
+/* The copied elements take so much at most. */
 #define COPY_BYTES (UINT64_C(1) << 20)
-/* What is read for it from NVMe: parameters and what is kept beside them, in whole blocks. */
+/* Whole blocks that are read for it from NVMe: of parameters, and of what is kept beside them. */
 #define COPY_BUFFER_BYTES (2 * (COPY_BYTES + STORE_MAX_BLOCK_BYTES))
 
 /* Elements of a pack's section, as a parameter or a state beside it. */
@@ -25,8 +25,7 @@ struct copy_range {
 /* A copied element: a parameter in its format, everything else as fp32. */
 uint64_t copy_element_bytes(enum unit_section section, int state);
 
-/* Elements of a range as they lie, the parameter and what is kept beside it, to their copies. May be called
- * by workers. */
+/* Copies elements of a range: from the parameter, and from what is kept beside it. For workers, too. */
 void copy_values(const struct copy_range *range, const void *parameter, const void *kept, void *target);
 
 enum copy_outlook {
@@ -35,7 +34,7 @@ enum copy_outlook {
 	COPY_GONE,  /* the values of that version are overwritten, or about to be */
 };
 
-/* The version is that of a step after whose sweep none was running. */
+/* version: of a step whose sweep had ended. */
 enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version);
 
 /* One of the streams that a copy reads. */
@@ -49,11 +48,11 @@ struct copy_source {
 
 struct copy {
 	struct queue link; /* of the job's waiting ones */
-	/* The caller's, who leaves all of it, the target and the buffer alone until done(), which runs once,
-	 * on the loop. */
+	/* The caller sets these, and leaves them, the target and the buffer alone until done(), which runs
+	 * once, on the loop. */
 	struct job *job;
-	struct store *snapshot; /* the copy is of this one; NULL: of the job as it is now */
-	const void *ready; /* what was copied before is copied again, which needs the job no more; or NULL */
+	struct store *snapshot; /* what is copied; NULL: the job as it is now */
+	const void *ready;	/* an earlier copy, which is copied without the job; or NULL */
 	struct copy_range range;
 	void *target;
 	char *buffer; /* COPY_BUFFER_BYTES, page-aligned; NULL if nothing of the job is on NVMe */
@@ -65,13 +64,13 @@ struct copy {
 	struct work work;
 };
 
-/* How many streams it reads, each to a half of its buffer; its job, snapshot and range are told. */
+/* How many streams it reads, each to a half of its buffer. Job, snapshot and range are set. */
 unsigned copy_streams(const struct copy *copy);
 
-/* What can be copied now. After an error done() never runs. */
+/* For a range that can be copied now. After an error done() never runs. */
 int copy_start(struct copy *copy);
 
-/* One that has failed: what it has failed at; NULL: nothing that has a place. */
+/* The transfer at which a copy failed; NULL: it failed at none. */
 const struct store_transfer *copy_fault(const struct copy *copy);
 
 /* Somebody waits for the pack. */

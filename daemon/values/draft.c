@@ -354,7 +354,7 @@ void draft_free(struct job *job)
 	if (!draft)
 		return;
 	assert(!draft->is_busy);
-	draft_give_room(draft);
+	draft_free_storage(draft);
 	budget_uncharge(job, DRAFT_BUFFER_BYTES);
 	free(draft->buffer);
 	free(draft);

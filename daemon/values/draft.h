@@ -8,14 +8,14 @@
 #include "daemon/values/operation.h"
 
 #define DRAFT_BLOCK_BYTES (UINT64_C(2) << 20)
-/* Two blocks. Of one that is written, the first is what is complete, and the rest of the last record lies
- * behind it. Of one that is read, the second is what comes next, and what is left of the one before lies
- * before it. */
+/* Two blocks. While a draft is written, the first block fills up, and the end of its last record lies behind
+ * it. While it is read, the second block is the one that was read, and what is left of the one before lies in
+ * front of it. */
 #define DRAFT_BUFFER_BYTES (2 * DRAFT_BLOCK_BYTES)
-/* It grows by so much on each path. */
+/* A draft grows by so much on each path. */
 #define DRAFT_GROWTH_BYTES (UINT64_C(16) << 20)
 
-/* Before the values of a write; count 0: there is nothing more. */
+/* Stands before the values of a write. count 0: the draft ends here. */
 struct draft_record {
 	uint64_t first, count;
 	uint32_t unit, tensor;
@@ -27,20 +27,19 @@ struct draft_record {
 
 struct draft {
 	struct job *job;
-	struct queue writes; /* operations that wait for their turn */
-	struct tensor_operation
-		*operation;	    /* the one that is taken, or written where it belongs; NULL: none */
-	struct draft_record record; /* what it becomes, and how long: units may be defined meanwhile */
+	struct queue writes;		    /* operations that wait for their turn */
+	struct tensor_operation *operation; /* that is taken, or written where it belongs; NULL: none */
+	struct draft_record record;	    /* of it, with its length: units may be defined meanwhile */
 	uint64_t length;
-	uint64_t checked; /* parameters of the units that there was room for */
-	bool is_busy;	  /* it, or a block, is on its way */
+	uint64_t checked; /* so many parameters were defined when the plan was last checked */
+	bool is_busy;	  /* an operation or a block is on its way */
 	char *buffer;
-	uint64_t used;	 /* of it */
-	uint64_t blocks; /* that are full, and where they are kept */
+	uint64_t used;	 /* of the buffer */
+	uint64_t blocks; /* that are full */
 	/* Once the job is laid out. */
 	bool has_begun;
-	uint64_t begin, end; /* of the buffer: what is still to be written */
-	uint64_t read;	     /* blocks */
+	uint64_t begin, end; /* of what is still to be written, in the buffer */
+	uint64_t read;	     /* so many blocks were */
 
 	/* Where blocks are kept: one after the other on each path by turns, or each in memory of its own. */
 	uint64_t capacity; /* blocks */
@@ -59,20 +58,20 @@ struct draft {
 
 /* ---- draft.c ---- */
 
-/* Takes a write of a member into the draft of its job, which is begun if there is none. It is answered once
- * the values are there, or with what they lack. */
+/* Takes a write of a member into the draft of its job, which begins if there is none. The write is answered
+ * once the draft has the values, or with an error. */
 void draft_write(struct tensor_operation *operation);
 
-/* ---- draft_room.c ---- */
+/* ---- draft_storage.c ---- */
 
-/* Room for more blocks; done() with a message in the draft if there is none. */
+/* Makes space for more blocks. If there is none, done() gets an error, and the draft a message. */
 void draft_grow(struct draft *draft, void (*done)(struct draft *draft, int status));
-/* Moves a block between there and a place in the buffer. -EBADMSG: it is not what was written; with a
- * message. */
+/* Moves a block between storage and a place in the buffer. -EBADMSG: it is not what was written. Errors come
+ * with a message. */
 void draft_move(struct draft *draft, enum tier_direction direction, uint64_t block, char *place,
 		void (*done)(struct draft *draft, int status));
-/* What is kept in memory is not needed any more. */
+/* Frees a block that is in memory. */
 void draft_forget_block(struct draft *draft, uint64_t block);
-void draft_give_room(struct draft *draft);
+void draft_free_storage(struct draft *draft);
 
 #endif

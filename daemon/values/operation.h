@@ -15,7 +15,7 @@
 #include "daemon/values/own.h"
 #include "offload/optimizer/format.h"
 
-/* COMPARE: what a writing gives a frozen tensor has to be what it has. */
+/* COMPARE: values that a writing gives to a frozen tensor have to be those that it has. */
 enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE, OPERATION_COMPARE };
 enum operation_stage {
 	WAITING_FOR_PACK,
@@ -32,9 +32,9 @@ enum operation_stage {
 
 struct tensor_operation {
 	struct queue batch_link;
-	struct batch *batch; /* that it is a part of; NULL: of none */
+	struct batch *batch; /* NULL: it belongs to none */
 	uint64_t window_at;  /* of a read: where its values go in the window */
-	struct queue link;   /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
+	struct queue link;   /* of the job's, while it waits for writes, for sums or for its turn */
 	enum operation_kind kind;
 	enum operation_stage stage;
 	int state; /* STATE_PARAMETER, STATE_MASTER, a slot's number, or one of those above */
@@ -47,12 +47,12 @@ struct tensor_operation {
 	/* Of a write: in a rank's window, in the draft, or brought by a source. */
 	const void *values;
 	enum master_kind format;
-	bool is_same_format;			   /* the tensor's own; else as masters, or converted */
+	bool is_same_format; /* values are in the tensor's own format; else they are masters, or converted */
 	void (*done)(struct job *job, int status); /* of the daemon's own; then the job's turn follows */
 	bool is_of_shard;			   /* between the window and the sums of a reduced step */
-	bool has_pin, has_sums;			   /* of its pack: they stay in host memory */
-	bool is_split; /* between the sums and where masters are kept: daemon/values/state_write.c */
-	bool has_turn; /* to write what an optimizer keeps: one at a time in a job */
+	bool has_pin, has_sums;			   /* its pack, or the pack's sums, stay in host memory */
+	bool is_split; /* it writes to the sums and to where masters are kept: daemon/values/state_write.c */
+	bool has_turn; /* it writes what an optimizer keeps: one at a time in a job */
 	struct waiter waiter;
 	struct staging_wish wish;
 	struct staging_buffer *buffer;
@@ -63,7 +63,7 @@ struct tensor_operation {
 	struct work work;
 };
 
-/* What it writes: as masters, or in the tensor's format. */
+/* Sets what it writes: masters, or values in the tensor's format. */
 static inline void operation_set_values(struct tensor_operation *operation, const void *values,
 					bool is_master)
 {
@@ -86,18 +86,18 @@ static inline enum unit_section operation_section(const struct tensor_operation 
 	return operation->tensor->layout.section;
 }
 
-/* Of nobody, if pending is NULL; else the pending's member has no other until it has been answered. NULL: no
- * memory. It ends by itself once one of the calls below has started it. */
+/* pending: of the member that asks, which has no other operation until it has been answered; NULL: the
+ * daemon's own. One of the calls below starts the operation, which then ends by itself. NULL: no memory. */
 struct tensor_operation *operation_new(struct job *job, struct pending *pending, enum operation_kind kind,
 				       uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count);
 
-/* Starts it where the pack's sums are, once they are in host memory. */
+/* Starts it at the pack's sums, once they are in host memory. */
 void operation_take_sums(struct tensor_operation *operation);
-/* Starts it where the pack's parameters are, once they are resident, of that version at least. */
+/* Starts it at the pack's parameters, once they are resident at that version, or a later one. */
 void operation_want_pack(struct tensor_operation *operation, uint64_t version);
-/* Starts it where what is kept beside the parameters lies. The pack is pinned. */
+/* Starts it at what is kept beside the parameters. The pack is pinned. */
 void operation_take_state(struct tensor_operation *operation);
-/* Starts it where nothing has to be waited for. */
+/* Starts it without waiting for anything. */
 void operation_start_work(struct tensor_operation *operation);
 
 /* Starts a write where its values belong. */
@@ -106,14 +106,14 @@ void operation_start_write(struct tensor_operation *operation);
 /* On a worker: moves the values; 0, or why they cannot be taken. */
 int operation_work(const struct tensor_operation *operation);
 
-/* The pack and the element of its section at which it begins. */
+/* Its pack, and the element of the pack's section at which it begins. */
 uint32_t operation_pack(const struct tensor_operation *operation);
 uint64_t operation_pack_element(const struct tensor_operation *operation);
-/* It is freed, if it only waits; else it goes on, with nobody to answer. */
+/* Frees it if it only waits; else it goes on, and nobody is answered. */
 void operation_give_up(struct tensor_operation *operation);
-/* For a version, sums or a turn that may not come any more. */
+/* It waits for a version, for sums or for a turn that may not come any more. */
 bool operation_only_waits(const struct tensor_operation *operation);
-/* It fails if it waits for a version of its rank's that will not come. */
+/* It fails if it waits for a version that will not come. */
 void operation_refuse_version(struct tensor_operation *operation);
 void operation_free(struct tensor_operation *operation);
 /* Answers with its status, and frees it. */
@@ -123,30 +123,30 @@ void operation_end(struct tensor_operation *operation);
 
 /* False, and the request is answered: it cannot be read. */
 bool tensor_check_read(struct pending *pending, const Tierd__Wire__TensorRead *read, int *ret_state);
-/* That the member can wait for. */
+/* The version that the member can wait for. */
 uint64_t tensor_version_for(const struct member *member, uint64_t version);
-/* Of these elements, which are there, in the window. */
+/* What these elements, which the tensor has, take in the window. */
 uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRead *read, int state);
 
-/* ---- state_write.c: what the optimizer keeps, before training, so that the job begins with it, and at the
- * step after which it was kept; or in a writing. Extents are rewritten as a whole, so one piece of a job is
- * written at a time. ---- */
+/* ---- state_write.c: writes what the optimizer keeps: before training, so that the job begins with it, at
+ * the step after which it was kept; or in a writing. Extents are rewritten as a whole, so one piece of a job
+ * is written at a time. ---- */
 
-/* False, and the request is answered, if it may not be; else the number of the state. The job has not been
- * ready, or a writing is open; the range is checked. */
+/* False, and the request is answered: it may not be written. ret_state: the number of the state. The job has
+ * not been ready, or a writing is open; the range is checked. */
 bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *write, int *ret_state);
-/* Of a job that has its memory and its stores: in its turn, when it comes to it; or now, as none waits. */
+/* The job has its memory and its stores. The operation begins in its turn; or now, if none has the turn. */
 void state_write_start(struct tensor_operation *operation);
 void state_write_begin(struct tensor_operation *operation);
 
 /* ---- batch.c: reads of a member's that one request asks for. They go side by side, each to its own place
  * in the window, and are answered together when all of them have ended. ---- */
 
-/* An operation of a batch has ended. NULL: others have not; else the batch has gone, and this one, which
- * has its pending, is to be answered and freed in place of all. */
+/* An operation of a batch has ended. NULL: others have not. Else the batch has gone, and the caller answers
+ * and frees the returned operation, which has the batch's pending, in place of all. */
 struct tensor_operation *batch_collect(struct tensor_operation *operation);
 
-/* As of an operation: daemon/values/values.h. */
+/* As the same calls for an operation: daemon/values/values.h. */
 bool batch_is_under_way(struct member *member, const struct pending *pending);
 void batch_fail_refused(struct member *member);
 void batch_forget(struct member *member);

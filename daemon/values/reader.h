@@ -1,4 +1,4 @@
-/* The inside of a reader, for the files that are called so. */
+/* What the files of a reader share. */
 #ifndef TIERD_DAEMON_READER_H
 #define TIERD_DAEMON_READER_H
 
@@ -21,26 +21,27 @@ struct reader {
 	struct queue job_link;	  /* of the job's */
 	struct queue client_link; /* of the client's */
 	struct node *node;
-	struct job *job; /* NULL: it is gone */
+	struct job *job; /* NULL: the job is gone */
 	char job_name[WIRE_MAX_JOB_NAME + 1];
 	uint32_t handle;
 	uid_t uid;
 	struct port *port;	  /* its client's, until it is closed */
 	uint64_t bytes;		  /* charged */
-	struct shortage shortage; /* what lacks of what it works for */
+	struct shortage shortage; /* of memory for its request */
 	bool may_read_all;	  /* else parameters only */
 	bool is_closed;
 	uint64_t step;
 	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
 	bool as_snapshot;	   /* of the last commit, which has no name */
-	struct store *snapshot;	   /* NULL: it reads the job as it is now, or is not open yet */
-	struct pinned_step kept;   /* once it is open, the step of it */
-	struct store_task opening; /* that of the snapshot */
+	struct store *snapshot;	   /* NULL: it reads the job as it is now, or the snapshot is not open yet */
+	struct pinned_step kept;   /* the step of the open snapshot */
+	struct store_task opening; /* of the snapshot */
 	bool is_opening;
 	struct memory window;
-	struct memory buffer; /* for copies of what is on NVMe: a half each of the first two lanes */
-	struct memory memory; /* the client's own, which is written and never read; absent until it is told */
-	int memory_fd;	      /* of its file, until then; -1: none */
+	struct memory buffer; /* for copies from NVMe: a half for each of the first two lanes */
+	struct memory
+		memory; /* the client's own, which is written and never read; absent until it is mapped */
+	int memory_fd;	/* of its file, until it is mapped; -1: none */
 	struct {
 		struct work work;
 		struct memory memory;
@@ -66,26 +67,26 @@ struct reader {
 };
 
 /* The longest refusal. */
-#define READER_MESSAGE (ROOM_TEXT + 200)
+#define READER_MESSAGE (HEADROOM_TEXT + 200)
 
 /* Host memory: of the node's budget and the reader's user's. */
 int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size);
 void reader_uncharge(struct reader *reader, uint64_t bytes);
 
-/* It has been closed, and this was the last that was in flight: it is freed. */
+/* Something of the reader has ended. If it is closed, and nothing else is in flight, it is freed. */
 void reader_release(struct reader *reader);
 
-/* The request, if there is one, is answered; what has not begun is taken back. A reader that was to be opened
- * is gone then. */
+/* Answers the request, if there is one, and takes back what has not begun. A reader that is not open yet is
+ * gone then. */
 void reader_fail(struct reader *reader, int r, const char *message);
 
-/* False, and the request is answered, if it cannot be taken now. */
+/* False, and the request is answered: the reader cannot take it now. */
 bool reader_check(struct reader *reader, struct pending *pending);
 
-/* Something of a read is in flight, which may have been given up. */
+/* A copy of a read is in flight, perhaps of one that was given up. */
 bool reader_is_copying(const struct reader *reader);
 
-/* Fails because of a copy; which: values, for the message. */
+/* Fails because of a copy. which: what values, for the message. */
 void reader_fail_values(struct reader *reader, const char *which, const struct copy *copy, int status);
 
 /* 0, or why the job cannot be read. */

@@ -5,7 +5,7 @@
 #include "daemon/values/copy.h"
 #include "proto/frame.h"
 
-/* Each tensor that is chosen is a piece, or several. */
+/* A chosen tensor is one piece or several. */
 #define SELECTION_MAX_PIECES 65536
 
 struct piece {
@@ -22,14 +22,14 @@ struct selection {
 	uint64_t bytes; /* that their copies take */
 };
 
-/* Elements of a tensor, in a state of this name, as a range of its pack. What is no parameter, only where
- * may_read_all. A negative errno with a message for the client: -EINVAL, -ENODATA, -EPERM, -ERANGE. */
+/* Finds elements of a tensor, in the state of this name, as a range of its pack. may_read_all: also states
+ * that are no parameters. -EINVAL, -ENODATA, -EPERM, -ERANGE with a message for the client. */
 int selection_find(const struct job *job, bool may_read_all, uint32_t unit, uint32_t tensor,
 		   const char *state, uint64_t first, uint64_t count, struct copy_range *ret_range,
 		   char *message, size_t size);
 
-/* What a client asks for; in the same way, and -E2BIG, -ENOMEM. The selection is the caller's to clear, also
- * after an error. */
+/* Reads what a client asks for. Errors as above, and -E2BIG, -ENOMEM; the caller clears the selection even
+ * then. */
 int selection_read(struct selection *selection, const struct job *job, bool may_read_all,
 		   Tierd__Wire__ReaderPiece *const *pieces, size_t count, char *message, size_t size);
 

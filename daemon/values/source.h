@@ -17,8 +17,8 @@ struct source {
 	uid_t uid;
 	bool is_partial, has_state; /* has_state: slots and counts of updates are taken, too */
 
-	struct job *job;  /* that takes; NULL: it has not begun */
-	struct job *from; /* NULL: it has not begun, or that is gone */
+	struct job *job;  /* that takes the values; NULL: it has not begun */
+	struct job *from; /* whose values they are; NULL: it has not begun, or that job is gone */
 	struct queue from_link;
 	struct store_task opening;
 	struct store *snapshot; /* NULL: of the job as it stands, or not open yet */
@@ -32,8 +32,8 @@ struct source {
 	uint32_t unit, tensor;
 	uint64_t first;
 	uint64_t tensors;		/* that have their values */
-	char *record;			/* a snapshot's, where its updates are wanted */
-	uint64_t *updates;		/* by tensor of the other job; NULL: those that it has now */
+	char *record;			/* of a snapshot whose counts of updates are wanted */
+	uint64_t *updates;		/* by tensor of the other job; NULL: as the job has them now */
 	struct store_transfer transfer; /* of the record */
 	bool is_busy;
 	struct copy copy;
@@ -41,20 +41,20 @@ struct source {
 	char message[SNAPSHOT_TEXT];
 };
 
-/* What went wrong with a piece: the first such thing is the end of it. */
+/* Something went wrong with a piece. The first such error ends the source. */
 void source_fail(struct source *source, int r, const char *what);
 
 /* ---- source_name.c: whose values they are ---- */
 
-/* NULL: there is none, or the peer may not see it. */
+/* NULL: there is no such job, or the peer may not see it. */
 struct job *source_find_job(const struct source *source, struct node *node, const struct port *port);
 int source_refuse_missing(const struct source *source, char *message, size_t size);
 
 /* ---- source_updates.c: how often tensors were updated ---- */
 
-/* Memory that it takes to know. */
+/* The memory that the counts take. */
 uint64_t source_updates_bytes(const struct source *source);
-/* Starts to read those of an open snapshot: 1; or, with a message, why it cannot. */
+/* Starts to read the counts of an open snapshot: 1; or a negative errno with a message. */
 int source_read_updates(struct source *source, char *message, size_t size);
 /* Of a tensor of a unit of the other job. */
 uint64_t source_updates(const struct source *source, uint32_t unit, uint32_t tensor);
@@ -62,7 +62,7 @@ void source_clear_updates(struct source *source);
 
 /* ---- source_slots.c: what the optimizer keeps ---- */
 
-/* Which units take it. -EINVAL, -EPERM with a message: one cannot, or none. */
+/* Finds the units that take it. -EINVAL, -EPERM with a message: a unit cannot, or none may. */
 int source_match_slots(struct source *source, char *message, size_t size);
 
 #endif

@@ -13,30 +13,31 @@
 struct node;
 
 struct view {
-	struct sweep_watch watch; /* of the sweep that looks after it */
+	struct sweep_watch watch; /* by which a sweep saves what is missing */
 	struct job *job;
 	uint64_t version;
 	struct selection selection;
 	struct memory memory;
 	char *buffer;	  /* for its copies */
 	uint32_t missing; /* pieces */
-	uint32_t next;	  /* the one to look at */
-	bool is_begun;	  /* and not complete, nor failed */
+	uint32_t next;	  /* piece to look at */
+	bool is_begun;	  /* it is neither complete nor has it failed */
 	bool is_copying;
 	struct copy copy;
-	/* On the loop, once for each view_begin(), not inside it: all pieces are here, or why not. */
+	/* All pieces are here, or why not. Runs on the loop, once for each view_begin(), not inside it. */
 	void (*done)(struct view *view, int status);
-	/* After that, or view_cancel(): something that was in flight has come home. */
+	/* After done() or view_cancel(): something that was in flight has ended. */
 	void (*rest)(struct view *view);
 };
 
-/* Nothing is kept. The job outlives what is in flight; buffer and callbacks are the caller's to set. */
+/* Keeps nothing yet. The job outlives what is in flight. The caller sets buffer and callbacks. */
 void view_init(struct view *view, struct job *job);
 
-/* Takes the selection over. It is not in use. */
+/* Takes the selection over. The view is not in use. */
 int view_choose(struct view *view, struct selection *selection);
 
-/* Pieces from now on are of this version: that of the last sweep; none is running. There are some. */
+/* Begins to copy its pieces, of which there are some, at this version: that of the last sweep. No sweep is
+ * running. */
 void view_begin(struct view *view, uint64_t version);
 
 /* In the job's turn. */
@@ -48,10 +49,10 @@ void view_cancel(struct view *view);
 /* A sweep or a worker is still at it. */
 bool view_is_in_use(const struct view *view);
 
-/* It is not in use. */
+/* The view is not in use. */
 void view_clear(struct view *view, struct node *node);
 
-/* Where a complete view has the elements; NULL: not among its pieces. */
+/* Where a complete view has the elements; NULL: it does not have them. */
 const char *view_find(const struct view *view, const struct copy_range *range);
 
 #endif

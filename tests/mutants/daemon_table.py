@@ -368,7 +368,7 @@ MUTANTS = (
     (
         "what a draft reads believed",
         "draft",
-        "daemon/values/draft_room.c",
+        "daemon/values/draft_storage.c",
         (("checksum(draft) == draft->checksums[draft->block] ? 0 : -EBADMSG", "0"),),
     ),
     (

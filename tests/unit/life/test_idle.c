@@ -209,7 +209,7 @@ static void a_broken_job_that_comes_back_gives_nothing(void **state)
 
 	start(&first, "first", DURABILITY_STEP);
 	scene_settle(&scene);
-	claim = room_claim(scene_job("first"));
+	claim = claim_of_job(scene_job("first"));
 	claim.job = NULL;
 	job_break(scene_job("first"), NULL, "it is broken by a test");
 	actor_die(&first);

@@ -1,4 +1,4 @@
-#include "daemon/resources/room.h"
+#include "daemon/resources/headroom.h"
 
 #include <stdio.h>
 
@@ -10,47 +10,50 @@
 /* Of a budget, what no cache takes. */
 #define RESERVE_MOST (64 * MIB)
 
-struct claim room_claim(const struct job *job)
+struct claim claim_of_job(const struct job *job)
 {
 	return (struct claim){ job->node, job->uid, job->resources->limits.host_maximum, job };
 }
 
-struct room room_for(const struct claim *claim)
+struct headroom headroom_for(const struct claim *claim)
 {
 	const struct node *node = claim->node;
 	uint64_t left = size_rest(node->settings.host_budget, node->resources->host_used), of_user;
 
 	if (claim->host_maximum == 0)
-		return (struct room){ left, ROOM_OF_NODE };
+		return (struct headroom){ left, HEADROOM_OF_NODE };
 	of_user = size_rest(claim->host_maximum, holders_user_bytes(node, HOLDERS_OF_HOST, claim->uid));
-	return of_user < left ? (struct room){ of_user, ROOM_OF_USER } : (struct room){ left, ROOM_OF_NODE };
+	return of_user < left ? (struct headroom){ of_user, HEADROOM_OF_USER }
+			      : (struct headroom){ left, HEADROOM_OF_NODE };
 }
 
-static uint64_t reserve_of(const struct claim *claim, struct room room)
+static uint64_t reserve_of(const struct claim *claim, struct headroom headroom)
 {
-	uint64_t part =
-		(room.bound == ROOM_OF_USER ? claim->host_maximum : claim->node->settings.host_budget) / 16;
+	uint64_t part = (headroom.bound == HEADROOM_OF_USER ? claim->host_maximum
+							    : claim->node->settings.host_budget) /
+			16;
 
 	return part < RESERVE_MOST ? part : RESERVE_MOST;
 }
 
-uint64_t room_lacking(const struct claim *claim, uint64_t bytes)
+uint64_t headroom_lacking(const struct claim *claim, uint64_t bytes)
 {
-	struct room room = room_for(claim);
+	struct headroom headroom = headroom_for(claim);
 
-	return size_rest(size_sum(bytes, reserve_of(claim, room)), room.bytes);
+	return size_rest(size_sum(bytes, reserve_of(claim, headroom)), headroom.bytes);
 }
 
-const char *room_describe(const struct claim *claim, struct room room, char *text, size_t size)
+const char *headroom_describe(const struct claim *claim, struct headroom headroom, char *text, size_t size)
 {
 	char maximum[16], budget[16], holders[HOLDERS_TEXT];
 
-	if (room.bound == ROOM_OF_JOB) {
+	if (headroom.bound == HEADROOM_OF_JOB) {
 		snprintf(text, size, "the job's host_budget");
 		return text;
 	}
-	holders_describe(claim, HOLDERS_OF_HOST, room.bound == ROOM_OF_NODE, holders, sizeof(holders));
-	if (room.bound == ROOM_OF_USER)
+	holders_describe(claim, HOLDERS_OF_HOST, headroom.bound == HEADROOM_OF_NODE, holders,
+			 sizeof(holders));
+	if (headroom.bound == HEADROOM_OF_USER)
 		snprintf(text, size, "what is left of this user's host_maximum, %s%s",
 			 budget_print(claim->host_maximum, maximum), holders);
 	else

@@ -1,4 +1,4 @@
-/* The room of a draft: files that are scratch, or host memory. */
+/* Where a draft is kept: in scratch files, or in host memory. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,7 +249,7 @@ void draft_forget_block(struct draft *draft, uint64_t block)
 	budget_uncharge(draft->job, DRAFT_BLOCK_BYTES);
 }
 
-void draft_give_room(struct draft *draft)
+void draft_free_storage(struct draft *draft)
 {
 	struct made made = MADE_INIT;
 
