@@ -10,6 +10,7 @@
 
 #include "common/float16.h"
 #include "crash_support.h"
+#include "model_values.h"
 
 #define TENSORS 5
 #define FROZEN 2
@@ -21,15 +22,13 @@
 #define DROPPED 5
 
 /* The last one is a unit of its own in either job. */
-static const struct {
-	const char *name;
-	uint32_t format, gradient_format, group;
-	uint64_t elements;
-} tensors[TENSORS] = { { "a", TIERD_BF16, TIERD_FP32, 0, 3000 },
-		       { "b", TIERD_FP32, TIERD_FP32, 1, LARGEST },
-		       { "frozen", TIERD_FP32, TIERD_FP32, 0, 500 },
-		       { "c", TIERD_FP16, TIERD_FP16, 2, 1000 },
-		       { "d", TIERD_BF16, TIERD_BF16, 0, 5000 } };
+static const struct kind tensors[TENSORS] = {
+	{ "whole", "a", TIERD_BF16, 1, { 3000 }, .gradient_format = TIERD_FP32 },
+	{ "whole", "b", TIERD_FP32, 1, { LARGEST }, .group = 1, .gradient_format = TIERD_FP32 },
+	{ "whole", "frozen", TIERD_FP32, 1, { 500 }, .is_frozen = true, .gradient_format = TIERD_FP32 },
+	{ "whole", "c", TIERD_FP16, 1, { 1000 }, .group = 2, .gradient_format = TIERD_FP16 },
+	{ "d", "d", TIERD_BF16, 1, { 5000 }, .gradient_format = TIERD_BF16 },
+};
 
 struct setting {
 	const char *name;
@@ -43,6 +42,7 @@ struct setting {
 struct training {
 	const struct setting *setting;
 	bool is_whole; /* all tensors but the last in one unit */
+	struct model model;
 	struct ranks ranks;
 	uint64_t step;
 };
@@ -128,27 +128,17 @@ static void open_rank(struct training *training, uint32_t rank, const char *name
 	OK(tierd_job_open(training->ranks.nodes[rank], &options, &training->ranks.jobs[rank]));
 }
 
-static void define(const struct training *training, struct tierd_job *job, bool has_source)
+static struct model model_of(bool is_whole, bool has_source)
 {
-	struct tierd_tensor all[TENSORS];
-	uint32_t unit;
+	struct model model = { .count = TENSORS };
 
+	memcpy(model.kinds, tensors, sizeof(tensors));
 	for (unsigned i = 0; i < TENSORS; i++) {
-		all[i] = (struct tierd_tensor)TIERD_TENSOR_INIT;
-		all[i].name = tensors[i].name;
-		all[i].format = tensors[i].format;
-		all[i].gradient_format = tensors[i].gradient_format;
-		all[i].group = tensors[i].group;
-		all[i].dimensions = 1;
-		all[i].shape[0] = tensors[i].elements;
-		all[i].is_frozen = i == FROZEN;
-		all[i].initializer = has_source ? TIERD_INITIALIZE_NONE : TIERD_INITIALIZE_NORMAL;
-		all[i].b = 1;
+		if (!is_whole)
+			model.kinds[i].unit = tensors[i].name;
+		model.kinds[i].initializer = has_source ? TIERD_INITIALIZE_NONE : TIERD_INITIALIZE_NORMAL;
 	}
-	if (training->is_whole)
-		OK(tierd_unit_define(job, "whole", all, TENSORS - 1, &unit));
-	for (unsigned i = training->is_whole ? TENSORS - 1 : 0; i < TENSORS; i++)
-		OK(tierd_unit_define(job, tensors[i].name, &all[i], 1, &unit));
+	return model;
 }
 
 static void begin(struct training *training, const struct setting *setting, bool is_whole, const char *name,
@@ -157,24 +147,20 @@ static void begin(struct training *training, const struct setting *setting, bool
 	struct tierd_job_state state;
 
 	*training = (struct training){ .setting = setting, .is_whole = is_whole };
+	training->model = model_of(is_whole, source != NULL);
 	training->ranks.count = setting->world_size;
 	for (uint32_t rank = 0; rank < setting->world_size; rank++) {
 		open_rank(training, rank, name, source);
-		define(training, training->ranks.jobs[rank], source != NULL);
+		model_define(training->ranks.jobs[rank], &training->model);
 	}
 	support_ready(training->ranks.jobs, setting->world_size, 0, NULL);
 	OK(tierd_job_state(training->ranks.jobs[0], &state));
 	training->step = state.step;
 }
 
-static uint32_t unit_of(const struct training *training, unsigned tensor)
+static struct place place_of(const struct training *training, unsigned tensor)
 {
-	return !training->is_whole ? tensor : tensor == TENSORS - 1;
-}
-
-static uint32_t place_of(const struct training *training, unsigned tensor)
-{
-	return training->is_whole && tensor < TENSORS - 1 ? tensor : 0;
+	return model_place(&training->model, tensor);
 }
 
 /* ---- A step ---- */
@@ -185,15 +171,15 @@ static void fill(const struct training *training, const struct tierd_view *view,
 {
 	bool is_there = is_present(training->step, batch, rank, tensor);
 
-	for (uint64_t at = 0; tensor != FROZEN && at < tensors[tensor].elements; at++)
-		put(tierd_at(view, place_of(training, tensor)), tensors[tensor].gradient_format, at,
+	for (uint64_t at = 0; tensor != FROZEN && at < tensors[tensor].shape[0]; at++)
+		put(tierd_at(view, place_of(training, tensor).tensor), tensors[tensor].gradient_format, at,
 		    is_there ? gradient(training->step, batch, rank, tensor, at) : NAN);
 }
 
 static void push(const struct training *training, unsigned batch, uint32_t rank, unsigned first, unsigned end)
 {
 	struct tierd_job *job = training->ranks.jobs[rank];
-	uint32_t unit = unit_of(training, first);
+	uint32_t unit = place_of(training, first).unit;
 	bool absent[TENSORS] = { 0 }, has_some = false;
 	struct tierd_view view;
 
@@ -212,13 +198,14 @@ static void push(const struct training *training, unsigned batch, uint32_t rank,
 
 static void push_alone(const struct training *training, unsigned batch, uint32_t rank, unsigned tensor)
 {
+	uint32_t unit = place_of(training, tensor).unit;
 	struct tierd_view view;
 
 	if (!is_present(training->step, batch, rank, tensor))
 		return;
-	OK(tierd_gradients(training->ranks.jobs[rank], unit_of(training, tensor), &view));
+	OK(tierd_gradients(training->ranks.jobs[rank], unit, &view));
 	fill(training, &view, batch, rank, tensor);
-	OK(tierd_push(training->ranks.jobs[rank], unit_of(training, tensor)));
+	OK(tierd_push(training->ranks.jobs[rank], unit));
 }
 
 static void push_all(const struct training *training, unsigned batch, uint32_t rank)
@@ -236,7 +223,8 @@ static void push_all(const struct training *training, unsigned batch, uint32_t r
 static void write_shard(const struct training *training, struct tierd_job *job, unsigned tensor)
 {
 	static float masters[LARGEST], gradients[LARGEST];
-	uint32_t unit = unit_of(training, tensor), place = place_of(training, tensor);
+	struct place at = place_of(training, tensor);
+	uint32_t unit = at.unit, place = at.tensor;
 	uint64_t first, count;
 
 	OK(tierd_tensor_shard(job, unit, place, &first, &count));
@@ -301,44 +289,10 @@ static void train(struct training *training, uint64_t to)
 
 /* ---- Bits ---- */
 
-#define STATES 5
-static const char *const states[STATES] = { "parameter", "master", "m", "v", "momentum" };
-static float values[LARGEST];
-
-/* False: the optimizer keeps no such thing. */
-static bool read_state(const struct training *training, unsigned tensor, unsigned state)
-{
-	int r = tierd_tensor_read(training->ranks.jobs[0], unit_of(training, tensor),
-				  place_of(training, tensor), states[state], 0, tensors[tensor].elements,
-				  values);
-
-	REQUIRE(r == 0 || r == -ENODATA || r == -EINVAL);
-	return r == 0;
-}
-
-static uint64_t bytes_of(unsigned tensor, unsigned state)
-{
-	return tensors[tensor].elements * (state == 0 && tensors[tensor].format != TIERD_FP32 ? 2 : 4);
-}
-
 static void expect_same(const struct training *here, const struct training *there)
 {
-	static float other[LARGEST];
-
-	for (unsigned tensor = 0; tensor < TENSORS; tensor++)
-		for (unsigned state = 0; state < STATES; state++) {
-			bool is_there = read_state(there, tensor, state);
-
-			memcpy(other, values, sizeof(values));
-			REQUIRE(read_state(here, tensor, state) == is_there);
-			if (is_there && memcmp(values, other, bytes_of(tensor, state)) != 0) {
-				fprintf(stderr,
-					"%s, stage %u, %u ranks: other bits of %s of \"%s\" at step %llu\n",
-					here->setting->name, here->setting->stage, here->setting->world_size,
-					states[state], tensors[tensor].name, (unsigned long long)here->step);
-				exit(1);
-			}
-		}
+	values_require_same(here->ranks.jobs[0], &here->model, there->ranks.jobs[0], &there->model,
+			    here->setting->name);
 }
 
 /* ---- What is played ---- */
@@ -466,18 +420,6 @@ static void what_is_wrong_is_refused(void)
 
 static const struct setting durable = { "durable", 1, 3, TIERD_ADAMW, TIERD_PLACE_NVME, 1, true, false, 0 };
 
-static void write_bits(const struct training *training, const char *path)
-{
-	FILE *file = fopen(path, "w");
-
-	REQUIRE(file);
-	for (unsigned tensor = 0; tensor < TENSORS; tensor++)
-		for (unsigned state = 0; state < STATES; state++)
-			if (read_state(training, tensor, state))
-				REQUIRE(fwrite(values, bytes_of(tensor, state), 1, file) == 1);
-	REQUIRE(fclose(file) == 0);
-}
-
 static void play_all(void)
 {
 	static const struct setting settings[] = {
@@ -513,7 +455,7 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "train") == 0)
 		train(&training, (uint64_t)atoi(argv[4]));
 	else
-		write_bits(&training, argv[4]);
+		values_write(training.ranks.jobs[0], &training.model, argv[4]);
 	ranks_close(&training.ranks);
 	return 0;
 }

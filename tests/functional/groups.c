@@ -5,11 +5,11 @@
  *   groups                    all stages, ranks, optimizers and places
  *   groups train NAME STEPS   a durable job of one rank, to that step; on its way it has the groups that it
  * had groups bits NAME FILE     writes all that it keeps to FILE */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "crash_support.h"
+#include "model_values.h"
 
 #define TENSORS 5
 #define FIRST 3 /* so many are in the first unit */
@@ -20,15 +20,16 @@
 #define RANKS 2
 #define SKIPPED 3 /* the step in which a gradient is not finite */
 
-static const struct {
-	const char *name;
-	uint32_t format;
-	uint64_t elements;
-} tensors[TENSORS] = { { "a", TIERD_BF16, 3000 },
-		       { "frozen", TIERD_FP32, 500 },
-		       { "b", TIERD_FP32, LARGEST },
-		       { "c", TIERD_FP32, 1000 },
-		       { "d", TIERD_BF16, 5000 } };
+static const struct model tensors = {
+	TENSORS,
+	{
+		{ "first", "a", TIERD_BF16, 1, { 3000 }, TIERD_INITIALIZE_NORMAL },
+		{ "first", "frozen", TIERD_FP32, 1, { 500 }, TIERD_INITIALIZE_NORMAL, .is_frozen = true },
+		{ "first", "b", TIERD_FP32, 1, { LARGEST }, TIERD_INITIALIZE_NORMAL },
+		{ "second", "c", TIERD_FP32, 1, { 1000 }, TIERD_INITIALIZE_NORMAL },
+		{ "second", "d", TIERD_BF16, 1, { 5000 }, TIERD_INITIALIZE_NORMAL },
+	},
+};
 
 struct setting {
 	const char *name;
@@ -97,21 +98,11 @@ static void open_rank(struct training *training, uint32_t rank, const char *name
 
 static void define(const struct training *training, struct tierd_job *job)
 {
-	struct tierd_tensor all[TENSORS];
+	struct model model = tensors;
 
-	for (unsigned i = 0; i < TENSORS; i++) {
-		all[i] = (struct tierd_tensor)TIERD_TENSOR_INIT;
-		all[i].name = tensors[i].name;
-		all[i].format = tensors[i].format;
-		all[i].group = training->moves ? group_in(0, i) : i;
-		all[i].dimensions = 1;
-		all[i].shape[0] = tensors[i].elements;
-		all[i].is_frozen = i == FROZEN;
-		all[i].initializer = TIERD_INITIALIZE_NORMAL;
-		all[i].b = 1;
-	}
-	OK(tierd_unit_define(job, "first", all, FIRST, NULL));
-	OK(tierd_unit_define(job, "second", all + FIRST, TENSORS - FIRST, NULL));
+	for (unsigned i = 0; i < TENSORS; i++)
+		model.kinds[i].group = training->moves ? group_in(0, i) : i;
+	model_define(job, &model);
 }
 
 static void begin(struct training *training, const struct setting *setting, bool moves, const char *name)
@@ -127,21 +118,6 @@ static void begin(struct training *training, const struct setting *setting, bool
 	support_ready(training->ranks.jobs, setting->world_size, 0, NULL);
 	OK(tierd_job_state(training->ranks.jobs[0], &state));
 	training->step = state.step;
-}
-
-static uint32_t unit_of(unsigned tensor)
-{
-	return tensor >= FIRST;
-}
-
-static uint32_t place_of(unsigned tensor)
-{
-	return tensor < FIRST ? tensor : tensor - FIRST;
-}
-
-static size_t tensors_of(uint32_t unit)
-{
-	return unit == 0 ? FIRST : TENSORS - FIRST;
 }
 
 /* ---- Groups ---- */
@@ -162,7 +138,7 @@ static void move_unit(struct tierd_job *job, uint32_t unit, uint64_t step)
 
 	for (unsigned i = 0; i < TENSORS; i++)
 		groups[i] = group_in(step, i);
-	OK(tierd_groups_set(job, unit, groups + unit * FIRST, tensors_of(unit)));
+	OK(tierd_groups_set(job, unit, groups + unit * FIRST, unit == 0 ? FIRST : TENSORS - FIRST));
 }
 
 /* A call too many for one rank, which says the same in the end. */
@@ -183,15 +159,15 @@ static void move(const struct training *training, uint32_t rank)
 /* Few bits, so that no sum depends on its order. */
 static void fill(const struct tierd_view *view, uint64_t step, uint32_t rank, unsigned tensor)
 {
-	void *values = tierd_at(view, place_of(tensor));
+	void *values = tierd_at(view, model_place(&tensors, tensor).tensor);
 	uint64_t seed = (step * RANKS + rank) * TENSORS + tensor;
 
-	for (uint64_t at = 0; at < tensors[tensor].elements; at++) {
+	for (uint64_t at = 0; at < tensors.kinds[tensor].shape[0]; at++) {
 		float value = ((float)(support_random(&seed) >> 60) - 8) * 0.125f;
 
 		if (step == SKIPPED && at == 7)
 			value = INFINITY;
-		support_put(values, tensors[tensor].format, at, value);
+		support_put(values, tensors.kinds[tensor].format, at, value);
 	}
 }
 
@@ -202,7 +178,7 @@ static void push(const struct training *training, uint32_t rank)
 	for (uint32_t unit = 0; unit < 2; unit++) {
 		OK(tierd_gradients(training->ranks.jobs[rank], unit, &view));
 		for (unsigned tensor = 0; tensor < TENSORS; tensor++)
-			if (unit_of(tensor) == unit && tensor != FROZEN)
+			if (model_place(&tensors, tensor).unit == unit && tensor != FROZEN)
 				fill(&view, training->step, rank, tensor);
 		OK(tierd_push(training->ranks.jobs[rank], unit));
 	}
@@ -234,63 +210,19 @@ static void train(struct training *training, uint64_t to)
 		take_step(training);
 }
 
-/* ---- Bits ---- */
-
-#define STATES 5
-static const char *const states[STATES] = { "parameter", "master", "m", "v", "momentum" };
-static char values[2][4 * LARGEST];
-
-/* 0: the optimizer keeps no such thing. */
-static uint64_t read_state(const struct training *training, unsigned tensor, unsigned state, char *bytes)
-{
-	int r = tierd_tensor_read(training->ranks.jobs[0], unit_of(tensor), place_of(tensor), states[state],
-				  0, tensors[tensor].elements, bytes);
-
-	REQUIRE(r == 0 || r == -ENODATA || r == -EINVAL);
-	if (r < 0)
-		return 0;
-	return tensors[tensor].elements * (state == 0 && tensors[tensor].format == TIERD_BF16 ? 2 : 4);
-}
-
 static void compare(const struct setting *setting)
 {
 	struct training moved, fixed;
-	unsigned differing = 0;
 
 	begin(&moved, setting, true, "moved");
 	begin(&fixed, setting, false, "fixed");
 	train(&moved, STEPS);
 	train(&fixed, STEPS);
-	for (unsigned tensor = 0; tensor < TENSORS; tensor++)
-		for (unsigned state = 0; state < STATES; state++) {
-			uint64_t bytes = read_state(&moved, tensor, state, values[0]);
-
-			REQUIRE(read_state(&fixed, tensor, state, values[1]) == bytes);
-			if (memcmp(values[0], values[1], bytes) == 0)
-				continue;
-			fprintf(stderr, "%s, stage %u, %u ranks: %s of %s\n", setting->name, setting->stage,
-				setting->world_size, states[state], tensors[tensor].name);
-			differing++;
-		}
-	REQUIRE(differing == 0);
+	values_require_same(moved.ranks.jobs[0], &tensors, fixed.ranks.jobs[0], &tensors, setting->name);
 	ranks_close(&moved.ranks);
 	ranks_close(&fixed.ranks);
 	support_drop("moved");
 	support_drop("fixed");
-}
-
-static void write_bits(const struct training *training, const char *path)
-{
-	FILE *file = fopen(path, "w");
-
-	REQUIRE(file);
-	for (unsigned tensor = 0; tensor < TENSORS; tensor++)
-		for (unsigned state = 0; state < STATES; state++) {
-			uint64_t bytes = read_state(training, tensor, state, values[0]);
-
-			REQUIRE(bytes == 0 || fwrite(values[0], bytes, 1, file) == 1);
-		}
-	REQUIRE(fclose(file) == 0);
 }
 
 static const struct setting durable = { "durable",	    1,	 3, TIERD_ADAMW, TIERD_PLACE_NVME,
@@ -324,7 +256,7 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "train") == 0)
 		train(&training, (uint64_t)atoi(argv[3]));
 	else
-		write_bits(&training, argv[3]);
+		values_write(training.ranks.jobs[0], &tensors, argv[3]);
 	ranks_close(&training.ranks);
 	return 0;
 }

@@ -45,6 +45,8 @@ static struct tierd_tensor tensor_of(const struct kind *kind)
 	tensor.alias = kind->alias;
 	tensor.format = kind->format;
 	tensor.group = kind->group;
+	if (kind->gradient_format)
+		tensor.gradient_format = kind->gradient_format;
 	tensor.dimensions = kind->dimensions;
 	memcpy(tensor.shape, kind->shape, sizeof(kind->shape));
 	tensor.is_frozen = kind->is_frozen;
@@ -64,6 +66,17 @@ unsigned model_unit_tensors(const struct model *model, unsigned first)
 	       strcmp(model->kinds[first].unit, model->kinds[first + count].unit) == 0)
 		count++;
 	return count;
+}
+
+struct place model_place(const struct model *model, unsigned kind)
+{
+	struct place place = { 0, 0 };
+
+	for (unsigned i = 1; i <= kind; i++)
+		place = strcmp(model->kinds[i].unit, model->kinds[i - 1].unit) == 0
+				? (struct place){ place.unit, place.tensor + 1 }
+				: (struct place){ place.unit + 1, 0 };
+	return place;
 }
 
 void model_define(struct tierd_job *job, const struct model *model)

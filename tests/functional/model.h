@@ -18,6 +18,7 @@ struct kind {
 	uint64_t row, rows; /* rows > 0: a slice of "whole" */
 	const char *alias;
 	uint32_t group;
+	uint32_t gradient_format; /* 0: as tierd has it */
 };
 
 /* Tensors of a unit follow each other. */
@@ -33,6 +34,12 @@ extern const struct model model_base;
 uint64_t kind_elements(const struct kind *kind);
 /* Of its values, in its format. */
 uint64_t kind_bytes(const struct kind *kind);
+
+/* Where one of them is in a job that has the model. */
+struct place {
+	uint32_t unit, tensor;
+};
+struct place model_place(const struct model *model, unsigned kind);
 
 /* Of the unit that begins with this one. */
 unsigned model_unit_tensors(const struct model *model, unsigned first);

@@ -1,5 +1,6 @@
 #include "model_values.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "crash_support.h"
@@ -160,4 +161,63 @@ void values_require_state(struct tierd_reader *here, struct tierd_reader *there)
 			free(own);
 			free(others);
 		}
+}
+
+/* ---- As a rank reads them ---- */
+
+#define STATES 5
+static const char *const states_kept[STATES] = { "parameter", "master", "m", "v", "momentum" };
+
+/* The caller's; NULL: the optimizer keeps no such thing. */
+static void *read_kept(struct tierd_job *job, const struct model *model, unsigned kind, unsigned state,
+		       uint64_t *ret_bytes)
+{
+	struct place place = model_place(model, kind);
+	uint64_t elements = kind_elements(&model->kinds[kind]);
+	void *values = calloc(elements, sizeof(float));
+	int r = tierd_tensor_read(job, place.unit, place.tensor, states_kept[state], 0, elements, values);
+
+	REQUIRE(values && (r == 0 || r == -ENODATA || r == -EINVAL));
+	*ret_bytes = state == 0 ? kind_bytes(&model->kinds[kind]) : elements * sizeof(float);
+	if (r == 0)
+		return values;
+	free(values);
+	return NULL;
+}
+
+void values_require_same(struct tierd_job *here, const struct model *model, struct tierd_job *there,
+			 const struct model *other, const char *what)
+{
+	uint64_t bytes;
+
+	for (unsigned kind = 0; kind < model->count; kind++)
+		for (unsigned state = 0; state < STATES; state++) {
+			void *own = read_kept(here, model, kind, state, &bytes);
+			void *others = read_kept(there, other, kind, state, &bytes);
+
+			REQUIRE(!own == !others);
+			if (own && memcmp(own, others, bytes) != 0) {
+				fprintf(stderr, "%s: other bits of %s of \"%s\"\n", what, states_kept[state],
+					model->kinds[kind].name);
+				exit(1);
+			}
+			free(own);
+			free(others);
+		}
+}
+
+void values_write(struct tierd_job *job, const struct model *model, const char *path)
+{
+	FILE *file = fopen(path, "w");
+	uint64_t bytes;
+
+	REQUIRE(file);
+	for (unsigned kind = 0; kind < model->count; kind++)
+		for (unsigned state = 0; state < STATES; state++) {
+			void *values = read_kept(job, model, kind, state, &bytes);
+
+			REQUIRE(!values || fwrite(values, bytes, 1, file) == 1);
+			free(values);
+		}
+	REQUIRE(fclose(file) == 0);
 }

@@ -13,4 +13,10 @@ void values_require(struct tierd_reader *here, struct tierd_reader *there, const
 /* Both have model_base's tensors: masters, and what the optimizer keeps. */
 void values_require_state(struct tierd_reader *here, struct tierd_reader *there);
 
+/* Fails unless all is the same that two jobs keep of the same tensors, in whatever units. */
+void values_require_same(struct tierd_job *here, const struct model *model, struct tierd_job *there,
+			 const struct model *other, const char *what);
+/* All that a job keeps, to a file. */
+void values_write(struct tierd_job *job, const struct model *model, const char *path);
+
 #endif
