@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -182,12 +183,28 @@ def daemon() -> Iterator[Daemon]:
             shutil.rmtree(nvme)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def left_jobs(daemon: Daemon) -> Iterator[None]:
-    """Destroys the jobs that a file has left: their room is the next one's."""
+    """Ends the jobs that a test leaves, in good order, and destroys them: their room is the next one's."""
     yield
     if there := sys.modules.get("tierd.torch.job"):
         for job in list(there.open_jobs):
-            job.detach()
-    for job in json.loads(subprocess.check_output([TIERCTL, "--json", "jobs"])):
+            job.close()
+    for job in json.loads(tierctl("--json", "jobs")):
         subprocess.run([TIERCTL, "drop", "--yes", "--force", job["name"]], check=False, capture_output=True)
+
+
+def tierctl(*arguments: str) -> str:
+    """What it prints."""
+    return subprocess.run([TIERCTL, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def job_name(test: str) -> str:
+    """A job's name of that of a test, at most 63 of the characters that may be in one."""
+    return re.sub("[^A-Za-z0-9]+", "-", test).strip("-")[-63:].strip("-")
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest) -> str:
+    """A job's name of this test alone."""
+    return job_name(request.node.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,7 @@ import torch
 import compare
 import tierd
 import tierd.torch
-from conftest import Daemon
 from forked import start_ranks
-from tierd.torch.job import open_jobs
-from training import job_name
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[str]:
-    """A job's name of this test alone."""
-    yield job_name(request.node.name)
-    for opened in list(open_jobs):
-        opened.close()
 
 
 def accelerated(job: str | None, stop: int = -1) -> dict[str, torch.Tensor]:

@@ -17,8 +17,7 @@ import tierd.torch
 from conftest import Daemon
 from tierd import daemon as daemons
 from tierd.torch.units import choose
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import update
 
 
 class Block(nn.Module):
@@ -73,7 +72,6 @@ def test_parameters_that_share_memory_are_refused() -> None:
     model.register_buffer("left", shared)
     model.register_parameter("right", nn.Parameter(shared, requires_grad=False))
     initialize("beside", model)
-    tierd.torch.close(model)
 
 
 def test_parameters_that_are_not_the_models_are_refused() -> None:
@@ -100,9 +98,7 @@ def test_trainable_parameters_of_no_optimizer_stay_as_in_torch(capfd: pytest.Cap
     assert listed in capfd.readouterr().err
     for each, optimizer in zip((model, plain), optimizers, strict=True):
         for _ in range(2):
-            each(torch.ones(1, 4)).sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(each(torch.ones(1, 4)).sum(), optimizer)
     compare.assert_same_bits(model, plain)
     ours, theirs = (next(each.parameters()).grad for each in (model, plain))
     assert ours is not None and theirs is not None and torch.equal(ours, theirs)
@@ -111,7 +107,6 @@ def test_trainable_parameters_of_no_optimizer_stay_as_in_torch(capfd: pytest.Cap
         "without what requires gradients and is in no optimizer",
         lambda: tierd.torch.clip_grad_norm_(model.parameters(), 1.0),
     )
-    tierd.torch.close(model)
 
 
 def test_a_frozen_model_needs_no_optimizer() -> None:
@@ -150,7 +145,6 @@ def test_a_state_that_a_new_job_would_not_take_is_refused() -> None:
     initialize("state", model, optimizer)
     optimizer.load_state_dict(state)
     assert torch.equal(optimizer.state_dict()["state"][0]["exp_avg"], state["state"][0]["exp_avg"])
-    tierd.torch.close(model)
 
 
 # ---- Types, names, values
@@ -230,7 +224,6 @@ def test_values_that_cannot_be_are_refused() -> None:
         refuse(tierd.Error, "max_norm is", lambda most=most: tierd.torch.clip_grad_norm_(model.parameters(), most))  # type: ignore[misc]
     model(torch.ones(1, 4)).sum().backward()
     tierd.torch.job_of(model).optimizers[0].step()
-    tierd.torch.close(model)
 
 
 def test_sizes_are_texts_and_placements_are_words_too() -> None:
@@ -239,7 +232,6 @@ def test_sizes_are_texts_and_placements_are_words_too() -> None:
     statistics = tierd.torch.job_of(model).core.statistics()
     assert (statistics["job_host_budget"], statistics["job_nvme_bytes"]) == (128 << 20, 0)
     assert tierd.torch.plan(small(), **options, parameter_placement="host").optimizer_on == "host"
-    tierd.torch.close(model)
 
 
 def test_a_class_that_no_module_has_is_refused() -> None:
@@ -255,14 +247,13 @@ def test_a_class_that_no_module_has_is_refused() -> None:
 
 
 def test_resumable_looks_at_what_it_is_given_at_once() -> None:
-    model, optimizer = initialize("loop")
+    optimizer = initialize("loop")[1]
     loader = [torch.ones(1, 4)]
     state = r"an object is of type object: it is to have state_dict\(\) and load_state_dict\(\)"
     refuse(TypeError, state, lambda: tierd.torch.resumable(loader, object()))  # type: ignore[arg-type]
     refuse(TypeError, "loader is of type SGD", lambda: tierd.torch.resumable(optimizer, loader))  # type: ignore[arg-type]
     refuse(TypeError, "an iterator cannot begin again", lambda: tierd.torch.resumable(enumerate(loader)))
     assert len(list(tierd.torch.resumable(loader))) == 1
-    tierd.torch.close(model)
 
 
 def test_save_makes_no_folders_but_the_last(tmp_path: Path) -> None:
@@ -276,7 +267,6 @@ def test_save_makes_no_folders_but_the_last(tmp_path: Path) -> None:
     refuse(tierd.Error, "NAME.safetensors, or a folder; torch.save", lambda: tierd.torch.save(tmp_path / "x.pt"))
     refuse(TypeError, "^path is of type OrderedDict", lambda: tierd.torch.save(model.state_dict()))
     assert list(tmp_path.iterdir()) == []
-    tierd.torch.close(model)
 
 
 def test_what_keeps_a_job_from_going_on_is_said_with_a_remedy() -> None:
@@ -322,4 +312,3 @@ def test_the_package_has_its_errors_and_its_state_is_not_replaced() -> None:
     model, _ = initialize("module")
     tierd.torch.state["step"] = 1
     assert tierd.torch.job_of(model).kept.state == {"step": 1}
-    tierd.torch.close(model)

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 import tierd.torch
 from compare import assert_same_bits
 from conftest import PATIENCE, Daemon
-from training import end, initialize
+from training import initialize, update
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 
@@ -30,9 +30,7 @@ def make(seed: int) -> tuple[nn.Module, Optimizer]:
 
 
 def train(model: nn.Module, optimizer: Optimizer) -> None:
-    model(torch.linspace(-1, 1, 64).view(4, 16)).square().sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    update(model(torch.linspace(-1, 1, 64).view(4, 16)).square().sum(), optimizer)
 
 
 def save(model: nn.Module, optimizer: Optimizer, folder: Path) -> None:
@@ -93,7 +91,6 @@ def test_a_job_loads_what_another_one_and_a_plain_model_have_saved(daemon: Daemo
     load(model, optimizer, tmp_path / "plain")
     assert_same_bits(model, plain)
     assert_same_bits(flat(optimizer), flat(plain_optimizer))
-    end(model, "first")
 
 
 def test_parameters_themselves_are_saved_one_after_the_other(
@@ -123,4 +120,3 @@ def test_parameters_themselves_are_saved_one_after_the_other(
         assert_same_bits(plain, model)
     model.load_state_dict(values["model"])
     assert_same_bits(plain, model)
-    end(model, "streamed")

@@ -9,7 +9,7 @@ from torch.nn.utils import clip_grad_norm_ as imported_before
 
 import tierd
 import tierd.torch
-from conftest import Daemon
+from compare import assert_same_bits
 
 MOST = 0.05
 
@@ -44,18 +44,12 @@ def train(how: str, job: str) -> tuple[list[float], dict[str, torch.Tensor]]:
     return norms, values
 
 
-@pytest.fixture(autouse=True)
-def _daemon(daemon: Daemon) -> None:
-    """A daemon for each."""
-
-
 @pytest.mark.parametrize("how", ["torch", "tierd"])
 def test_a_call_before_the_step_clips_as_the_option_does(how: str) -> None:
     norms, called = train(how, f"called-{how}")
     _, by_option = train("option", f"option-{how}")
     assert all(norm > MOST for norm in norms)
-    for key, value in by_option.items():
-        assert torch.equal(called[key], value), key
+    assert_same_bits(called, by_option)
 
 
 def test_the_norm_is_that_of_the_gradients() -> None:
@@ -76,10 +70,8 @@ def test_an_infinite_norm_clips_nothing_and_tells_the_norm() -> None:
         assert "known after optimizer.step()" in repr(norm) or each is plain
         steps.step()
     assert repr(norm).startswith("tensor(")
-    for key, value in network.state_dict().items():
-        assert torch.equal(plain.state_dict()[key], value), key
+    assert_same_bits(network, plain)
     assert norm.item() > MOST
-    tierd.torch.close(network)
 
 
 def test_what_is_none_of_tierds_is_clipped_by_torch() -> None:
@@ -107,7 +99,6 @@ def test_a_function_that_was_imported_before_says_so_and_does_not_do_nothing() -
     optimizer.step()
     optimizer.zero_grad()
     network.zero_grad()
-    tierd.torch.close(network)
 
 
 def test_parts_and_other_norms_are_refused() -> None:
@@ -124,7 +115,6 @@ def test_parts_and_other_norms_are_refused() -> None:
         norm.item()
     optimizer.step()
     assert norm.item() > 0
-    tierd.torch.close(network)
 
 
 def test_a_step_that_is_dropped_takes_its_clipping_with_it() -> None:
@@ -138,7 +128,5 @@ def test_a_step_that_is_dropped_takes_its_clipping_with_it() -> None:
         each(torch.ones(1, 8)).sum().backward()
         steps.step()
     values = network.state_dict()
-    for key, value in plain.state_dict().items():
-        assert torch.equal(values[key], value), key
+    assert_same_bits(values, plain)
     assert torch.isnan(norm)
-    tierd.torch.close(network)

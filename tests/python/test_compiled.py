@@ -9,7 +9,7 @@ import copy
 import multiprocessing
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import torch
@@ -21,10 +21,9 @@ from torch.utils.data import DataLoader, Dataset
 
 import compare
 import tierd
-from training import end, initialize, job_name
+from training import initialize
 
 pytestmark = [
-    pytest.mark.usefixtures("daemon"),
     # Of selective checkpoints within hooks for saved tensors: what both do now is right here, and what they will do is, too.
     pytest.mark.filterwarnings("ignore:A saved_tensors_hooks context:FutureWarning"),
 ]
@@ -73,17 +72,10 @@ class Pair:
 
     def __init__(self, job: str, apply: Apply = directly):
         torch.manual_seed(0)
-        self.job = job
         self.ours = Network(apply)
         self.theirs = copy.deepcopy(self.ours)
         self.optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (self.ours, self.theirs)]
-
-    def __enter__(self) -> Self:
-        initialize(self.ours, self.optimizers[0], self.job)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        end(self.ours, self.job)
+        initialize(self.ours, self.optimizers[0], job)
 
     def assert_train_alike(
         self, run: Callable[[nn.Module], Callable[[Tensor], Tensor]] = lambda model: model, **options: Any
@@ -117,12 +109,6 @@ def train(
     return losses
 
 
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
-
-
 # ---- Checkpoints
 
 
@@ -154,8 +140,7 @@ CHECKPOINTS: dict[str, Apply] = {
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 @pytest.mark.parametrize("is_autocast", [False, True], ids=["fp32", "autocast"])
 def test_checkpoints_give_every_bit(kind: str, is_autocast: bool, job: str) -> None:
-    with Pair(job, CHECKPOINTS[kind]) as pair:
-        pair.assert_train_alike(is_autocast=is_autocast, micro_batches=2)
+    Pair(job, CHECKPOINTS[kind]).assert_train_alike(is_autocast=is_autocast, micro_batches=2)
 
 
 # ---- torch.compile
@@ -184,16 +169,14 @@ def whole(model: Any, **options: Any) -> Any:
 def test_compiled_models_give_every_bit_and_are_compiled_once(
     compiled: Callable[..., Any], kind: str, job: str
 ) -> None:
-    with Pair(job, CHECKPOINTS.get(kind, directly)) as pair:
-        graphs: list[int] = []
-        counter = CompileCounterWithBackend("aot_eager")
-        pair.assert_train_alike(
-            partial(compiled, backend=counter), after_step=lambda: graphs.append(counter.frame_count)
-        )
-        ours = graphs[:3]
-        # Forward is compiled in the first step; afterwards what was decided there serves.
-        assert ours[0] > 0
-        assert ours[2] == ours[1]
+    pair = Pair(job, CHECKPOINTS.get(kind, directly))
+    graphs: list[int] = []
+    counter = CompileCounterWithBackend("aot_eager")
+    pair.assert_train_alike(partial(compiled, backend=counter), after_step=lambda: graphs.append(counter.frame_count))
+    ours = graphs[:3]
+    # Forward is compiled in the first step; afterwards what was decided there serves.
+    assert ours[0] > 0
+    assert ours[2] == ours[1]
 
 
 def test_a_block_by_inductor_gives_every_bit(job: str) -> None:
@@ -201,29 +184,29 @@ def test_a_block_by_inductor_gives_every_bit(job: str) -> None:
         model.blocks[0].norm.compile()
         return model
 
-    with Pair(job) as pair:
-        pair.assert_train_alike(first)
+    Pair(job).assert_train_alike(first)
 
 
 def test_a_whole_graph_is_of_a_block(job: str) -> None:
-    with Pair(job) as pair:
-        pair.assert_train_alike(partial(forwards, backend="aot_eager", fullgraph=True))
-        with pytest.raises(Exception, match=r"tierd gathers parameters here: compile blocks"):
-            torch.compile(pair.ours, backend="aot_eager", fullgraph=True)(words(0))
+    pair = Pair(job)
+    pair.assert_train_alike(partial(forwards, backend="aot_eager", fullgraph=True))
+    with pytest.raises(Exception, match=r"tierd gathers parameters here: compile blocks"):
+        torch.compile(pair.ours, backend="aot_eager", fullgraph=True)(words(0))
 
 
 def test_a_trace_is_refused_and_leaves_the_model_as_it_was(job: str) -> None:
-    with Pair(job) as pair:
-        with pytest.raises(tierd.Error, match=r"within torch\.jit\.trace"):
-            torch.jit.trace(pair.ours, words(0))
-        pair.assert_train_alike()
+    pair = Pair(job)
+    with pytest.raises(tierd.Error, match=r"within torch\.jit\.trace"):
+        torch.jit.trace(pair.ours, words(0))
+    pair.assert_train_alike()
 
 
 # ---- torch.func
 
 
 def test_functional_call_and_vmap_give_every_bit(job: str) -> None:
-    with Pair(job) as pair, torch.no_grad():
+    pair = Pair(job)
+    with torch.no_grad():
         call, batch = torch.func.functional_call, words(0)
         expected = pair.theirs(batch)
         assert torch.equal(call(pair.ours, dict(pair.theirs.named_parameters()), (batch,)), expected)
@@ -244,10 +227,10 @@ class Words(Dataset[Tensor]):
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_of_a_loader_change_nothing(context: str, job: str) -> None:
-    with Pair(job) as pair:
-        for index, batch in enumerate(DataLoader(Words(), None, num_workers=1, multiprocessing_context=context)):
-            assert torch.equal(pair.ours(batch), pair.theirs(words(index)))
-        pair.assert_train_alike()
+    pair = Pair(job)
+    for index, batch in enumerate(DataLoader(Words(), None, num_workers=1, multiprocessing_context=context)):
+        assert torch.equal(pair.ours(batch), pair.theirs(words(index)))
+    pair.assert_train_alike()
 
 
 def test_a_forked_process_that_gathers_gets_a_sentence(job: str) -> None:
@@ -258,11 +241,11 @@ def test_a_forked_process_that_gathers_gets_a_sentence(job: str) -> None:
             said.send(str(error))
 
     context = multiprocessing.get_context("fork")
-    with Pair(job) as pair:
-        ours, theirs = context.Pipe(False)
-        process = context.Process(target=use, args=(theirs,))
-        process.start()
-        theirs.close()
-        assert "cannot be used in a process that was forked" in ours.recv()
-        process.join()
-        pair.assert_train_alike()
+    pair = Pair(job)
+    ours, theirs = context.Pipe(False)
+    process = context.Process(target=use, args=(theirs,))
+    process.start()
+    theirs.close()
+    assert "cannot be used in a process that was forked" in ours.recv()
+    process.join()
+    pair.assert_train_alike()

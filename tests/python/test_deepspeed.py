@@ -13,9 +13,7 @@ from torch import nn
 import tierd
 import tierd.torch
 from tierd.torch import deepspeed
-from training import end, initialize, job_name
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import initialize
 
 CONFIG: dict[str, Any] = {
     "train_batch_size": 16,
@@ -37,12 +35,6 @@ CONFIG: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
-
-
 def model_of_two() -> nn.Sequential:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
     model[0].requires_grad_(False)
@@ -58,24 +50,21 @@ def test_a_configuration_says_what_arguments_say(job: str, tmp_path: Path, capfd
     model = model_of_two()
     optimizer: torch.optim.Optimizer
     _, optimizer = tierd.torch.initialize(model, config=path, job=job, rank=0, world_size=1)
-    try:
-        said = capfd.readouterr().err
-        left_out = "scheduler.params.warmup_num_steps, scheduler.type, steps_per_print, "
-        left_out += "zero_optimization.allgather_bucket_size, zero_optimization.offload_optimizer.pin_memory\n"
-        assert said == f"tierd: of the configuration this is left out: {left_out}"
-        assert type(optimizer).__name__ == "AdamW"
-        assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.8, 0.9), 1e-8)
-        assert [id(item) for item in optimizer.param_groups[0]["params"]] == [id(model[1].weight)]
-        assert model[1].weight.dtype == torch.bfloat16
-        model(torch.ones(1, 2, dtype=torch.bfloat16)).sum().backward()
-        norm = tierd.torch.job_of(model).coming
-        optimizer.step()
-        assert norm.clip_norm == 1.0
-        assert norm.await_norm() == pytest.approx(8**0.5)
-        # AdamW's first step is as long as the learning rate, whatever the gradient.
-        assert model.state_dict()["1.weight"].tolist() == [[pytest.approx(0.9, abs=0.01)] * 2]
-    finally:
-        end(model, job)
+    said = capfd.readouterr().err
+    left_out = "scheduler.params.warmup_num_steps, scheduler.type, steps_per_print, "
+    left_out += "zero_optimization.allgather_bucket_size, zero_optimization.offload_optimizer.pin_memory\n"
+    assert said == f"tierd: of the configuration this is left out: {left_out}"
+    assert type(optimizer).__name__ == "AdamW"
+    assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.8, 0.9), 1e-8)
+    assert [id(item) for item in optimizer.param_groups[0]["params"]] == [id(model[1].weight)]
+    assert model[1].weight.dtype == torch.bfloat16
+    model(torch.ones(1, 2, dtype=torch.bfloat16)).sum().backward()
+    norm = tierd.torch.job_of(model).coming
+    optimizer.step()
+    assert norm.clip_norm == 1.0
+    assert norm.await_norm() == pytest.approx(8**0.5)
+    # AdamW's first step is as long as the learning rate, whatever the gradient.
+    assert model.state_dict()["1.weight"].tolist() == [[pytest.approx(0.9, abs=0.01)] * 2]
 
 
 def changed(**sections: Any) -> dict[str, Any]:

@@ -29,8 +29,6 @@ PRETRAIN = ROOT / "examples" / "pytorch" / "pretrain.py"
 FINETUNE = ROOT / "examples" / "pytorch" / "finetune_lora.py"
 SIZES = ["--layers=2", "--width=64", "--context=32", "--batch=4", "--passes=2", "--warmup=4", "--log-every=1"]
 
-pytestmark = pytest.mark.usefixtures("daemon")
-
 
 @dataclass
 class Run:

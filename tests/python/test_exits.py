@@ -13,7 +13,7 @@ from torch import nn
 
 import tierd.torch
 from conftest import PATIENCE, Daemon
-from training import end, initialize
+from training import initialize
 
 EXPECTED = {
     "with_a_live_graph": 0,
@@ -69,4 +69,3 @@ def test_a_thousand_steps_leave_no_memory_and_no_lease() -> None:
     assert tierd.torch.job_of(model).core.leases() == 0
     # Allocators round up; a view, a ticket or a hook for each step would take more.
     assert private_bytes() - before < 256 << 10
-    end(model, "thousand")

@@ -7,9 +7,7 @@ import errno
 import gc
 import io
 import os
-import subprocess
 import threading
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -19,10 +17,10 @@ from torch import nn
 import compare
 import tierd.torch as tierd
 import training
-from conftest import TIERCTL, Daemon
+from conftest import Daemon, tierctl
 from tierd import Error, _core
 from tierd.torch.followed import Followed, read
-from tierd.torch.job import open_jobs
+from training import update
 
 RATE = 0.25
 
@@ -62,20 +60,13 @@ class Trainer:
     def step(self, count: int = 1) -> None:
         for _ in range(count):
             tokens = torch.randint(0, 16, (2, 5))
-            self.model(tokens).float().logsumexp(-1).sum().backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            update(self.model(tokens).float().logsumexp(-1).sum(), self.optimizer)
         tierd.job_of(self.model).finish()
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> Iterator[str]:
-    """That of a job of the test's own, which is destroyed at its end."""
-    job = training.job_name(request.node.name)
-    yield job
-    for there in list(open_jobs):
-        there.close()
-    subprocess.run([TIERCTL, "drop", "--yes", "--force", job], check=False, capture_output=True)
+def name(job: str) -> str:
+    return job
 
 
 Some = TypeVar("Some", bound=nn.Module)
@@ -329,7 +320,7 @@ def test_a_follower_goes_back_with_its_job(name: str) -> None:
     trainer, model, kept = Trainer(name, snapshots=1), Model(), Model()
     trainer.step()
     values = trainer.model.state_dict()
-    subprocess.run([TIERCTL, "snapshot", name, "good"], check=True, capture_output=True)
+    tierctl("snapshot", name, "good")
     trainer.step(2)
     follower = tierd.follow(model, job=name)
     assert follower.refresh() == 3
@@ -337,7 +328,7 @@ def test_a_follower_goes_back_with_its_job(name: str) -> None:
         assert of_snapshot.refresh() == 1
     compare.assert_same_bits(kept.state_dict(), values)
     tierd.job_of().close()
-    subprocess.run([TIERCTL, "rollback", "--yes", "--force", name, "good"], check=True, capture_output=True)
+    tierctl("rollback", "--yes", "--force", name, "good")
     assert follower.refresh() == 1
     compare.assert_same_bits(model.state_dict(), values)
 
@@ -478,9 +469,7 @@ def train_three(models: tuple[nn.Module, nn.Module, nn.Module], optimizers: list
         optimizers[1].step()
         shared = (actor(states) * critic(states)).mean() + (critic(actor.get_submodule("0")(states)[:, :4])).mean()
         optimizers[1].zero_grad()
-        shared.backward()
-        optimizers[0].step()
-        optimizers[0].zero_grad()
+        update(shared, optimizers[0])
         if i % 2:
             optimizers[1].step()
             optimizers[1].zero_grad()
@@ -499,9 +488,7 @@ def test_actor_critic_and_reference_are_trained_in_one_process_as_without_tierd(
     # One of them goes, and the others go on.
     training.end(ours[1], jobs[1])
     for model, optimizer in ((plain[0], torch.optim.SGD(plain[0].parameters(), lr=0.1)), (ours[0], optimizers[0])):
-        model(torch.ones(3, 4)).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(model(torch.ones(3, 4)).sum(), optimizer)
     compare.assert_same_bits(ours[0].state_dict(), plain[0].state_dict())
     compare.assert_same_bits(ours[2].state_dict(), plain[2].state_dict())
     for model, job in ((ours[0], jobs[0]), (ours[2], jobs[2])):

@@ -18,8 +18,6 @@ from conftest import PART
 from graphs import Graph, run
 from training import end, initialize
 
-pytestmark = pytest.mark.usefixtures("daemon")
-
 AT_ONCE = 100
 
 

@@ -25,15 +25,10 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.utils.data import DataLoader
 
 import tierd.torch
+from compare import assert_same_bits
 from conftest import Daemon, interrupted
 from tierd.torch import compat
-from tierd.torch.job import open_jobs
-from training import end, initialize, job_name
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest, daemon: Daemon) -> str:
-    return job_name(request.node.name)
+from training import end, initialize, update
 
 
 class Model(nn.Module):
@@ -55,13 +50,11 @@ class Model(nn.Module):
 
 
 @pytest.fixture
-def model(job: str) -> Iterator[Model]:
+def model(job: str) -> Model:
     torch.manual_seed(1)
     model = Model()
     initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job)
-    yield model
-    if any(each.model is model for each in open_jobs):
-        end(model, job)
+    return model
 
 
 def train(model: nn.Module) -> None:
@@ -99,12 +92,9 @@ def test_a_write_in_place_raises_and_is_undone(model: Model, write: Callable[[to
             write(model.linear(1).weight)
         assert torch.equal(kept, plain.linear(1).weight)
         del kept
-        for name, value in model.state_dict().items():
-            assert torch.equal(value, plain.state_dict()[name]), name
+        assert_same_bits(model, plain)
         train(model)
-        plain(torch.ones(4, 40)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(plain(torch.ones(4, 40)), optimizer)
     assert tierd.torch.job_of(model).core.leases() == 0
 
 
@@ -119,9 +109,7 @@ def test_threads_of_a_kernel_write_to_many_blocks_and_all_is_undone(job: str) ->
                 parameter.data.mul_(2)
     finally:
         torch.set_num_threads(1)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, values[name]), name
-    end(model, job)
+    assert_same_bits(model, values)
 
 
 def test_a_write_by_another_thread_raises_and_the_job_is_as_it_was(model: Model, job: str) -> None:
@@ -133,9 +121,7 @@ def test_a_write_by_another_thread_raises_and_the_job_is_as_it_was(model: Model,
     tierd.torch.close(model)
     again = Model()
     initialize(again, torch.optim.SGD(again.parameters(), lr=0.1), job)
-    for name, value in again.state_dict().items():
-        assert torch.equal(value, values[name]), name
-    end(again, job)
+    assert_same_bits(again, values)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +147,7 @@ def test_a_function_that_would_write_is_refused_and_costs_nothing(
         ),
     ):
         write(model.linear(1).weight)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, values[name]), name
+    assert_same_bits(model, values)
     train(model)
 
 
@@ -265,9 +250,7 @@ def test_ctrl_c_costs_the_job_nothing(
     # Without random states and buffers a step does not wait.
     initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job, random_states=False)
     for is_stopped in (False, True, True):
-        plain(torch.ones(4, 40)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(plain(torch.ones(4, 40)), optimizer)
         if not is_stopped:
             train(model)
             tierd.torch.job_of(model).finish()
@@ -278,10 +261,8 @@ def test_ctrl_c_costs_the_job_nothing(
         for load in (lambda: None, lambda: model.load_state_dict(plain.state_dict())):
             load()
             values = model.state_dict()
-            for name, value in plain.named_parameters():
-                assert torch.equal(values[name], value), name
+            assert_same_bits(values, plain)
     assert tierd.torch.job_of(model).core.leases() == 0
-    end(model, job)
 
 
 def test_ctrl_c_in_a_step_leaves_its_gradients_to_zero_grad(model: Model, daemon: Daemon) -> None:
@@ -292,9 +273,7 @@ def test_ctrl_c_in_a_step_leaves_its_gradients_to_zero_grad(model: Model, daemon
         with daemon.stopped():
             interrupted(lambda: train(model))
         tierd.torch.job_of(model).optimizers[0].zero_grad()
-        plain(torch.ones(4, 40)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(plain(torch.ones(4, 40)), optimizer)
         for name, value in plain.named_parameters():
             assert torch.equal(model.state_dict()[name], value), name
 

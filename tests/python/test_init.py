@@ -16,11 +16,13 @@ import torch
 from torch import nn
 
 import tierd.torch as tierd
+from compare import assert_same_bits
 from forked import start_ranks
 from models import CASES, Case
 from tierd import Error
 from tierd.torch import pages, scratch
 from tierd.torch.scratch import is_scratch
+from training import update
 
 MIB = 1 << 20
 
@@ -46,15 +48,6 @@ def resident(folder: Path) -> int:
     return size
 
 
-def assert_equal(model: nn.Module, other: nn.Module) -> None:
-    """The same values under the same names, to the bit."""
-    values, others = model.state_dict(), other.state_dict()
-    assert values.keys() == others.keys()
-    for name, value in values.items():
-        assert value.dtype == others[name].dtype, name
-        assert torch.equal(value, others[name]), name
-
-
 def made(build: Callable[[], Any], is_plain: bool) -> tuple[Any, torch.Tensor]:
     """A model, and the random number that follows it."""
     torch.manual_seed(3)
@@ -71,7 +64,7 @@ def made(build: Callable[[], Any], is_plain: bool) -> tuple[Any, torch.Tensor]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_model_has_the_bits_of_plain_construction(case: Case) -> None:
     (model, after), (plain, plain_after) = made(case.build, False), made(case.build, True)
-    assert_equal(model, plain)
+    assert_same_bits(model, plain)
     assert torch.equal(after, plain_after)
     assert [name for name, _ in model.named_parameters()] == [name for name, _ in plain.named_parameters()]
     large = [item for item in model.parameters() if item.nbytes >= scratch.LEAST_BYTES]
@@ -125,7 +118,7 @@ class Kept(nn.Module):
 
 def test_memory_that_somebody_else_has_is_left_alone_until_it_is_nobody_elses() -> None:
     model, plain = made(Kept, False)[0], made(Kept, True)[0]
-    assert_equal(model, plain)
+    assert_same_bits(model, plain)
     assert is_scratch(model.weight)
     assert is_scratch(model.other)
 
@@ -145,7 +138,7 @@ def used() -> Any:
 
 def test_parameters_can_be_used_as_they_are_made() -> None:
     model, plain = made(used, False)[0], made(used, True)[0]
-    assert_equal(model, plain)
+    assert_same_bits(model, plain)
     assert model[0].weight is model[1].weight
     assert is_scratch(model[0].weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -189,9 +182,7 @@ def train(model: nn.Module, job: str, optimizer: torch.optim.Optimizer, steps: i
     tierd.initialize(model, optimizer, job=job, random_states=False)
     for step in range(steps):
         batch = torch.rand(4, 64, generator=torch.Generator().manual_seed(step))
-        model(batch).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(model(batch).square().mean(), optimizer)
     values = {name: value.clone() for name, value in model.state_dict().items()}
     tierd.close(model)
     return values
@@ -294,7 +285,7 @@ def test_a_checkpoint_is_loaded_and_trained(
     assert tierd.from_pretrained(model, path) == ([], [])
     expected = text_model(dtype=dtype)
     expected.load_state_dict(source.state_dict())
-    assert_equal(model, expected)
+    assert_same_bits(model, expected)
     assert all(mine is theirs for mine, theirs in zip(parameters, model.parameters(), strict=True))
     if dtype == torch.float32 and kind != "plain":
         # The files' own memory, without a copy.
@@ -305,7 +296,6 @@ def test_a_checkpoint_is_loaded_and_trained(
     assert torch.equal(model(words).logits, expected(words).logits)
     with pytest.raises(Error, match="on tierd already.*before initialize"):
         tierd.from_pretrained(model, path)
-    tierd.close(model)
 
 
 def test_writing_to_a_loaded_parameter_leaves_its_file_alone(stored: tuple[nn.Module, Path]) -> None:
@@ -320,7 +310,7 @@ def test_writing_to_a_loaded_parameter_leaves_its_file_alone(stored: tuple[nn.Mo
     with tierd.init(values=False):
         model = text_model()
     tierd.from_pretrained(model, path)
-    assert_equal(model, source)
+    assert_same_bits(model, source)
 
 
 def test_what_has_been_read_leaves_the_memory_but_nothing_that_was_written(stored: tuple[nn.Module, Path]) -> None:
@@ -328,7 +318,7 @@ def test_what_has_been_read_leaves_the_memory_but_nothing_that_was_written(store
     with tierd.init(values=False):
         model = text_model()
     tierd.from_pretrained(model, path)
-    assert_equal(model, source)
+    assert_same_bits(model, source)
     assert resident(path) > 0
     for parameter in model.parameters():
         pages.rest(parameter)
@@ -350,10 +340,10 @@ def test_a_checkpoint_of_the_base_model_serves_the_whole_one(stored: tuple[nn.Mo
     source.base_model.save_pretrained(folder)  # type: ignore[operator, union-attr]
     model = text_model()
     assert tierd.from_pretrained(model, folder / "model.safetensors") == ([], [])
-    assert_equal(model, source)
+    assert_same_bits(model, source)
     base = text_model().base_model
     tierd.from_pretrained(base, stored[1])  # type: ignore[arg-type]
-    assert_equal(base, source.base_model)  # type: ignore[arg-type]
+    assert_same_bits(base, source.base_model)  # type: ignore[arg-type]
     for path in folder.iterdir():
         path.unlink()
 
@@ -363,7 +353,7 @@ def test_transformers_own_loading_works_in_the_context(stored: tuple[nn.Module, 
     source, path = stored
     with tierd.init():
         model = transformers.AutoModelForCausalLM.from_pretrained(path)
-    assert_equal(model, source)
+    assert_same_bits(model, source)
     assert all(is_scratch(item) for item in model.parameters() if item.nbytes >= scratch.LEAST_BYTES)
 
 
@@ -406,7 +396,7 @@ def test_what_is_all_on_meta_gets_values_and_buffers(checkpoint: Path) -> None:
         model = layers()
     buffers = list(model.buffers())
     tierd.from_pretrained(model, checkpoint)
-    assert_equal(model, plain)
+    assert_same_bits(model, plain)
     assert all(mine is theirs for mine, theirs in zip(buffers, model.buffers(), strict=True))
 
 

@@ -7,8 +7,6 @@ import logging
 import os
 import random
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import compare
 import tierd
-from conftest import TIERCTL, Daemon
 from forked import Child, start_ranks
-from tierd.torch.job import open_jobs
-from training import job_name
 
 pl: Any = pytest.importorskip("lightning.pytorch", reason="there is no Lightning")
 callbacks: Any = pytest.importorskip("lightning.pytorch.callbacks")
@@ -124,15 +119,6 @@ def make(folder: Path, job: str | None, *more: Any, devices: int = 1, **options:
 def fit(trainer: Any, module: Any, **options: Any) -> Values:
     trainer.fit(module, batches(4, shuffle=True, num_workers=0), batches(12), **options)
     return {name: value.clone() for name, value in module.state_dict().items()}
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[str]:
-    """A job's name of this test alone."""
-    yield job_name(request.node.name)
-    for opened in list(open_jobs):
-        opened.close()
-    subprocess.run([TIERCTL, "drop", "--yes", "--force", job_name(request.node.name)], check=False, capture_output=True)
 
 
 # ---- Going on. These come first: children cannot have a process group that was made before they were forked.

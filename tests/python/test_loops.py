@@ -11,10 +11,7 @@ from torch import Tensor, nn
 
 import compare
 import tierd.torch
-from tierd.torch.job import open_jobs
-from training import end, initialize, job_name
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import initialize, update
 
 
 class Model(nn.Module):
@@ -43,12 +40,6 @@ def make() -> tuple[Model, torch.optim.Optimizer]:
 
 
 @pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
-
-
-@pytest.fixture
 def both(job: str) -> Iterator[list[tuple[Model, torch.optim.Optimizer]]]:
     """The same with tierd and without; in the end they have the same bits."""
     ours, theirs = make(), make()
@@ -56,23 +47,18 @@ def both(job: str) -> Iterator[list[tuple[Model, torch.optim.Optimizer]]]:
     yield [ours, theirs]
     compare.assert_same_bits(ours[0], theirs[0])
     assert tierd.torch.job_of(ours[0]).core.leases() == 0
-    end(ours[0], job)
 
 
 @pytest.fixture
-def ours(job: str) -> Iterator[tuple[Model, torch.optim.Optimizer]]:
+def ours(job: str) -> tuple[Model, torch.optim.Optimizer]:
     """With tierd, before it is trained."""
     made = make()
     initialize(*made, job)
-    yield made
-    if any(each.model is made[0] for each in open_jobs):
-        end(made[0], job)
+    return made
 
 
 def step(model: Model, optimizer: torch.optim.Optimizer, number: int = 0) -> None:
-    model(number).backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    update(model(number), optimizer)
 
 
 # ---- Gradients that are given up
@@ -145,7 +131,6 @@ def test_one_of_several_optimizers_cannot_give_its_gradients_up(job: str) -> Non
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
-    end(model, job)
 
 
 def test_several_optimizers_cannot_take_turns(job: str) -> None:
@@ -165,7 +150,6 @@ def test_several_optimizers_cannot_take_turns(job: str) -> None:
     model(1).backward()
     for optimizer in optimizers:
         optimizer.step()
-    end(model, job)
 
 
 # ---- Gradients that are set, changed or looked at

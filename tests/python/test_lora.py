@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,19 +18,11 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import compare
 import tierd
-from conftest import TIERCTL
+from conftest import tierctl
 from models import BY_NAME
-from training import end, initialize, job_name
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import initialize, update
 
 LLAMA = BY_NAME["llama"]
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
 
 
 def adapted(base: nn.Module, **options: Any) -> Any:
@@ -52,9 +43,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, first: int = 0) ->
     losses = []
     for step in range(first, first + 3):
         loss = LLAMA.loss(model, LLAMA.make_batch(step))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(loss, optimizer)
         losses.append(loss.item())
     return losses
 
@@ -64,19 +53,16 @@ def assert_trains_alike(build: Callable[[], nn.Module], job: str) -> Iterator[tu
     ours, theirs = build(), build()
     our_optimizer, their_optimizer = sgd(ours), sgd(theirs)
     initialize(ours, our_optimizer, job)
-    try:
-        for first in (0, 3):
-            losses = train(theirs, their_optimizer, first)
-            compare.assert_losses_close(train(ours, our_optimizer, first), losses, 0.0)
-            compare.assert_same_bits(ours, theirs)
-            if first == 0:
-                yield ours, theirs
-    finally:
-        end(ours, job)
+    for first in (0, 3):
+        losses = train(theirs, their_optimizer, first)
+        compare.assert_losses_close(train(ours, our_optimizer, first), losses, 0.0)
+        compare.assert_same_bits(ours, theirs)
+        if first == 0:
+            yield ours, theirs
 
 
 def units(job: str) -> list[dict[str, Any]]:
-    said = subprocess.run([TIERCTL, "units", job, "--json"], capture_output=True, text=True, check=True).stdout
+    said = tierctl("units", job, "--json")
     found: list[dict[str, Any]] = json.loads(said)
     return found
 
@@ -101,6 +87,7 @@ def test_adapters_over_a_frozen_base_get_every_bit_of_plain_torch(job: str, tmp_
         block = "base_model.model.model.layers.0"
         assert frozen[f"{block}.frozen"]
         assert not frozen[block]
+    tierd.torch.close(ours)
     # A copy has nothing to do with the job, which has ended.
     assert torch.isfinite(merged(**batch).logits).all()
 
@@ -126,16 +113,13 @@ def test_a_frozen_weight_that_is_kept_holds_no_step_up(job: str) -> None:
     model = nn.Sequential(nn.Sequential(frozen, nn.Linear(4, 4)), nn.Linear(4, 1))
     optimizer = sgd(model)
     initialize(model, optimizer, job)
-    try:
-        weight = frozen.weight.detach()
-        values = weight.clone()
-        for _ in range(2):
-            model(torch.ones(1, 4)).sum().backward()
-            optimizer.step()
-        assert torch.equal(weight, values)
-        assert torch.equal(weight, frozen.weight)
-    finally:
-        end(model, job)
+    weight = frozen.weight.detach()
+    values = weight.clone()
+    for _ in range(2):
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+    assert torch.equal(weight, values)
+    assert torch.equal(weight, frozen.weight)
 
 
 # ---- Quantized bases

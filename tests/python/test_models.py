@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +15,10 @@ from torch import nn
 import compare
 import formulas
 import tierd.torch
-from conftest import PART, PATIENCE, TIERCTL
+from conftest import PART, PATIENCE, tierctl
 from models import BY_NAME, CASES, Case
 from reference import Plan, exact, plain
-from training import job_name, trained
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import trained
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 BETAS = (0.9, 0.95)
@@ -36,12 +33,6 @@ def adamw(name: str) -> formulas.Rule:
 def warmup(step: int) -> float:
     """A learning rate that rises over ten steps."""
     return min(1.0, (step + 1) / 10)
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
 
 
 @EVERY_CASE
@@ -135,7 +126,7 @@ def evict(model: nn.Module) -> None:
     job = tierd.torch.job_of(model)
     deadline = time.monotonic() + PATIENCE
     while True:
-        subprocess.run([TIERCTL, "evict", job.name], check=True, capture_output=True)
+        tierctl("evict", job.name)
         if tierd.torch.summary(model).resident_units == 0:
             return
         assert time.monotonic() < deadline

@@ -22,9 +22,7 @@ from forked import Child, start_ranks
 from formulas import away_from_zero
 from models import BY_NAME
 from reference import Plan, exact, plain
-from training import job_name, trained
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import trained, update
 
 
 class Own(torch.optim.Optimizer):
@@ -59,12 +57,6 @@ OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]]
 }
 if hasattr(torch.optim, "Adafactor"):
     OPTIMIZERS["adafactor"] = partial(torch.optim.Adafactor, lr=1e-2)
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
 
 
 @pytest.mark.parametrize(("name", "stage"), [("rmsprop", 0), *((name, 3) for name in OPTIMIZERS)])
@@ -131,9 +123,7 @@ def small() -> nn.Module:
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    model(torch.ones(2, 6)).square().sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    update(model(torch.ones(2, 6)).square().sum(), optimizer)
 
 
 def test_where_the_optimizer_runs_is_said(job: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +132,6 @@ def test_where_the_optimizer_runs_is_said(job: str, capfd: pytest.CaptureFixture
     tierd.torch.initialize(model, optimizer, job=job)
     said = capfd.readouterr().err
     assert re.search(r"tierd: RMSprop runs in the trainer, on fp32 masters: up to \d\.\d+ KiB of state are kept", said)
-    tierd.torch.close(model)
 
 
 @pytest.mark.parametrize("make", [torch.optim.RMSprop, torch.optim.Adagrad])
@@ -163,7 +152,6 @@ def test_bf16_parameters_have_fp32_masters(make: Callable[..., torch.optim.Optim
         for parameter, master in zip(plain_model.parameters(), masters, strict=True):
             parameter.data.copy_(away_from_zero(master.detach()))
     compare.assert_same_bits(model, plain_model)
-    tierd.torch.close(model)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -174,9 +162,7 @@ def test_a_state_dict_of_plain_torch_is_gone_on_with(dtype: torch.dtype, job: st
 
     def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         for _ in range(3):
-            model(inputs).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(model(inputs).square().sum(), optimizer)
 
     train(plain_model, plain_optimizer)
     model.load_state_dict(plain_model.state_dict())
@@ -187,7 +173,6 @@ def test_a_state_dict_of_plain_torch_is_gone_on_with(dtype: torch.dtype, job: st
         train(model, optimizer)
         train(plain_model, plain_optimizer)
         compare.assert_same_bits(model, plain_model)
-    tierd.torch.close(model)
 
 
 def test_what_a_job_cannot_keep_is_refused_or_said(job: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -258,7 +243,6 @@ def test_an_optimizer_that_fails_leaves_a_job_that_goes_on(job: str) -> None:
     for _ in range(2):
         step(plain_model, plain_optimizer)
     compare.assert_same_bits(model, plain_model)
-    tierd.torch.close(model)
 
 
 def test_a_step_that_is_dropped_keeps_what_was_there(job: str) -> None:
@@ -274,7 +258,6 @@ def test_a_step_that_is_dropped_keeps_what_was_there(job: str) -> None:
     for each, steps in ((model, optimizer), (plain_model, plain_optimizer)):
         step(each, steps)
     compare.assert_same_bits(model, plain_model)
-    tierd.torch.close(model)
 
 
 @pytest.mark.parametrize("kind", [torch.optim.RMSprop, torch.optim.AdamW])
@@ -297,7 +280,6 @@ def test_a_checkpoint_of_another_optimizer_is_refused_at_once(job: str, kind: ty
     step(model, optimizer)
     step(plain_model, plain_optimizer)
     compare.assert_close(model, plain_model, 1e-6)
-    tierd.torch.close(model)
 
 
 def test_what_nobody_can_do_is_refused(job: str) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,12 @@ from torch import nn
 
 import compare
 import tierd.torch
-from conftest import TIERCTL, Daemon
+from conftest import tierctl
 from forked import Child, start_ranks
 from tierd import Error, _core
 from tierd.torch.ranks import from_environment
 from tierd.torch.units import choose, room_for_gradients
-from training import await_early_updates, early_updates
-
-
-@pytest.fixture(autouse=True)
-def _daemon(daemon: Daemon) -> None:
-    """A daemon for each."""
+from training import await_early_updates, early_updates, update
 
 
 def step(job: str, rate: float, most: float) -> torch.Tensor:
@@ -65,7 +59,6 @@ def test_zero_grad_before_the_step_gives_gradients_up() -> None:
             optimizer.step()
             optimizer.zero_grad()
     assert torch.allclose(model.state_dict()["weight"], plain.weight, atol=1e-6)
-    tierd.torch.close(model)
 
 
 class Words(nn.Module):
@@ -87,8 +80,8 @@ class Words(nn.Module):
 
 
 def promised(job: str) -> int:
-    listed = subprocess.run([TIERCTL, "--json", "jobs"], capture_output=True, check=True, text=True)
-    return next(int(entry["promised_bytes"]) for entry in json.loads(listed.stdout) if entry["name"] == job)
+    listed = tierctl("--json", "jobs")
+    return next(int(entry["promised_bytes"]) for entry in json.loads(listed) if entry["name"] == job)
 
 
 def test_gradients_of_an_embedding_and_of_blocks_share_a_room() -> None:
@@ -144,9 +137,7 @@ def test_gradients_that_come_by_turns_have_room_for_fewer_units() -> None:
         if options is not None:
             tierd.torch.initialize(model, optimizer, job=f"turns-{next(iter(options))}", **options)
         for step in range(3):
-            model(torch.linspace(-1, step, 128).view(2, 64)).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(model(torch.linspace(-1, step, 128).view(2, 64)).square().sum(), optimizer)
         results.append(model.state_dict())
         if options is not None:
             tierd.torch.close(model)
@@ -197,7 +188,6 @@ def test_gradients_of_bfloat16_parameters_are_not_rounded_in_float32(of_all: boo
     assert torch.equal(state["one"], torch.full((300,), -(2.0**-9), dtype=torch.bfloat16))
     assert torch.equal(state["other"], torch.full((2, 3), -(2.0**-9) if of_all else 0.0, dtype=torch.bfloat16))
     assert torch.equal(state["norm"], torch.full((3,), -1.0))
-    tierd.torch.close(model)
 
 
 @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this torch has no Tensor.grad_dtype")
@@ -239,7 +229,6 @@ def test_groups_that_an_optimizer_has_loaded_are_those_that_are_kept() -> None:
         model(batch).sum().backward()
         optimizer.step()
     assert tierd.torch.state["tierd.position"]["groups"][0][0]["lr"] == 0.5
-    tierd.torch.close(model)
 
 
 def test_a_step_without_gradients_is_refused() -> None:
@@ -250,7 +239,6 @@ def test_a_step_without_gradients_is_refused() -> None:
         optimizer.step()
     model(torch.ones(2)).sum().backward()
     optimizer.step()
-    tierd.torch.close(model)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +268,6 @@ def test_a_graph_of_an_earlier_step_is_refused() -> None:
     optimizer.step()
     with pytest.raises(RuntimeError, match=r"has been modified by optimizer\.step"):
         old.backward()
-    tierd.torch.close(model)
 
 
 def test_a_weight_that_is_kept_holds_the_step_up_and_is_named() -> None:
@@ -307,7 +294,6 @@ def test_a_weight_that_is_kept_holds_the_step_up_and_is_named() -> None:
         model.load_state_dict(values)
     del kept
     model.load_state_dict(values)
-    tierd.torch.close(model)
 
 
 def test_all_that_holds_a_step_up_is_named() -> None:
@@ -321,7 +307,6 @@ def test_all_that_holds_a_step_up_is_named() -> None:
         optimizer.step()
     kept.clear()
     optimizer.step()
-    tierd.torch.close(model)
 
 
 def test_a_loss_that_is_not_finite_is_reported() -> None:
@@ -425,7 +410,6 @@ def test_a_step_that_is_rolled_back_promises_nothing() -> None:
         scheduler.step()
         optimizer.zero_grad()
     assert steps == [0, 1, 2, 1, 2, 3]
-    tierd.torch.close(model)
 
 
 def test_an_optimizer_in_the_trainer_updates_nothing_early() -> None:

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import tierd
-from conftest import TIERCTL, TIERD, Daemon
+from conftest import TIERD, Daemon, tierctl
 
 
 def test_its_version_is_that_of_the_daemon() -> None:
@@ -26,7 +26,7 @@ def test_it_is_typed() -> None:
 
 
 def test_a_daemon_of_the_same_build_answers(daemon: Daemon) -> None:
-    said = subprocess.run([TIERCTL, "ping"], capture_output=True, text=True, check=True).stdout
+    said = tierctl("ping")
     assert tierd.__version__ in said
 
 

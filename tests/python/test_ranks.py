@@ -6,7 +6,6 @@ TIERD_MATRIX=all runs each model with each number of ranks, stage and tier; a pa
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +17,11 @@ from torch import nn
 
 import compare
 import tierd.torch
-from conftest import PATIENCE, TIERCTL
+from conftest import PATIENCE, job_name, tierctl
 from forked import Child, start_ranks
 from models import BY_NAME, CASES, Case
 from tierd import _core
 from tierd.torch.ranks import from_environment
-from training import job_name
-
-pytestmark = pytest.mark.usefixtures("daemon")
 
 STEPS = 3
 WORLD_SIZES = (4, 2, 1)
@@ -103,7 +99,7 @@ def trained(
 
 
 def destroy(job: str) -> None:
-    subprocess.run([TIERCTL, "drop", "--yes", "--force", job], check=True, capture_output=True)
+    tierctl("drop", "--yes", "--force", job)
 
 
 @pytest.mark.parametrize("row", rows(), ids=str)

@@ -7,7 +7,7 @@ import json
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,17 @@ from torch import nn
 import tierd
 import tierd.torch
 from compare import assert_same_bits
-from conftest import Daemon
 from models import CASES
 from tierd.torch.tensor_files import TensorFile
-from training import end, initialize, job_name
+from training import initialize
 
 safetensors = pytest.importorskip("safetensors.torch")
 
 
 @pytest.fixture
-def put(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[Any]:
+def put(job: str) -> Callable[[nn.Module], nn.Module]:
     """Puts a model on tierd for the time of the test."""
-    models: list[nn.Module] = []
-    job = job_name(request.node.name)
-
-    def put(model: nn.Module) -> nn.Module:
-        initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job)
-        models.append(model)
-        return model
-
-    yield put
-    for model in models:
-        end(model, job)
+    return lambda model: initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job)[0]
 
 
 class Plain(nn.Module):

@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training import end, initialize, job_name
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import end, initialize
 
 
 class Block(nn.Module):
@@ -31,12 +29,6 @@ class Block(nn.Module):
         return hidden * 3
 
 
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
-
-
 def on_tierd(block: Block, job: str) -> nn.Module:
     """The block in a list, as models have them, put on tierd."""
     model = nn.Sequential(block, nn.Linear(4, 2))
@@ -45,23 +37,17 @@ def on_tierd(block: Block, job: str) -> nn.Module:
 
 def test_an_activation_that_is_changed_in_place_raises_as_in_torch(job: str) -> None:
     model = on_tierd(Block(in_place=True), job)
-    try:
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            torch.autograd.backward(model(torch.randn(3, 4)).sum())
-    finally:
-        end(model, job)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.backward(model(torch.randn(3, 4)).sum())
 
 
 def test_a_graph_that_is_thrown_away_is_freed(job: str) -> None:
     block = Block(in_place=False)
     model = on_tierd(block, job)
-    try:
-        model(torch.randn(3, 4))
-        gc.collect()
-        assert block.seen is not None
-        assert block.seen() is None
-    finally:
-        end(model, job)
+    model(torch.randn(3, 4))
+    gc.collect()
+    assert block.seen is not None
+    assert block.seen() is None
 
 
 def test_a_model_is_freed_after_its_job_is_closed(job: str) -> None:

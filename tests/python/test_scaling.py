@@ -19,19 +19,11 @@ from conftest import Daemon
 from models import BY_NAME
 from reference import LossScale, Plan, exact
 from tierd import _core
-from training import await_early_updates, early_updates, end, initialize, job_name
-
-pytestmark = pytest.mark.usefixtures("daemon")
+from training import await_early_updates, early_updates, end, initialize, update
 
 STEPS = 20
 OVERFLOWS = (4, 11)  # steps whose loss is so large that scaled gradients overflow
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    """A job's name of this test alone."""
-    return job_name(request.node.name)
 
 
 def make_model() -> nn.Module:
@@ -87,7 +79,6 @@ def test_grad_scaler_gives_every_bit_of_plain_torch(make: MakeOptimizer, clips: 
         assert scales[step] == scales[step - 1] / 2
     assert max(scales) > 2.0**12
     compare.assert_same_bits(model, plain_model)
-    end(model, job)
 
 
 def test_updates_during_backward_know_the_scale_of_a_grad_scaler_that_is_kept(job: str) -> None:
@@ -111,7 +102,6 @@ def test_updates_during_backward_know_the_scale_of_a_grad_scaler_that_is_kept(jo
     initialize(model, optimizer, job, early_updates=True)
     with pytest.raises(tierd.Error, match=r"give the scaler to resumable\(\)"):
         train(model, optimizer, False)
-    end(model, job)
 
 
 @pytest.mark.parametrize("clips", [False, True], ids=["plain", "unscaled"])
@@ -134,7 +124,6 @@ def test_several_optimizers_have_one_grad_scaler(clips: bool, job: str) -> None:
             scaler.update()
         assert scaler.get_scale() == 2.0**12
     compare.assert_same_bits(*models)
-    end(models[0], job)
 
 
 def test_a_training_with_grad_scaler_goes_on_where_it_was(daemon: Daemon, job: str) -> None:
@@ -166,7 +155,6 @@ def test_a_training_with_grad_scaler_goes_on_where_it_was(daemon: Daemon, job: s
             tierd.torch.close(model)
     assert found == scales
     compare.assert_same_bits(model, plain_model)
-    end(model, job)
 
 
 def test_the_daemon_scales_fp16_parameters_that_have_fp32_masters(job: str) -> None:
@@ -192,7 +180,6 @@ def test_the_daemon_scales_fp16_parameters_that_have_fp32_masters(job: str) -> N
     assert 0 < skipped < plan.steps - 4
     compare.assert_losses_close(losses, theirs.losses, 0.0)
     compare.assert_same_bits(model, theirs.state)
-    end(model, job)
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.RMSprop], ids=["daemons", "trainers"])
@@ -209,7 +196,6 @@ def test_a_loss_that_is_not_finite_is_reported_and_changes_nothing(make: MakeOpt
         loss_of(each, 1).backward()
         steps.step()
     compare.assert_close(model, plain_model, 0.0 if make is torch.optim.RMSprop else 1e-6)
-    end(model, job)
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.RMSprop], ids=["daemons", "trainers"])
@@ -231,7 +217,6 @@ def test_a_step_that_has_failed_is_told_by_the_next_forward(make: MakeOptimizer,
         assert tierd.torch.job_of(model).core.leases() == 0
         # It is told once, and the job is at the step before.
         loss_of(model, 1)
-    end(model, job)
 
 
 def test_accelerate_steps_through_its_scaler(job: str) -> None:
@@ -245,12 +230,9 @@ def test_accelerate_steps_through_its_scaler(job: str) -> None:
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
         wrapped = accelerate.optimizer.AcceleratedOptimizer(optimizer, device_placement=False, scaler=scaler)
         for step in range(6):
-            scaler.scale(loss_of(each, step)).backward()
-            wrapped.step()
-            wrapped.zero_grad()
+            update(scaler.scale(loss_of(each, step)), wrapped)
         assert scaler.get_scale() == 2.0**11
     compare.assert_same_bits(model, plain_model)
-    end(model, job)
 
 
 def test_a_job_without_a_loss_scale_says_so(job: str) -> None:
@@ -258,4 +240,3 @@ def test_a_job_without_a_loss_scale_says_so(job: str) -> None:
     initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job)
     with pytest.raises(tierd.Error, match="no loss scale"):
         tierd.torch.scale_loss(loss_of(model, 0))
-    end(model, job)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
@@ -16,10 +14,10 @@ from torch import nn
 
 import tierd.torch as tierd
 import training
-from conftest import TIERCTL
+from conftest import tierctl
 from tierd import Error, _core
 from tierd.report import Report, Table, text_of_bytes
-from tierd.torch.job import open_jobs
+from training import update
 
 
 class Model(nn.Module):
@@ -64,23 +62,16 @@ def momentum(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    model(torch.arange(8)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    update(model(torch.arange(8)).sum(), optimizer)
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> Iterator[str]:
-    """That of a job of the test's own, which is destroyed at its end."""
-    job = training.job_name(request.node.name)
-    yield job
-    for there in list(open_jobs):
-        there.close()
-    subprocess.run([TIERCTL, "drop", "--yes", "--force", job], check=False, capture_output=True)
+def name(job: str) -> str:
+    return job
 
 
 def found(job: str) -> dict[str, Any]:
-    said = subprocess.run([TIERCTL, "jobs", "--json"], capture_output=True, check=True).stdout
+    said = tierctl("jobs", "--json")
     return next(there for there in json.loads(said) if there["name"] == job)
 
 
@@ -293,7 +284,7 @@ def test_a_profiler_shows_gathers_waits_pushes_and_steps(name: str) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         step(model, optimizer)
         tierd.job_of().finish()
-        subprocess.run([TIERCTL, "evict", name], check=True, capture_output=True)
+        tierctl("evict", name)
         step(model, optimizer)
     events = [event.name for event in profiler.events() if event.name.startswith("tierd.")]
     assert events.count("tierd.step") == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +16,7 @@ import tierd
 import tierd.torch
 from compare import assert_same_bits
 from conftest import Daemon
-from training import end, initialize, job_name
+from training import initialize, update
 
 DATA = torch.randn(6, 4, 8, generator=torch.Generator().manual_seed(2))
 
@@ -30,18 +30,8 @@ def make(dropout: float = 0.1) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor) -> float:
     loss: torch.Tensor = model(batch).square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    update(loss, optimizer)
     return loss.item()
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[str]:
-    """A job's name of this test alone."""
-    name = job_name(request.node.name)
-    yield name
-    end(tierd.torch.job_of().model, name)
 
 
 @pytest.mark.parametrize("at", [0, 8])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -19,10 +19,10 @@ from torch.optim import Optimizer
 import tierd
 import tierd.torch
 from compare import assert_close, assert_same_bits
-from conftest import TIERCTL, Daemon
+from conftest import Daemon, job_name, tierctl
 from tierd.torch import state_dicts
 from tierd.torch.membership import Standing
-from training import MakeOptimizer, end, initialize, job_name
+from training import MakeOptimizer, initialize, update
 
 
 class Model(nn.Module):
@@ -67,29 +67,23 @@ def make(
 
 def train(model: nn.Module, optimizer: Optimizer, steps: int, **options: Any) -> None:
     for _ in range(steps):
-        model(TOKENS, **options).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(model(TOKENS, **options).square().mean(), optimizer)
 
 
 Start = Callable[..., tuple[Model, Optimizer]]
 
 
 @pytest.fixture
-def start(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[Start]:
-    """A model and an optimizer on tierd; their jobs end with the test."""
-    begun: dict[str, Model] = {}
+def start(request: pytest.FixtureRequest) -> Start:
+    """A model and an optimizer on tierd."""
+    numbers = itertools.count()
 
     def start(seed: int = 1, *arguments: Any, job: str = "", **options: Any) -> tuple[Model, Optimizer]:
         model, optimizer = make(seed, *arguments)
-        job = job_name(f"{request.node.name}-{job or len(begun)}")
-        initialize(model, optimizer, job, **options)
-        begun[job] = model
+        initialize(model, optimizer, job_name(f"{request.node.name}-{job or next(numbers)}"), **options)
         return model, optimizer
 
-    yield start
-    for job, model in begun.items():
-        end(model, job)
+    return start
 
 
 # ---- The model
@@ -173,7 +167,7 @@ def test_a_state_dict_has_values_of_one_step(start: Start, monkeypatch: pytest.M
     def copy_and_go_back(self: Any, unit: Any, tensor: int) -> Tensor:
         copied = copy_unit(self, unit, tensor)
         if unit.is_trained and not job.membership.losses:
-            subprocess.run([TIERCTL, "rollback", "--yes", "--force", job.name, "here"], check=True, capture_output=True)
+            tierctl("rollback", "--yes", "--force", job.name, "here")
         return copied
 
     monkeypatch.setattr(state_dicts._Copies, "of", copy_and_go_back)
@@ -305,7 +299,6 @@ def test_a_mapped_checkpoint_is_read_tensor_by_tensor(
     # A tensor has 4 MiB, and the checkpoint 64.
     assert max(watched.memory) - start < 12 << 20
     assert_same_bits(model, values)
-    end(model, "mapped")
 
 
 class Watched:

@@ -4,8 +4,7 @@ of plain PyTorch."""
 from __future__ import annotations
 
 import functools
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,18 +13,13 @@ from torch import nn
 
 import tierd.torch
 from compare import assert_same_bits
-from conftest import TIERCTL
+from conftest import tierctl
 from tierd import Error
-from training import end, initialize, job_name
+from training import end, initialize, update
 
 Optimizer = torch.optim.Optimizer
 # Powers of two, whose products are exact: torch may add to them before it rounds, and tierd never does.
 momentum = functools.partial(torch.optim.SGD, lr=2**-5, momentum=0.5, weight_decay=2**-3)
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest) -> str:
-    return job_name(request.node.name)
 
 
 def make() -> nn.Sequential:
@@ -47,26 +41,13 @@ def steps(model: nn.Module, optimizer: Optimizer, before: Callable[[int], object
     for step in numbers:
         before(step)
         generator = torch.Generator().manual_seed(step)
-        model(torch.randn(4, 8, generator=generator)).square().sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-@pytest.fixture
-def closing(job: str) -> Iterator[list[nn.Module]]:
-    """Models whose jobs end with the test."""
-    models: list[nn.Module] = []
-    yield models
-    for model in models:
-        end(model, job)
+        update(model(torch.randn(4, 8, generator=generator)).square().sum(), optimizer)
 
 
 Change = Callable[[nn.Module, Optimizer, int], object]
 
 
-def check_bits(
-    make_optimizer: Callable[[nn.Module], Optimizer], change: Change, job: str, closing: list[nn.Module], **options: Any
-) -> nn.Module:
+def check_bits(make_optimizer: Callable[[nn.Module], Optimizer], change: Change, job: str, **options: Any) -> nn.Module:
     """Trains with tierd and without, and compares. The model that is on tierd."""
     results = []
     for is_ours in (True, False):
@@ -75,7 +56,6 @@ def check_bits(
         optimizer = make_optimizer(model)
         if is_ours:
             model, optimizer = initialize(model, optimizer, job, **options)  # type: ignore[assignment]
-            closing.append(model)
         steps(model, optimizer, functools.partial(change, model, optimizer), range(9))
         results.append((model, optimizer.state_dict()))
     (ours, our_state), (theirs, their_state) = results
@@ -88,14 +68,12 @@ def check_bits(
     return ours
 
 
-def test_what_is_frozen_for_some_steps_has_no_update_and_no_decay_and_keeps_its_moments(
-    job: str, closing: list[nn.Module]
-) -> None:
+def test_what_is_frozen_for_some_steps_has_no_update_and_no_decay_and_keeps_its_moments(job: str) -> None:
     def change(model: nn.Module, optimizer: Optimizer, step: int) -> None:
         model.get_submodule("0").requires_grad_(not 2 <= step < 6)  # a whole unit
         layer(model, "1.2").weight.requires_grad_(step not in (3, 4))  # a part of one
 
-    check_bits(lambda model: momentum(model.parameters()), change, job, closing)
+    check_bits(lambda model: momentum(model.parameters()), change, job)
 
 
 def thaw_by_blocks(model: nn.Module, optimizer: Optimizer, step: int) -> None:
@@ -106,16 +84,12 @@ def thaw_by_blocks(model: nn.Module, optimizer: Optimizer, step: int) -> None:
 
 
 @pytest.mark.parametrize("may_thaw", [True, ["0", "1", "2", "3.0.weight", "3.0.bias", "3.2"]], ids=["all", "names"])
-def test_what_was_frozen_at_first_is_trained_from_when_it_is_thawed(
-    may_thaw: Any, job: str, closing: list[nn.Module]
-) -> None:
-    check_bits(lambda model: momentum(model.parameters()), thaw_by_blocks, job, closing, may_thaw=may_thaw)
+def test_what_was_frozen_at_first_is_trained_from_when_it_is_thawed(may_thaw: Any, job: str) -> None:
+    check_bits(lambda model: momentum(model.parameters()), thaw_by_blocks, job, may_thaw=may_thaw)
 
 
-def test_an_optimizer_of_the_trainers_own_has_what_is_thawed(job: str, closing: list[nn.Module]) -> None:
-    check_bits(
-        lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3), thaw_by_blocks, job, closing, may_thaw=True
-    )
+def test_an_optimizer_of_the_trainers_own_has_what_is_thawed(job: str) -> None:
+    check_bits(lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3), thaw_by_blocks, job, may_thaw=True)
 
 
 def grow(model: nn.Module, optimizer: Optimizer, step: int) -> None:
@@ -132,7 +106,7 @@ def grow(model: nn.Module, optimizer: Optimizer, step: int) -> None:
         optimizer.param_groups[-1]["lr"] *= 0.5
 
 
-def test_a_group_is_added_with_what_is_thawed(job: str, closing: list[nn.Module]) -> None:
+def test_a_group_is_added_with_what_is_thawed(job: str) -> None:
     def first(model: nn.Module) -> Optimizer:
         layer(model, "2.0").requires_grad_(False)
         return momentum([item for item in model.parameters() if item.requires_grad])
@@ -147,7 +121,7 @@ def test_a_group_is_added_with_what_is_thawed(job: str, closing: list[nn.Module]
         for name in ("1", "2") if step < 4 else ():
             model.get_submodule(name).requires_grad_(False)
 
-    check_bits(first, change, job, closing, may_thaw=True)
+    check_bits(first, change, job, may_thaw=True)
 
 
 def two_groups(model: nn.Module) -> Optimizer:
@@ -179,21 +153,19 @@ def move(model: nn.Module, optimizer: Optimizer, step: int) -> None:
 
 
 @pytest.mark.parametrize("early_updates", [False, True])
-def test_a_parameter_that_moves_to_another_group_has_its_rates(
-    early_updates: bool, job: str, closing: list[nn.Module]
-) -> None:
-    check_bits(two_groups, move, job, closing, early_updates=early_updates)
+def test_a_parameter_that_moves_to_another_group_has_its_rates(early_updates: bool, job: str) -> None:
+    check_bits(two_groups, move, job, early_updates=early_updates)
 
 
-def test_an_optimizer_of_the_trainers_own_has_what_is_moved(job: str, closing: list[nn.Module]) -> None:
+def test_an_optimizer_of_the_trainers_own_has_what_is_moved(job: str) -> None:
     def rmsprop(model: nn.Module) -> Optimizer:
         groups = two_groups(model).param_groups
         return torch.optim.RMSprop([{"params": group["params"], "lr": group["lr"]} for group in groups])
 
-    check_bits(rmsprop, move, job, closing)
+    check_bits(rmsprop, move, job)
 
 
-def test_what_is_thawed_moves_to_a_group_that_was_there(job: str, closing: list[nn.Module]) -> None:
+def test_what_is_thawed_moves_to_a_group_that_was_there(job: str) -> None:
     def first(model: nn.Module) -> Optimizer:
         return momentum([item for item in model.parameters() if item.requires_grad])
 
@@ -206,14 +178,13 @@ def test_what_is_thawed_moves_to_a_group_that_was_there(job: str, closing: list[
             take(optimizer, weight, 0)
             take(optimizer, layer(model, "2.0").weight, 1)
 
-    check_bits(first, change, job, closing, may_thaw=["3.0.weight"])
+    check_bits(first, change, job, may_thaw=["3.0.weight"])
 
 
-def test_a_parameter_that_is_in_no_group_any_more_stops_the_step(job: str, closing: list[nn.Module]) -> None:
+def test_a_parameter_that_is_in_no_group_any_more_stops_the_step(job: str) -> None:
     model = make()
     optimizer = two_groups(model)
     initialize(model, optimizer, job)
-    closing.append(model)
     weight = layer(model, "0.0").weight
     take(optimizer, weight, None)
     with pytest.raises(Error, match=r"a parameter \[8, 8\] was taken out of its group"):
@@ -243,17 +214,14 @@ def by_itself(model: nn.Module) -> Optimizer:
     return torch.optim.SGD(groups, lr=1.0)
 
 
-def test_each_of_1024_groups_has_its_own_learning_rate(job: str, closing: list[nn.Module]) -> None:
+def test_each_of_1024_groups_has_its_own_learning_rate(job: str) -> None:
     ours, theirs = Scalars(1024), Scalars(1024)
     optimizer, other = by_itself(ours), by_itself(theirs)
     initialize(ours, optimizer, job)
-    closing.append(ours)
     for step in range(3):
         for model, chosen in ((ours, optimizer), (theirs, other)):
             chosen.param_groups[1000]["lr"] = 0.125 * step
-            model().backward()
-            chosen.step()
-            chosen.zero_grad()
+            update(model(), chosen)
     # Of one gather: state_dict() has one for each parameter.
     values, others = (torch.stack(list(model.parameters())) for model in (ours, theirs))
     assert_same_bits({"values": values}, {"values": others})
@@ -262,13 +230,12 @@ def test_each_of_1024_groups_has_its_own_learning_rate(job: str, closing: list[n
         initialize((model := Scalars(1025)), by_itself(model), "many")
 
 
-def test_what_cannot_be_trained_stops_the_backward_pass(job: str, closing: list[nn.Module]) -> None:
+def test_what_cannot_be_trained_stops_the_backward_pass(job: str) -> None:
     model = make()
     model.get_submodule("1").requires_grad_(False)
     layer(model, "2.0").requires_grad_(False)
     optimizer = torch.optim.SGD([item for item in model.parameters() if item.requires_grad], lr=0.1)
     initialize(model, optimizer, job, may_thaw=["2"])
-    closing.append(model)
     remedies = {
         "1.2": r"1\.2\.weight was frozen .*may_thaw=\['1\.2\.weight'\]",
         "2.0": r"2\.0\.weight .*add_param_group",
@@ -295,23 +262,21 @@ def test_names_that_cannot_be_thawed_are_refused(job: str) -> None:
             initialize(model, optimizer, job, may_thaw=[name])
 
 
-def test_an_optimizer_that_runs_in_the_trainer_has_the_groups_that_it_had(job: str, closing: list[nn.Module]) -> None:
+def test_an_optimizer_that_runs_in_the_trainer_has_the_groups_that_it_had(job: str) -> None:
     model = make()
     model.get_submodule("0").requires_grad_(False)
     optimizer = torch.optim.RMSprop([item for item in model.parameters() if item.requires_grad])
     with pytest.raises(Error, match="4 parameters that are in no group of RMSprop"):
         initialize(model, optimizer, job, may_thaw=True)
     initialize(model, optimizer, job)
-    closing.append(model)
     with pytest.raises(Error, match="runs in the trainer"):
         optimizer.add_param_group({"params": list(model.get_submodule("0").parameters())})
 
 
-def test_a_unit_that_is_frozen_is_let_go_before_the_end_of_backward(job: str, closing: list[nn.Module]) -> None:
+def test_a_unit_that_is_frozen_is_let_go_before_the_end_of_backward(job: str) -> None:
     model = make()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     initialize(model, optimizer, job)
-    closing.append(model)
     for name in ("1", "2", "3.0"):
         model.get_submodule(name).requires_grad_(False)
     held: list[int] = []
@@ -344,9 +309,7 @@ def thawing(job: str, passes: int, fails_after: int | None = None) -> nn.Module:
                 model.get_submodule("1").requires_grad_(True)
             if number == passes - 1 and i == fails_after:
                 return model
-            model(batch).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(model(batch).square().sum(), optimizer)
     return model
 
 
@@ -358,7 +321,6 @@ def test_a_script_that_goes_on_has_what_was_thawed_and_the_groups_that_were_adde
         tierd.torch.close(thawing(job, passes, fails_after))
     model = thawing(job, 4)
     assert_same_bits(model.state_dict(), expected)
-    end(model, job)
 
 
 def moving(job: str, passes: int, fails_after: int | None = None) -> nn.Module:
@@ -373,9 +335,7 @@ def moving(job: str, passes: int, fails_after: int | None = None) -> nn.Module:
                 return model
             if i == 1:
                 take(optimizer, optimizer.param_groups[0]["params"][0], 1)
-            model(batch).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(model(batch).square().sum(), optimizer)
     assert [len(group["params"]) for group in optimizer.param_groups] == [8 - passes, 10 + passes]
     return model
 
@@ -387,7 +347,6 @@ def test_a_script_that_goes_on_has_the_groups_of_the_jobs_step(job: str) -> None
     tierd.torch.close(moving(job, 2, 3))
     model = moving(job, 3)
     assert_same_bits(model.state_dict(), expected)
-    end(model, job)
 
 
 def moved_again(job: str, goes_back: bool) -> dict[str, torch.Tensor]:
@@ -399,14 +358,12 @@ def moved_again(job: str, goes_back: bool) -> dict[str, torch.Tensor]:
     for done, batch in enumerate(tierd.torch.resumable(batches), 1):
         if batch[0, 0] == 1:
             take(optimizer, layer(model, "0.0").weight, 1)
-        model(batch).square().sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(model(batch).square().sum(), optimizer)
         tierd.torch.job_of(model).finish()
         if done == 1:
-            subprocess.run([TIERCTL, "snapshot", job, "there"], check=True, capture_output=True)
+            tierctl("snapshot", job, "there")
         if done == 2 and goes_back:
-            subprocess.run([TIERCTL, "rollback", "--yes", "--force", job, "there"], check=True, capture_output=True)
+            tierctl("rollback", "--yes", "--force", job, "there")
     values = {name: value.clone() for name, value in model.state_dict().items()}
     end(model, job)
     return values
@@ -430,15 +387,13 @@ def rolled_back(job: str, to: int | None) -> dict[str, torch.Tensor]:
         for parameter in model.get_submodule("1").parameters() if number == 1 else ():
             take(optimizer, parameter, 1)
         for batch in tierd.torch.resumable(data):
-            model(batch).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(model(batch).square().sum(), optimizer)
             done += 1
             tierd.torch.job_of(model).finish()
             if done == to:
-                subprocess.run([TIERCTL, "snapshot", job, "there"], check=True, capture_output=True)
+                tierctl("snapshot", job, "there")
             if done == 4 and to is not None:
-                subprocess.run([TIERCTL, "rollback", "--yes", "--force", job, "there"], check=True, capture_output=True)
+                tierctl("rollback", "--yes", "--force", job, "there")
     # What was done again, and the iteration that came to nothing.
     assert done == 6 + (0 if to is None else 4 - to + 1)
     values = {name: value.clone() for name, value in model.state_dict().items()}

@@ -9,7 +9,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from tierd.torch import state_dicts
 from tierd.torch.job import open_jobs
 from tierd.torch.tensor_files import TensorFile
 from tierd.transformers import Seq2SeqTrainer, Trainer
-from training import job_name
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "trainer.py"
 
@@ -72,14 +71,6 @@ def both(folder: Path, job: str, **options: Any) -> tuple[Any, Any]:
 def logged(trainer: Any, *keys: str) -> list[list[float]]:
     """What the trainer has logged under these names."""
     return [[entry[key] for entry in trainer.state.log_history if key in entry] for key in keys]
-
-
-@pytest.fixture
-def job(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[str]:
-    """A job's name of this test alone."""
-    yield job_name(request.node.name)
-    for opened in list(open_jobs):
-        opened.close()
 
 
 # ---- The same numbers
@@ -195,9 +186,15 @@ def finished(trainer: Any) -> End:
         for entry in trainer.state.log_history
     ]
     values = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    for opened in list(open_jobs):
-        opened.close()
+    if open_jobs:
+        tierd.torch.close()
     return values, history
+
+
+def assert_ends_as(expected: End, end: End) -> None:
+    """The same bits and the same log."""
+    compare.assert_same_bits(end[0], expected[0])
+    assert end[1] == expected[1]
 
 
 def run(folder: Path, *more: Any) -> None:
@@ -222,11 +219,10 @@ def test_a_trainer_that_is_killed_anywhere_ends_with_the_bits_and_the_log_of_an_
 ) -> None:
     for step, point in enumerate(random.Random(1).sample(POINTS, len(POINTS))):
         Child(run, tmp_path, job, LONG, Kill(point, step)).assert_killed()
-    ((values, history),) = ends([Child(run, tmp_path, job, LONG)], tmp_path)
-    compare.assert_same_bits(values, undisturbed[0])
-    assert history == undisturbed[1]
+    (end,) = ends([Child(run, tmp_path, job, LONG)], tmp_path)
+    assert_ends_as(undisturbed, end)
     # Its patience was over.
-    assert history[-1]["step"] < LONG["max_steps"]
+    assert end[1][-1]["step"] < LONG["max_steps"]
 
 
 def test_ranks_that_are_killed_give_every_bit_of_those_of_transformers(tmp_path: Path, job: str) -> None:
@@ -238,8 +234,7 @@ def test_ranks_that_are_killed_give_every_bit_of_those_of_transformers(tmp_path:
     ours = ends(start_ranks(2, run, tmp_path, job, options), tmp_path)
     theirs = ends(start_ranks(2, run, tmp_path / "theirs", None, options), tmp_path / "theirs")
     for our, their in zip(ours, theirs, strict=True):
-        compare.assert_same_bits(our[0], their[0])
-        assert our[1] == their[1]
+        assert_ends_as(their, our)
 
 
 class Restart(transformers.TrainerCallback):
@@ -256,9 +251,7 @@ class Restart(transformers.TrainerCallback):
 
 
 def test_a_training_outlives_its_daemon(undisturbed: End, tmp_path: Path, job: str, daemon: Daemon) -> None:
-    values, history = finished(make_long(tmp_path, job, LONG, Restart(daemon, 5), Restart(daemon, 12)))
-    compare.assert_same_bits(values, undisturbed[0])
-    assert history == undisturbed[1]
+    assert_ends_as(undisturbed, finished(make_long(tmp_path, job, LONG, Restart(daemon, 5), Restart(daemon, 12))))
 
 
 class RollBack(transformers.TrainerCallback):
@@ -276,9 +269,7 @@ class RollBack(transformers.TrainerCallback):
 
 def test_a_training_that_is_rolled_back_goes_the_same_way_again(undisturbed: End, tmp_path: Path, job: str) -> None:
     options = {**LONG, "job_options": {"snapshots": 1}}
-    values, history = finished(make_long(tmp_path, job, options, RollBack()))
-    compare.assert_same_bits(values, undisturbed[0])
-    assert history == undisturbed[1]
+    assert_ends_as(undisturbed, finished(make_long(tmp_path, job, options, RollBack())))
 
 
 class Interrupt(transformers.TrainerCallback):
@@ -296,9 +287,7 @@ def test_an_interrupted_training_is_gone_on_with_in_the_same_process(
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.pop_callback(Interrupt)
-    values, history = finished(trainer)
-    compare.assert_same_bits(values, undisturbed[0])
-    assert history == undisturbed[1]
+    assert_ends_as(undisturbed, finished(trainer))
 
 
 # ---- The best values in the end
@@ -338,17 +327,16 @@ def test_a_trainer_that_is_killed_at_its_end_has_the_best_values_of_transformers
     tmp_path: Path, job: str, daemon: Daemon
 ) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    values, history = finished(make_long(theirs, None, BEST))
+    expected = finished(make_long(theirs, None, BEST))
     ours.mkdir()
     # Before they are loaded, after the first and a later one are written, when all are; the last two ends come after it.
     points = [(Trainer, "_load_best_model", 1), (state_dicts, "_write", 2), (state_dicts, "_write", 9)]
     points += [(Trainer, "_issue_warnings_after_load", 1), (Kill, "_at", 1), (Kill, "_at", 1)]
     for point in points:
         Child(run_up_to, *point, ours, job, BEST, Kill("on_train_end", 0)).assert_killed()
-    ((found, log),) = ends([Child(run, ours, job, BEST)], ours)
-    compare.assert_same_bits(found, values)
-    assert log == history
-    assert checkpoints(ours) == checkpoints(theirs) != [f"checkpoint-{log[-1]['step']}"]
+    (end,) = ends([Child(run, ours, job, BEST)], ours)
+    assert_ends_as(expected, end)
+    assert checkpoints(ours) == checkpoints(theirs) != [f"checkpoint-{end[1][-1]['step']}"]
 
 
 def test_ranks_that_are_killed_at_the_end_have_the_best_values_of_transformers(tmp_path: Path, job: str) -> None:
@@ -361,8 +349,7 @@ def test_ranks_that_are_killed_at_the_end_have_the_best_values_of_transformers(t
     ours = ends(start_ranks(2, run, tmp_path, job, options), tmp_path)
     theirs = ends(start_ranks(2, run, tmp_path / "theirs", None, options), tmp_path / "theirs")
     for our, their in zip(ours, theirs, strict=True):
-        compare.assert_same_bits(our[0], their[0])
-        assert our[1] == their[1]
+        assert_ends_as(their, our)
 
 
 def test_best_values_are_written_once_more_if_the_daemon_is_lost_meanwhile(

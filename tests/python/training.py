@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import re
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 import tierd.torch as tierd
-from conftest import PATIENCE, TIERCTL
+from conftest import PATIENCE, tierctl
 from reference import Plan, Training, train
 from tierd import _core
 from tierd.torch.job import TorchJob
@@ -25,11 +23,6 @@ torch.compiler.disable(id)
 gc.freeze()
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
-
-
-def job_name(test: str) -> str:
-    """A job's name of that of a test, at most 63 of the characters that may be in one."""
-    return re.sub("[^A-Za-z0-9]+", "-", test).strip("-")[-63:].strip("-")
 
 
 def initialize(model: nn.Module, optimizer: Optimizer, job: str, **options: Any) -> tuple[nn.Module, Optimizer]:
@@ -49,9 +42,16 @@ def trained(plan: Plan, make_optimizer: MakeOptimizer, job: str, **options: Any)
         end(model, job)
 
 
+def update(loss: torch.Tensor, optimizer: Optimizer) -> None:
+    """What a loop does with the loss of a batch."""
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 def early_updates(job: str) -> int:
     """How many units of a job were updated before their step was closed."""
-    counted = subprocess.run([TIERCTL, "metrics"], capture_output=True, text=True, check=True).stdout
+    counted = tierctl("metrics")
     lines = [line.split() for line in counted.splitlines() if line.startswith("tierd_job_early_updates_total{")]
     (found,) = [int(count) for label, count in lines if f'"{job}"' in label]
     return found
@@ -95,4 +95,4 @@ def end(model: nn.Module, job: str) -> None:
     # Connections go with the jobs' objects, which refer to each other.
     if next(_ends) % 16 == 0:
         gc.collect()
-    subprocess.run([TIERCTL, "drop", "--yes", "--force", job], check=True, capture_output=True)
+    tierctl("drop", "--yes", "--force", job)
