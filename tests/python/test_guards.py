@@ -209,23 +209,6 @@ def test_a_device_that_is_not_there_is_refused_as_others_are(model: Model, monke
     train(model)
 
 
-def test_a_loss_that_is_no_number_is_told_and_the_next_step_is_that_of_an_undisturbed_run(
-    model: Model, job: str
-) -> None:
-    undisturbed = copy.deepcopy(model)
-    for end_of_step in (lambda: model.state_dict(), lambda: train(model)):
-        (model(torch.ones(4, 40)) * float("nan")).backward()
-        tierd.torch.job_of(model).optimizers[0].step()
-        with pytest.raises(tierd.Error, match=r"hold a NaN or an infinity: nothing was updated.*set_detect_anomaly"):
-            end_of_step()
-    for name, value in model.named_parameters():
-        assert torch.equal(value, undisturbed.get_parameter(name)), name
-    (model(torch.ones(4, 40)) * float("nan")).backward()
-    tierd.torch.job_of(model).optimizers[0].step()
-    with pytest.raises(tierd.Error, match="hold a NaN or an infinity: nothing was updated"):
-        end(model, job)
-
-
 class Sum(nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         return values.sum()

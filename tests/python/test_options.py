@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 from pathlib import Path
@@ -41,24 +40,6 @@ def test_a_job_goes_on_with_another_learning_rate_and_another_clipping() -> None
     assert torch.allclose(step("rates", 0.5, 0.0), torch.tensor([[-1.5, -2.0]]))
     assert torch.allclose(step("rates", 0.1, 0.0), torch.tensor([[-1.8, -2.4]]))
     assert torch.allclose(step("rates", 1.0, 1.0), torch.tensor([[-2.4, -3.2]]), atol=1e-5)
-
-
-def test_zero_grad_before_the_step_gives_gradients_up() -> None:
-    model = nn.Linear(2, 1, bias=False)
-    plain = nn.Linear(2, 1, bias=False)
-    plain.load_state_dict(model.state_dict())
-    for each in (model, plain):
-        optimizer: torch.optim.Optimizer = torch.optim.AdamW(each.parameters(), lr=0.1)
-        if each is model:
-            tierd.torch.initialize(model, optimizer, job="dropped")
-        for value in (1.0, float("nan"), 2.0):
-            each(torch.full((2,), value)).sum().backward()
-            if not math.isfinite(value):
-                optimizer.zero_grad()
-                continue
-            optimizer.step()
-            optimizer.zero_grad()
-    assert torch.allclose(model.state_dict()["weight"], plain.weight, atol=1e-6)
 
 
 class Words(nn.Module):
@@ -307,17 +288,6 @@ def test_all_that_holds_a_step_up_is_named() -> None:
         optimizer.step()
     kept.clear()
     optimizer.step()
-
-
-def test_a_loss_that_is_not_finite_is_reported() -> None:
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    tierd.torch.initialize(model, optimizer, job="nonfinite")
-    (model(torch.ones(1, 4)).sum() * float("nan")).backward()
-    optimizer.step()
-    with pytest.raises(tierd.Error, match="NaN|finite"):
-        tierd.torch.job_of(model).finish()
-    tierd.torch.close(model)
 
 
 def early(job: str, *, is_early: bool) -> dict[str, torch.Tensor]:

