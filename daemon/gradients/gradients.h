@@ -40,18 +40,17 @@ void gradients_free(struct job *job);
 /* Before anything is pushed. */
 void gradients_listen(struct job *job, const struct gradient_listener *listener);
 
-/* Of all sums; UINT64_MAX: no memory is as large. */
+/* The bytes of all sums; UINT64_MAX: no memory is as large. */
 uint64_t gradients_bytes(const struct job *job);
-/* Lays out the sums: ret_bytes of memory, if they are all there. -ENOMEM; -EOVERFLOW: no memory is as large.
- */
+/* Lays out the sums. ret_bytes: of memory for all of them. -ENOMEM; -EOVERFLOW: no memory is as large. */
 int gradients_plan(struct job *job, uint64_t *ret_bytes);
 void gradients_forget_plan(struct job *job);
-/* What they take beside the sums: with the ranks, and to put contributions aside. */
+/* The memory that they take beside the sums: for sums and ranks; for spare buffers. */
 uint64_t gradients_metadata_bytes(const struct job *job);
 uint64_t gradients_spare_bytes(const struct job *job);
-/* sums: memory as it was planned, which is the job's from now on. -ENOMEM. */
+/* sums: memory as it was planned; the job owns it from now on. -ENOMEM. */
 int gradients_start(struct job *job, struct memory sums);
-/* Nothing is left of them, nor of the plan. Returns the sums' memory, which is the caller's. */
+/* Frees all of them, and their plan. Returns the sums' memory, which the caller owns. */
 struct memory gradients_clear(struct job *job);
 
 /* Nothing is being copied, added, moved or measured. */
@@ -59,7 +58,7 @@ bool gradients_are_quiet(const struct job *job);
 /* Of the buffers for spilled sums; 0: none is ever spilled. */
 uint64_t gradients_spill_bytes(const struct job *job);
 
-/* What a rank pushes, once its pages are planned: member->buffer_count buffers. -ENOMEM. */
+/* For a rank whose pages are planned: member->buffer_count buffers. -ENOMEM. */
 int pusher_new(struct member *member);
 void pusher_free(struct member *member);
 
@@ -74,32 +73,32 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 void gradient_unblock(struct job *job, bool with_gathers);
 void gradient_try(struct job *job, uint32_t unit);
 void gradient_try_all(struct job *job);
-/* The rank has closed its part, and pushes to the next step: sums need not wait for it any more. */
+/* The rank has closed its part, and pushes to the next step: sums do not wait for it any more. */
 void gradient_close_part(struct member *member);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
-bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
+bool gradient_fold(struct job *job);		  /* stages 0 and 1; true: sums are being folded */
 bool gradient_has_content(const struct job *job, uint32_t unit);
-/* The unit's sum, not of ranks, has so many micro-batches, and nothing is being added. */
+/* Stages 2 and 3: the unit's sum has so many micro-batches, and nothing is being added. */
 bool gradient_is_summed(const struct job *job, uint32_t unit, uint32_t micro_batches);
-/* What the member has pushed cannot be summed before the other one has pushed the same. */
+/* A contribution of the member cannot be summed before the other member has pushed the same unit. */
 bool gradient_awaits(const struct member *member, const struct member *other);
 char *gradient_sum(const struct job *job, uint32_t unit); /* as daemon/model/sums.h says */
-/* Its sum is consumed. The units of a pack are reset together. */
+/* Its sum has been applied, or comes to nothing. The units of a pack are reset together. */
 void gradient_reset_unit(struct job *job, uint32_t unit);
 void gradient_abort(struct job *job);	   /* the epoch has ended */
 void gradient_drop_open(struct job *job);  /* the open step has failed */
-void gradient_reset_open(struct job *job); /* it is skipped: what it has is not applied */
-/* The member's contributions have nobody to answer any more; are void (what a worker reads is not summed
- * again). */
+void gradient_reset_open(struct job *job); /* it is skipped: its sums are not applied */
+/* Nobody hears of the member's contributions any more. */
 void gradient_forget_pendings(struct member *member);
+/* And they are void: what a worker is reading is not summed again. */
 void gradient_forget_member(struct member *member);
 bool gradient_has_pushed(const struct member *member);
-/* When the member asked for a buffer that it still waits for; 0: it does not wait. */
+/* Since when the member waits for a buffer; 0: it does not wait. */
 uint64_t gradient_waits_since(const struct member *member);
 /* Nobody trains: spare buffers beyond the plan are given back. */
 void gradient_give_spares_back(struct job *job);
 
-/* The sums' place has values that are written, not gradients. */
+/* The sums' memory has values that ranks write, not gradients. */
 static inline bool job_writes_sums(const struct job *job)
 {
 	return !job_has_state(job) || step_is_reduced(&job->current) || job->current.state == WRITING_PLACING;

@@ -6,16 +6,16 @@
 
 struct norm;
 
-/* On the loop, once, unless it was given up; the norm is the caller's until it returns. */
+/* Runs once, on the loop, unless the norm was given up. The norm is freed when it returns. */
 typedef void norm_done(struct job *job, const struct norm *norm);
 
-/* Nothing changes the sums until it is done. -ENOMEM. */
+/* The caller leaves the sums alone until done() runs. -ENOMEM. */
 int norm_start(struct job *job, norm_done *done);
 bool norm_is_running(const struct job *job);
-/* The epoch has ended: done() does not run, if it is running. */
+/* The epoch has ended: done() of a running norm does not run. */
 void norm_give_up(struct job *job);
 
-/* In unit, rank, block order. */
+/* The sum of squares, in the order of unit, rank and block. */
 double norm_sum(const struct norm *norm);
 /* The first unit whose gradients are not finite. */
 const char *norm_find_nonfinite(const struct norm *norm);

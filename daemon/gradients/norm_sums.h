@@ -6,20 +6,21 @@
 #include "daemon/model/model.h"
 #include "offload/optimizer/norm.h"
 
-/* Of all units, one after the other. */
+/* The blocks of all units, one unit after the other. */
 struct norm_sums {
 	norm_kernel *kernel;
 	uint64_t *first; /* by unit, and the end */
 	double *blocks;
 };
 
-/* What they take. */
+/* The memory that they take. */
 uint64_t norm_sums_bytes(const struct job *job);
 /* Zeros. -ENOMEM. */
 int norm_sums_init(const struct job *job, struct norm_sums *ret_sums);
 void norm_sums_free(struct norm_sums *sums);
 
-/* Measures a unit's sum, which lies there; or those of a pack, which are in host memory. On any thread. */
+/* Measure the sum of a unit, which lies at sum; the sums of a pack, which are in host memory. On any thread.
+ */
 void norm_measure(const struct job *job, struct norm_sums *sums, uint32_t unit, const char *sum);
 void norm_measure_pack(const struct job *job, struct norm_sums *sums, uint32_t pack);
 

@@ -12,16 +12,16 @@
 struct job_gradients {
 	struct memory sums_memory;
 	const struct gradient_listener *listener;
-	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
-	 * spilled, of the pack's buffer. */
+	/* By unit: where its sum is in sums_memory, which has a region for each rank in stages 0 and 1; or in
+	 * the pack's buffer, where sums may be spilled. */
 	uint64_t *sum_offsets;
-	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
+	uint64_t sum_buffer_bytes; /* 0: no sum is spilled */
 	struct spill *spill;	   /* NULL in the same case */
 	struct sum *sums;
 	struct reduction *reductions;
 	struct queue free_reductions, sums_waiting;
-	unsigned reductions_running; /* and copies and transfers of gradients */
-	/* Contributions that wait in sums: of the open step and the one after it, each at its number
+	unsigned reductions_running; /* and copies and transfers of gradients that are in flight */
+	/* Contributions that wait for their sums: of the open step and of the next one, by the step's number
 	 * modulo 2. */
 	uint64_t waiting_of_step[2];
 	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
@@ -34,9 +34,9 @@ struct job_gradients {
 struct sum {
 	struct queue waiting; /* contributions */
 	uint32_t waiting_count;
-	struct queue link;   /* of sums_waiting, for a reduction */
+	struct queue link;   /* of sums_waiting: for a free reduction */
 	uint32_t unit, rank; /* rank: of stages 0 and 1 */
-	uint32_t next;	     /* the micro-batch that comes next */
+	uint32_t next;	     /* the micro-batch that is added next */
 	bool has_content;    /* of the open step */
 	bool is_reducing;
 };
@@ -48,12 +48,13 @@ struct contribution {
 	uint32_t rank, unit, micro_batch, buffer;
 	uint64_t step; /* that it belongs to */
 	const void *data;
-	const uint8_t *absent;	    /* a bit for each tensor that it has no gradient of; NULL: it has all */
+	const uint8_t
+		*absent; /* a bit for each tensor: it has no gradient of it; NULL: it has all gradients */
 	struct spare_buffer *spare; /* where it was put aside, or NULL: in the member's buffer */
 	struct pending *pending;
 	bool is_active;	 /* pushed and not yet summed */
 	bool is_reading; /* a worker reads it */
-	bool is_void;	 /* its epoch has ended while a worker reads it */
+	bool is_void;	 /* a worker reads it, and its epoch has ended */
 };
 
 /* A rank, as one that pushes. */
@@ -78,14 +79,14 @@ struct reduction {
 	struct contribution **contributions; /* by rank */
 };
 
-/* Room for one contribution beside the ranks' buffers. */
+/* Memory for one contribution beside the ranks' buffers. */
 struct spare_buffer {
 	struct queue link;     /* of the free ones */
 	struct queue all_link; /* of all */
 	struct memory memory;
 	struct contribution contribution;
 	struct work work;	     /* copies it here */
-	struct contribution *source; /* while it is copied: it waits for no sum then */
+	struct contribution *source; /* that is being copied here; it waits for no sum meanwhile */
 	uint64_t source_bytes;
 	uint8_t absent[]; /* of the contribution */
 };
@@ -96,26 +97,26 @@ char *gradient_sum_address(const struct job *job, const struct sum *sum);
 int buffers_check(const struct member *member, const Tierd__Wire__Push *push, char *message, size_t size);
 /* Where it pushes it from. */
 uint64_t buffers_offset(const struct member *member, const Tierd__Wire__Push *push);
-/* Of a rank that waits for a buffer: which bytes it wants, and whether a buffer has some of them that is on
- * its way. */
+/* The bytes that a rank which waits for a buffer wants; whether a buffer that it has pushed has some of them.
+ */
 struct gradient_span buffers_wanted(const struct member *member, const Tierd__Wire__BufferWait *wait);
 bool buffers_block(const struct member *member, uint32_t buffer, struct gradient_span wanted);
 
 bool gradient_is_in_use(const struct job *job, uint32_t unit);
 
-/* Starts adding to the sum what waits for it, if all of its next micro-batch is there. */
+/* Adds the next micro-batch to the sum, if all contributions to it are there. */
 void sum_try(struct job *job, struct sum *sum);
 
-/* The contribution has no gradient of this one of its unit's tensors. */
+/* It has no gradient of that tensor of its unit. */
 static inline bool contribution_lacks(const struct contribution *contribution, uint32_t tensor)
 {
 	return contribution->absent && contribution->absent[tensor / 8] >> tensor % 8 & 1;
 }
 
-/* Waits in its sum's queue from now on; not any more. */
+/* It waits in its sum's queue; it leaves the queue. */
 void contribution_wait(struct contribution *contribution);
 void contribution_take(struct contribution *contribution);
-/* Read to its end: the rank has its buffer back, and hears of it. */
+/* It has been read: the rank has its buffer back, and hears of it. */
 void contribution_finish(struct contribution *contribution);
 
 int reduction_init(struct job *job);
