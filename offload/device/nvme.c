@@ -107,16 +107,21 @@ static bool has_room(const struct nvme_tier *nvme, uint64_t length)
 	return fstatvfs(nvme->fd, &status) < 0 || length / status.f_frsize <= status.f_bavail;
 }
 
-static int nvme_grow(struct tier *tier, uint64_t capacity)
+/* Allocates the file from offset to end, or leaves it as it was. */
+static int allocate_to(struct nvme_tier *nvme, uint64_t offset, uint64_t end)
 {
-	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
-	uint64_t length = capacity - tier->capacity;
-	int r = has_room(nvme, length) ? allocate_blocks(nvme, tier->capacity, length) : -ENOSPC;
+	int r = has_room(nvme, end - offset) ? allocate_blocks(nvme, offset, end - offset) : -ENOSPC;
 
 	/* Frees what was allocated before the disk was full. */
-	if (r < 0 && ftruncate(nvme->fd, (off_t)tier->capacity) < 0)
+	if (r < 0 &&
+	    (ftruncate(nvme->fd, (off_t)offset) < 0 || ftruncate(nvme->fd, (off_t)nvme->tier.capacity) < 0))
 		return -errno;
 	return r;
+}
+
+static int nvme_grow(struct tier *tier, uint64_t capacity)
+{
+	return allocate_to(container_of(tier, struct nvme_tier, tier), tier->capacity, capacity);
 }
 
 static const struct tier_ops nvme_ops = {
@@ -272,13 +277,7 @@ int nvme_tier_open(const struct nvme_config *config, unsigned lock_ms, struct ti
 
 int nvme_tier_reserve(struct tier *tier)
 {
-	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
-	int r = has_room(nvme, tier->capacity) ? allocate_blocks(nvme, 0, tier->capacity) : -ENOSPC;
-
-	/* Frees what was allocated before the disk was full. */
-	if (r < 0 && (ftruncate(nvme->fd, 0) < 0 || ftruncate(nvme->fd, (off_t)tier->capacity) < 0))
-		return -errno;
-	return r;
+	return allocate_to(container_of(tier, struct nvme_tier, tier), 0, tier->capacity);
 }
 
 bool nvme_tier_is_direct(const struct tier *tier)
