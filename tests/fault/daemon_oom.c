@@ -15,7 +15,6 @@
 #include "common/log.h"
 #include "daemon/durability/own.h"
 #include "daemon/durability/durable.h"
-#include "daemon/recovery/record_read.h"
 #include "daemon/recovery/restore.h"
 #include "daemon/durability/job_file.h"
 #include "daemon/resources/resources.h"
@@ -420,61 +419,6 @@ static void verify_and_scrub_survive(void **state)
 	survive_asking(&(struct actor_job){ .stage = 3 }, look_after_it);
 }
 
-static struct record_message definition, progress;
-
-/* A job that has trained and is gone, but for its record. */
-static void leave_record(void)
-{
-	struct job *job;
-	void *defined, *reached;
-
-	assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
-	job = job_find(scene.node, geteuid(), "play");
-	definition.size = record_definition_bytes(job);
-	definition.bytes = defined = malloc(definition.size);
-	progress.bytes = reached = malloc(record_progress_bytes(job));
-	assert_true(defined && reached);
-	assert_int_equal(record_encode_definition(job, defined, definition.size), 0);
-	progress.size = record_encode_progress(job, reached);
-	actor_die(&actor);
-	job_drop(job);
-	scene_settle(&scene);
-}
-
-static void a_job_that_is_brought_back_survives(void **state)
-{
-	const struct path_list paths = { 1, { 0 } };
-	struct record_source source = { .paths = &paths };
-	bool has_tripped = true;
-	uint64_t used;
-
-	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	leave_record();
-	source.definition = definition;
-	source.progress = progress;
-	used = budget_host_used(scene.node);
-	for (unsigned nth = 1; has_tripped; nth++) {
-		struct job *job;
-		char message[512] = "";
-
-		alloc_fault_arm(nth);
-		int r = record_decode(scene.node, &source, &job, message, sizeof(message));
-
-		has_tripped = alloc_fault_tripped();
-		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
-		assert_int_equal(message[0] != '\0', has_tripped);
-		if (r == 0)
-			job_drop(job);
-		scene_settle(&scene);
-		assert_int_equal(budget_host_used(scene.node), used);
-		assert_int_equal(scene.node->paths[0].used, 0);
-	}
-	free((void *)definition.bytes);
-	free((void *)progress.bytes);
-	expect_that_others_train();
-	end_scene();
-}
-
 static int count_job(struct node *node, const struct job_file *job, void *argument)
 {
 	(*(unsigned *)argument)++;
@@ -581,7 +525,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_reader_as_of_a_snapshot_survives),
 		cmocka_unit_test(a_fork_survives),
 		cmocka_unit_test(verify_and_scrub_survive),
-		cmocka_unit_test(a_job_that_is_brought_back_survives),
 		cmocka_unit_test(a_search_for_jobs_survives),
 	};
 
