@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/durability/host_stream.h"
 #include "daemon/durability/own.h"

@@ -1,7 +1,6 @@
 #include "daemon/durability/host_load.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "daemon/durability/host_stream.h"
 #include "daemon/request/request.h"

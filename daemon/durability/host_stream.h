@@ -4,7 +4,6 @@
 #define TIERD_DAEMON_HOST_STREAM_H
 
 #include "daemon/model/model.h"
-#include "daemon/residency/residency.h"
 
 /* Of a pack: the parameters and the states of each section. */
 #define HOST_STREAMS (UNIT_SECTIONS * (1 + STATES_MAXIMUM))

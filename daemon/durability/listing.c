@@ -1,7 +1,6 @@
 #include "daemon/durability/listing_inside.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

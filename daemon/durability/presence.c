@@ -4,7 +4,6 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "daemon/model/model.h"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "common/plural.h"
 #include "daemon/durability/durable.h"

@@ -11,7 +11,6 @@
 #include "daemon/durability/pinned_step.h"
 #include "daemon/durability/own.h"
 #include "daemon/durability/presence.h"
-#include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/telemetry/telemetry.h"

@@ -3,7 +3,6 @@
 #include "daemon/recovery/record_read.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "common/clock.h"
 #include "common/plural.h"

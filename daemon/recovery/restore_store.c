@@ -6,7 +6,6 @@
  * broken, or ends, or the devices take no writes any more ─► all of the files' jobs have to let go first:
  * wait. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "daemon/durability/durability.h"
 #include "daemon/life/life.h"

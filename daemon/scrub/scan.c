@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "daemon/durability/durability.h"
-#include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/request/request.h"
 #include "daemon/scrub/own.h"
