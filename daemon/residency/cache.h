@@ -6,10 +6,10 @@
 #include "daemon/model/model.h"
 #include "daemon/resources/resources.h"
 
-/* A tenant has that part of a cache which is no segment. A module above this one has the table. */
+/* A tenant has what of a cache is no segment: warm state. A module above this one has the table. */
 struct cache_tenant {
-	/* All that is charged to the job; of that, what may be given up, and what is given up already, and
-	 * has not gone. */
+	/* All that the job is charged for it; what of that may be given up; and what is given up, and has not
+	 * gone. */
 	uint64_t (*bytes)(const struct job *job);
 	uint64_t (*bytes_here)(const struct job *job);
 	uint64_t (*bytes_leaving)(const struct job *job);
@@ -20,29 +20,30 @@ struct cache_tenant {
 	/* The former, which is charged, is here later, and the job settled; the latter is given up. */
 	void (*fetch)(struct job *job);
 	void (*close)(struct job *job);
-	/* In the job's turn: what is given up goes, if nobody uses it any more. */
+	/* In the job's turn: what is given up goes, once nobody uses it. */
 	void (*go_on)(struct job *job);
-	/* What has not gone yet is not given up. */
+	/* The job keeps what has not gone yet. */
 	void (*keep_all)(struct job *job);
 };
 
-/* Caches that may give to who claims it begin to give up as many bytes, with what is on its way already. */
+/* Caches begin to give up so many bytes, those that are on their way included. */
 void cache_reclaim(const struct claim *claim, uint64_t bytes);
-/* What has not gone yet is not given up. */
+/* Jobs keep what has not gone yet. */
 void cache_keep_all(struct node *node);
 
 /* They are a holder of the node. */
 extern const struct holder cache_holder;
 
-/* What comes to a cache or leaves it, of its tenant: a segment is counted by itself. */
+/* Something of the tenant comes or goes, until the second call. Segments count themselves. */
 void cache_begin_move(struct job *job);
 void cache_end_move(struct job *job);
 bool cache_is_quiet(const struct job *job);
 
-/* In the job's turn: empties what it gives up, and takes what there is. */
+/* In the job's turn: empties what it gives up, and takes memory that there is. */
 void cache_go_on(struct job *job);
 
-/* All that has a slot waits for another: the job gets some back, if there are any. */
+/* All ranks that have slots wait for others. True: the job gets more back, or may get it from other caches.
+ */
 bool cache_help_stuck(struct job *job);
 
 #endif

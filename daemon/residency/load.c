@@ -94,11 +94,11 @@ static void finish_load(struct job *job, struct residence *residence)
 
 static void on_section_loaded(struct store_transfer *transfer, int status)
 {
-	struct pack_transfer *part = container_of(transfer, struct pack_transfer, transfer);
-	struct residence *residence = part->residence;
+	struct pack_transfer *section = container_of(transfer, struct pack_transfer, transfer);
+	struct residence *residence = section->residence;
 	struct job *job = residence->job;
 
-	part->is_loading = false;
+	section->is_loading = false;
 	trace_transferred(job, residence_pack(residence), job->location.parameter_store, transfer);
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
@@ -115,8 +115,8 @@ const struct store_transfer *residency_fault(const struct job *job, uint32_t pac
 
 	for (int section = 0; residence->status < 0 && section < UNIT_SECTIONS; section++)
 		if (job->catalog.packs[pack].elements[section] > 0 &&
-		    residence->parts[section].transfer.status < 0)
-			return &residence->parts[section].transfer;
+		    residence->sections[section].transfer.status < 0)
+			return &residence->sections[section].transfer;
 	return NULL;
 }
 
@@ -154,7 +154,7 @@ static void prepare(struct job *job, uint32_t pack, int section, enum tier_direc
 	uint64_t length = job->catalog.packs[pack].elements[section] *
 			  section_element_bytes((enum unit_section)section);
 
-	residence->parts[section] = (struct pack_transfer){
+	residence->sections[section] = (struct pack_transfer){
 		.residence = residence,
 		.transfer = { .direction = direction,
 			      .priority = residence->priority,
@@ -183,17 +183,17 @@ void start_load(struct job *job, uint32_t pack)
 		if (units->elements[section] == 0 || residence->is_blank)
 			continue;
 		prepare(job, pack, section, TIER_READ, on_section_loaded);
-		int r = store_submit(job->location.parameter_store, &residence->parts[section].transfer);
+		int r = store_submit(job->location.parameter_store, &residence->sections[section].transfer);
 
 		if (r < 0) {
 			residence->status = r;
 			continue;
 		}
-		residence->parts[section].is_loading = true;
+		residence->sections[section].is_loading = true;
 		residence->transfers_left++;
 		account_transfer(job,
 				 residence->priority == TIER_DEMAND ? STATISTICS_DEMAND : STATISTICS_PREFETCH,
-				 &residence->parts[section].transfer);
+				 &residence->sections[section].transfer);
 	}
 	if (--residence->transfers_left == 0)
 		finish_load(job, residence);
@@ -252,8 +252,8 @@ static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority p
 		return;
 	residence->priority = priority;
 	for (int section = 0; section < UNIT_SECTIONS; section++)
-		if (residence->parts[section].is_loading)
-			store_raise(job->location.parameter_store, &residence->parts[section].transfer,
+		if (residence->sections[section].is_loading)
+			store_raise(job->location.parameter_store, &residence->sections[section].transfer,
 				    priority);
 }
 
@@ -347,8 +347,8 @@ void residency_serve(struct job *job)
 
 static void on_section_flushed(struct store_transfer *transfer, int status)
 {
-	struct pack_transfer *part = container_of(transfer, struct pack_transfer, transfer);
-	struct residence *residence = part->residence;
+	struct pack_transfer *section = container_of(transfer, struct pack_transfer, transfer);
+	struct residence *residence = section->residence;
 	struct job *job = residence->job;
 
 	trace_transferred(job, residence_pack(residence), job->location.parameter_store, transfer);
@@ -374,14 +374,14 @@ bool residency_flush(struct job *job, uint32_t pack)
 		if (units->elements[section] == 0)
 			continue;
 		prepare(job, pack, section, TIER_WRITE, on_section_flushed);
-		int r = store_submit(job->location.parameter_store, &residence->parts[section].transfer);
+		int r = store_submit(job->location.parameter_store, &residence->sections[section].transfer);
 
 		if (r < 0) {
-			job_break_write(job, pack, &residence->parts[section].transfer, r);
+			job_break_write(job, pack, &residence->sections[section].transfer, r);
 			continue;
 		}
 		residence->writes++;
-		account_transfer(job, STATISTICS_WRITE_BACK, &residence->parts[section].transfer);
+		account_transfer(job, STATISTICS_WRITE_BACK, &residence->sections[section].transfer);
 	}
 	return true;
 }

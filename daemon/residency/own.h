@@ -18,14 +18,14 @@ struct residence {
 	bool is_dirty; /* frozen values were written; the NVMe copy is older */
 	bool is_blank; /* all of it is frozen, and there is no NVMe copy yet */
 	uint32_t slot;
-	unsigned pins;		     /* readers in the daemon */
+	unsigned pins;		     /* of readers in the daemon */
 	unsigned writes;	     /* transfers from the slot */
 	enum tier_priority priority; /* of the load */
 	uint64_t version;
 	uint64_t used; /* the job's clock at its last use */
 	struct queue waiters;
 	struct queue link; /* of slot_queue */
-	struct pack_transfer parts[UNIT_SECTIONS];
+	struct pack_transfer sections[UNIT_SECTIONS];
 	unsigned transfers_left;
 	int status;
 	struct job *job;
@@ -54,19 +54,19 @@ struct job_residency {
 
 /* Takes a slot for the pack if one is free, or one can be had from a pack with a later use than it. */
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
-/* It could not leave host memory now. */
+/* The pack cannot leave host memory now. */
 bool residency_is_held(struct job *job, uint32_t pack);
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit);
-/* To clients, of all its units. */
+/* Shows the state of all its units to clients. */
 void residency_show(struct job *job, uint32_t pack, enum directory_state state);
 
 /* ---- load.c ---- */
 
-/* Those whose version it has; after an error, all. */
+/* Wakes those whose version the pack has; after an error, all. */
 void residency_wake(struct residence *residence, int status);
-/* Of an absent pack: it is loaded, or queued for a slot. */
+/* Loads an absent pack, or queues it for a slot. */
 void residency_request_load(struct job *job, uint32_t pack, enum tier_priority priority);
-/* What the last load has failed at; NULL: nothing that has a place. */
+/* The transfer at which the last load failed; NULL: it failed at none. */
 const struct store_transfer *residency_fault(const struct job *job, uint32_t pack);
 
 static inline struct residence *residence_of(const struct job *job, uint32_t pack)

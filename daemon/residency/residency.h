@@ -55,32 +55,32 @@ void residency_free(struct job *job);
 /* Both borrowed, for as long as there is the job. */
 void residency_listen(struct job *job, const struct residency_listener *listener,
 		      const struct cache_tenant *tenant);
-/* Of the packs that the catalog has, at the job's step, none of which is in host memory; for each of them so
- * many bytes. */
+/* Makes the residences of the catalog's packs, at the job's step; none is in host memory yet. Each takes
+ * residency_pack_bytes(). */
 int residency_plan(struct job *job);
 uint64_t residency_pack_bytes(void);
 void residency_clear(struct job *job);
-/* Until something of it has been written, there is nothing to load of a pack. What is trained is not written
- * by clients but by the first sweep, which takes zeros for what has no value. */
+/* Until something of a frozen pack has been written there is nothing to load. The first sweep writes what is
+ * trained; it takes zeros for what has no value. */
 void residency_mark_blank(struct job *job);
-/* What the arena is planned in. */
+/* The slots of its arena, which the budget plans. */
 struct slots *residency_slots(const struct job *job);
 
-/* A client has rung: it has released something that was waited for, or gathered what was expected. */
+/* A client has rung: it has released what somebody waits for, or gathered what was expected. */
 void residency_ring(struct job *job);
 
 /* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
  */
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority);
-/* Whether somebody waits for it, at whatever version; at one that has been decided. */
+/* Somebody waits for the pack, at any version; at a version that has been decided. */
 bool residency_has_waiters(const struct job *job, uint32_t pack);
 bool residency_is_awaited(const struct job *job, uint32_t pack);
 void residency_forget(struct waiter *waiter);
-/* The rank of a gather that waits has come to do nothing else. */
+/* The rank of a waiting gather does nothing else from now on. */
 void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter);
-/* Starts a load without anybody waiting; false if there is no slot for it. */
+/* Starts a load for which nobody waits. False: there is no slot for it. */
 bool residency_prefetch(struct job *job, uint32_t pack);
-/* Packs are planned. As clients see one, unless only parts of it are updated. */
+/* Its packs have residences. The state is as clients see it, unless a sweep updates only some units of it. */
 bool residency_is_planned(const struct job *job);
 enum directory_state residency_state(const struct job *job, uint32_t pack);
 uint64_t residency_version(const struct job *job, uint32_t pack);
@@ -88,20 +88,21 @@ bool residency_has_slot(const struct job *job, uint32_t pack);
 /* Frozen values have been written that the store does not have. */
 void residency_mark_dirty(struct job *job, uint32_t pack);
 bool residency_is_dirty(const struct job *job, uint32_t pack);
-/* A reader in the daemon, and a transfer from its slot: it stays there, and is not updated. */
+/* While a reader in the daemon has a pin, or a transfer from its slot is under way, the pack stays in its
+ * slot, and is not updated. */
 void residency_pin(struct job *job, uint32_t pack);
 void residency_unpin(struct job *job, uint32_t pack);
 void residency_begin_write(struct job *job, uint32_t pack);
 void residency_end_write(struct job *job, uint32_t pack);
 bool residency_is_pinned(const struct job *job, uint32_t pack);
-/* Either. */
+/* It is pinned, or written. */
 bool residency_is_in_use(const struct job *job, uint32_t pack);
 
 /* ---- Updates ---- */
 
-/* A sweep is to update the pack: until that has come through it is neither loaded nor evicted. */
+/* A sweep is to update the pack. Until it has, the pack is neither loaded nor evicted. */
 void residency_claim(struct job *job, uint32_t pack);
-/* It waits for that, or is being updated; either. */
+/* The pack waits for its update; is being updated; is in one of these two states. */
 bool residency_is_due(const struct job *job, uint32_t pack);
 bool residency_is_updated(const struct job *job, uint32_t pack);
 bool residency_is_claimed(const struct job *job, uint32_t pack);
@@ -110,15 +111,15 @@ bool residency_can_update(const struct job *job, uint32_t pack);
 /* False while somebody has a lease on one of its trainable units. may_load: it gets a slot if there is one,
  * and stays there after the update, as the next pass wants it. */
 bool residency_begin_update(struct job *job, uint32_t pack, bool may_load);
-/* Who has such a lease, or NULL. */
+/* Some member that has such a lease, or NULL. */
 struct member *residency_update_holder(struct job *job, uint32_t pack);
-/* It has its new bytes, and has yet to be published, or, if it has no slot, to get its version. */
+/* The pack has its new bytes. Next it is published, or, without a slot, gets its version. */
 void residency_end_update(struct job *job, uint32_t pack);
-/* They are in the store alone: its slot is free. */
+/* Its bytes are in the store alone: its slot becomes free. */
 void residency_give_up(struct job *job, uint32_t pack);
 /* Publishes the pack, which has a slot, at the version; wakes the waiters. */
 void residency_publish(struct job *job, uint32_t pack, uint64_t version);
-/* The values have not changed, or are not in host memory: only the version. */
+/* Only the version changes: values are as before, or not in host memory. */
 void residency_set_version(struct job *job, uint32_t pack, uint64_t version);
 /* Serves those who wait for slots, after a release or the end of a transfer. */
 void residency_serve(struct job *job);
@@ -133,13 +134,13 @@ bool residency_is_leased(struct job *job, uint32_t pack);
 void residency_forget_all(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */
 bool residency_flush(struct job *job, uint32_t pack);
-/* Whether a gather of the member waits for a slot that comes free only when a rank releases a unit: all that
- * fit are leased, and none is being loaded, written or evicted. */
+/* A gather of the member waits for a slot, and none becomes free before a rank releases a unit: all slots
+ * that fit are leased, and none is being loaded, written or evicted. */
 bool residency_awaits_release(struct job *job, const struct member *member);
-/* A step that was awaited has failed: who waits for its version looks again. */
+/* A step has failed: who waits for its version looks again. */
 void residency_fail_awaited(struct job *job);
-/* A client waits for a slot that it will never get: fails one such wait. Who held all slots then, for
- * messages. */
+/* Fails one wait for a slot that can never come, if there is one. residency_holders(): who held all slots
+ * then, for messages. */
 void residency_check_deadlock(struct job *job);
 #define RESIDENCY_HOLDERS_TEXT 384
 const char *residency_holders(const struct job *job);
@@ -157,13 +158,13 @@ char *residency_element(const struct job *job, uint32_t pack, enum unit_section 
 
 /* ---- gather.c ---- */
 void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
-/* The member closes the step before version: what it waits for it gets at that version. A lease on older
- * values would be one that it holds through its step. */
+/* The member closes the step before version, so it gets what it waits for at that version: it would hold a
+ * lease on older values through its step. */
 void gather_expect(struct member *member, uint64_t version);
-/* A step of the member is refused: what waits for its version looks again. */
+/* A step of the member is refused: its gathers that wait for that version fail. */
 void gather_fail_refused(struct member *member);
 void gather_cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel);
-/* Its rank has come to do nothing else but to wait for it. */
+/* Its rank does nothing else from now on than to wait for it. */
 void gather_await(struct pending *pending, const Tierd__Wire__GatherAwait *await);
 
 /* ---- prefetch.c ---- */
@@ -174,10 +175,10 @@ void prefetch_bring_back(struct job *job);
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch);
 /* Gathers of the rank follow another order from now on. */
 void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *phase);
-/* What the ranks will gather next is not what it was. */
+/* The ranks will gather something else next than was expected. */
 void prefetch_expect_anew(struct job *job);
-/* The packs in the order of their first use in a pass: of a whole one, or from where the ranks are now on;
- * order has pack_count entries. */
+/* Lists all packs by their first use in a pass: a whole one, or what is left of the present one. order has
+ * pack_count entries. */
 void prefetch_pass_order(struct job *job, bool is_whole, uint32_t *order);
 
 #endif

@@ -29,11 +29,11 @@ struct headroom headroom_for(const struct claim *claim)
 
 static uint64_t reserve_of(const struct claim *claim, struct headroom headroom)
 {
-	uint64_t part = (headroom.bound == HEADROOM_OF_USER ? claim->host_maximum
-							    : claim->node->settings.host_budget) /
-			16;
+	uint64_t reserve = (headroom.bound == HEADROOM_OF_USER ? claim->host_maximum
+							       : claim->node->settings.host_budget) /
+			   16;
 
-	return part < RESERVE_MOST ? part : RESERVE_MOST;
+	return reserve < RESERVE_MOST ? reserve : RESERVE_MOST;
 }
 
 uint64_t headroom_lacking(const struct claim *claim, uint64_t bytes)
