@@ -4,27 +4,27 @@
 
 #include "daemon/values/values.h"
 
-/* Who reads and writes its values. */
+/* What this module keeps of a job. */
 struct job_values {
 	struct queue readers;	   /* daemon/values/reader.h */
-	struct source *source;	   /* where its first values come from; NULL: from nobody, or it has them */
-	struct queue dependents;   /* those whose source it is: daemon/values/source.h */
+	struct source *source;	   /* where its first values come from; NULL: nowhere, or it has them */
+	struct queue dependents;   /* sources of other jobs, which take its values: daemon/values/source.h */
 	struct queue blocked;	   /* operations that wait for a pack to be written back */
 	struct queue early_writes; /* pendings of tensor writes that wait for the plan */
 	bool is_drafted;	   /* units may be defined when tensors have been written */
-	struct draft *draft;	   /* what was written so; NULL: nothing, or it is where it belongs */
+	struct draft *draft;	   /* NULL: it has none, or all of it is where it belongs */
 	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
-	bool is_writing_state;	   /* one of them has it */
-	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */
+	bool is_writing_state;	   /* one of them writes */
+	bool has_first_step;	   /* the optimizer kept that after first_step, at which the job begins */
 	uint64_t first_step;
 	bool has_values; /* every tensor has been written, or has an initializer */
-	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
+	/* Frozen tensors are filled up to this unit, and in it up to this tensor. */
 	uint32_t initialized_units, initialized_tensors;
-	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
-	int writing_error;	     /* it will come to nothing; */
-	uint32_t writing_culprit;    /* because of this rank */
-	unsigned snapshot_copies;    /* that read a snapshot */
-	struct queue copies_waiting; /* for what is warm to be written */
+	bool is_filling_tensor;	     /* an initializer fills a frozen tensor: one at a time */
+	int writing_error;	     /* why the writing will come to nothing, */
+	uint32_t writing_culprit;    /* and the rank because of which */
+	unsigned snapshot_copies;    /* copies that read a snapshot */
+	struct queue copies_waiting; /* copies that wait until warm state is written */
 };
 
 /* Who reads values. */

@@ -38,31 +38,32 @@ int values_new(struct job *job);
 void values_free(struct job *job);
 int node_values_new(struct node *node);
 void node_values_free(struct node *node);
-/* No reader is left: those of jobs that are gone stay until nothing of theirs is in flight. */
+/* No reader is left. Readers of jobs that are gone stay until nothing of theirs is in flight. */
 bool node_values_have_ended(const struct node *node);
 
-/* Of a new job. source: owned from here on; NULL: none. is_drafted: units may be defined when tensors have
+/* For a new job. It takes source over; NULL: it has none. is_drafted: units may be defined after tensors have
  * been written. */
 void values_begin(struct job *job, struct source *source, bool is_drafted);
-/* Of a rank that opens a job without state: -EINVAL with the difference. source may be NULL. */
+/* For a rank that opens a job without state: 0, or -EINVAL with the difference. source may be NULL. */
 int values_compare(const struct job *job, const struct source *source, bool is_drafted, char *message,
 		   size_t size);
-/* In the turn of a job that is laid out: writes on what waits for its turn. False: there is nothing. */
+/* In the turn of a job that is laid out: writes what waits for its turn. False: nothing waits. */
 bool values_write_on(struct job *job);
-/* In the turn of a job that is laid out, of which all ranks are ready: takes what its source has, and fills
- * frozen tensors that have an initializer. 1: job_settle() follows; 0: each tensor has values, or an
- * initializer, and the job stands at its first step; or a negative errno with a message. */
+/* In the turn of a job that is laid out and whose ranks are all ready: takes the values of its source, and
+ * fills frozen tensors that have an initializer. 1: it is not done, and job_settle() follows; 0: each tensor
+ * has values or an initializer, and the job stands at its first step; or a negative errno with a message. */
 int values_complete(struct job *job, char *message, size_t size);
 
-/* In its turn: readers, and jobs that take its values, go on. */
+/* In the job's turn: readers, and jobs that take its values, go on. */
 void values_go_on(struct job *job);
-/* What stayed in host memory has been written: what waits for that goes on. */
+/* State that had stayed in host memory has been written: who waits for that goes on. */
 void values_flushed(struct job *job);
-/* There is nothing to read any more: its readers and its dependents are told. */
+/* The job's values are gone: its readers and its dependents are told. */
 void values_end(struct job *job);
-/* Readers and dependents that may not read any more what they do are told why, and end. How many readers. */
+/* Ends readers and dependents that are no longer allowed to read what they read, and tells them why. Returns
+ * how many readers that were. */
 unsigned values_end_denied(struct job *job, const char *reason);
-/* Neither a copy nor a write that needs the job is under way, but for those that have pins in it. */
+/* No copy and no write that needs the job is under way. Those that have pins do not count: the pins do. */
 bool values_are_quiet(const struct job *job);
 
 /* ---- Requests of members ---- */
@@ -71,19 +72,19 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read);
 void batch_read(struct pending *pending, const Tierd__Wire__TensorReadMany *many);
 
-/* Writes that wait for the job's memory: some do; the first one, which is the caller's to answer (NULL: none
- * is left); they are taken now, unless there is a draft, which comes before. */
+/* Writes that wait for the job's memory: whether there are any; takes the first one, which the caller answers
+ * (NULL: none is left); begins all of them, unless there is a draft, which is written before. */
 bool tensor_has_waiting(const struct job *job);
 struct pending *tensor_take_waiting(struct job *job);
 void tensor_fill_waiting(struct job *job);
 
 /* A pack has been written back, or its sums are in host memory. */
 void operation_resume(struct job *job);
-/* The request belongs to an operation in flight; it is answered when that is done. */
+/* The request belongs to an operation in flight, which will answer it. */
 bool operation_is_under_way(struct member *member, const struct pending *pending);
-/* A step of the member is refused: an operation that waits for its version fails. */
+/* A step of the member is refused: its operation that waits for that version fails. */
 void operation_fail_refused(struct member *member);
-/* The operation in flight, if any, has nobody to answer any more. */
+/* The member's operation in flight, if it has one, answers nobody any more. */
 void operation_forget(struct member *member);
 
 /* ---- A draft ---- */
@@ -91,26 +92,26 @@ void operation_forget(struct member *member);
 /* Whether there is room for a job of which this much is defined: 0, or a negative errno with a message. */
 typedef int draft_check(struct job *job, char *message, size_t size);
 
-/* In the job's turn: takes what waits, or, once the job is laid out, writes on. False: there is nothing to do
- * now; of a job that is laid out: all is written, and the draft has gone.
- * check: of a job whose units are being defined; NULL: it is laid out, and has its room. */
+/* In the job's turn: takes writes that wait, or, once the job is laid out, writes values where they belong.
+ * False: there is nothing to do now; of a job that is laid out: all is written, and the draft has gone.
+ * check: for a job whose units are being defined; NULL: it is laid out. */
 bool draft_go_on(struct job *job, draft_check *check);
 bool draft_exists(const struct job *job);
-/* The job is dropped: what of it only waits does so no longer. */
+/* The job is dropped: an operation of the draft that only waits is given up. */
 void draft_cancel(struct job *job);
-/* In the turn of a broken job: it has gone as soon as nothing of it is in flight. */
+/* In the turn of a broken job: frees the draft once nothing of it is in flight. */
 void draft_give_up(struct job *job);
 
 /* ---- A source ---- */
 
-/* What a rank asks for when it opens a job; *ret_source becomes NULL if it names no source. -EINVAL: no name
- * of a job or of a snapshot; -ENOENT: the peer sees no such job, or that has no such snapshot; others as
- * snapshots are refused. With a message. */
+/* The source that a rank names when it opens a job; *ret_source becomes NULL if it names none. -EINVAL: that
+ * is no name of a job or of a snapshot; -ENOENT: the peer sees no such job, or the job has no such snapshot;
+ * other errors as snapshots are refused. With a message. */
 int source_new(struct node *node, const struct port *port, const Tierd__Wire__JobOpen *open,
 	       struct source **ret_source, char *message, size_t size);
 /* Nothing of it is in flight. Takes NULL. */
 struct source *source_free(struct source *source);
-/* Units begin with as many updates as those there had. Takes NULL. */
+/* Units begin with as many updates as the source's have had. Takes NULL. */
 bool source_has_state(const struct source *source);
 
 /* ---- A writing ---- */
@@ -121,18 +122,18 @@ void writing_leave(struct pending *pending, const Tierd__Wire__WriteEnd *end);
 bool writing_check_enter(struct pending *pending);
 /* All ranks have entered, and what was before is applied. */
 void writing_open(struct job *job);
-/* All ranks have ended their part, and nothing of theirs is under way. */
+/* All ranks have left it, and nothing of theirs is under way. */
 void writing_decide(struct job *job);
-/* In the job's turn. False: there is nothing to do, and nothing left of one that came to nothing. */
+/* In the job's turn. False: there is nothing to do, and a writing that came to nothing has left nothing. */
 bool writing_go_on(struct job *job);
 /* The sweep is done. */
 void writing_end(struct job *job);
-/* It comes to nothing. */
+/* The writing comes to nothing. */
 void writing_forget(struct job *job);
 
 /* ---- Readers: requests of clients ---- */
 
-/* Of one connection, and of one user. */
+/* Readers of one connection, and of one user. */
 #define READER_MAX_PER_CLIENT 16
 #define READER_MAX_PER_USER 64
 
@@ -146,20 +147,20 @@ void reader_refresh(struct reader *reader, struct pending *pending,
 void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read);
 void reader_read_many(struct reader *reader, struct pending *pending,
 		      const Tierd__Wire__ReaderReadMany *many);
-/* Gives the client a file for memory of its own, or takes that. */
+/* Gives the client a file for memory of its own, or maps that memory. */
 void reader_memory(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderMemory *memory);
-/* Nobody asks it any more: it is freed when nothing of it is in flight. */
+/* Nobody uses the reader any more. It is freed once nothing of it is in flight. */
 void reader_close(struct reader *reader);
 void readers_close_all(struct queue *client_readers);
 
 /* ---- Readers: for sweeps, budgets and reports ---- */
 
-/* Views are watches of a sweep that begins, from before its first pack to after its last. */
+/* A sweep begins: adds the job's views to its watches, from before its first pack to after its last. */
 void readers_enlist(struct job *job, struct queue *watches);
 /* A sweep waits for the pack. */
 void readers_raise(struct job *job, uint32_t pack);
 unsigned readers_count(const struct job *job);
-/* Host memory that is theirs. */
+/* Host memory that the job's readers hold. */
 uint64_t readers_bytes(const struct job *job);
 /* They are a holder of the node. */
 extern const struct holder readers_holder;
