@@ -138,9 +138,8 @@ static int embed(struct network *network, struct backend *backend, const struct 
 {
 	unsigned unit = model_embedding(network->model);
 	struct unit_view parameters;
-	int r;
+	int r = backend_gather(backend, unit, &parameters);
 
-	r = backend_gather(backend, unit, &parameters);
 	if (r < 0)
 		return r;
 	embedding_forward(&network->context, &parameters, batch, input_of(network, 0));
@@ -151,9 +150,8 @@ static int forward_layer(struct network *network, struct backend *backend, unsig
 {
 	unsigned unit = model_layer(network->model, layer);
 	struct unit_view parameters;
-	int r;
+	int r = backend_gather(backend, unit, &parameters);
 
-	r = backend_gather(backend, unit, &parameters);
 	if (r < 0)
 		return r;
 	layer_forward(&network->context, &parameters, &network->activations[layer], input_of(network, layer),
@@ -207,9 +205,8 @@ static void compute_logits(struct network *network, const struct head_views *vie
 static int forward_to_logits(struct network *network, struct backend *backend, const struct batch *batch)
 {
 	struct head_views views;
-	int r;
+	int r = forward(network, backend, batch);
 
-	r = forward(network, backend, batch);
 	if (r < 0)
 		return r;
 	r = gather_head(network, backend, &views);
@@ -226,9 +223,8 @@ static int push_final(struct network *network, struct backend *backend, const st
 	struct layer_context *context = &network->context;
 	unsigned unit = model_final(network->model);
 	struct unit_view gradients;
-	int r;
+	int r = backend_gradients(backend, unit, &gradients);
 
-	r = backend_gradients(backend, unit, &gradients);
 	if (r < 0)
 		return r;
 	memset(network->gradient, 0, context->rows * context->shape.width * sizeof(float));
@@ -244,9 +240,8 @@ static int train_head(struct network *network, struct backend *backend, const st
 {
 	struct layer_context *context = &network->context;
 	struct head_views views;
-	int r;
+	int r = gather_head(network, backend, &views);
 
-	r = gather_head(network, backend, &views);
 	if (r < 0)
 		return r;
 	compute_logits(network, &views);
@@ -263,9 +258,8 @@ static int backward_layer(struct network *network, struct backend *backend, unsi
 {
 	unsigned unit = model_layer(network->model, layer);
 	struct unit_view parameters, gradients;
-	int r;
+	int r = backend_gather(backend, unit, &parameters);
 
-	r = backend_gather(backend, unit, &parameters);
 	if (r < 0)
 		return r;
 	r = backend_gradients(backend, unit, &gradients);
@@ -283,9 +277,8 @@ static int push_embedding(struct network *network, struct backend *backend, cons
 {
 	unsigned unit = model_embedding(network->model);
 	struct unit_view gradients;
-	int r;
+	int r = backend_gradients(backend, unit, &gradients);
 
-	r = backend_gradients(backend, unit, &gradients);
 	if (r < 0)
 		return r;
 	embedding_backward(&network->context, batch, network->gradient, network->head_gradient, &gradients);
@@ -303,9 +296,8 @@ static struct batch full_batch(struct network *network, const uint8_t *bytes)
 int network_train(struct network *network, struct backend *backend, const uint8_t *bytes, double *ret_loss)
 {
 	struct batch batch = full_batch(network, bytes);
-	int r;
+	int r = forward(network, backend, &batch);
 
-	r = forward(network, backend, &batch);
 	if (r < 0)
 		return r;
 	r = train_head(network, backend, &batch, ret_loss);
@@ -319,9 +311,8 @@ int network_train(struct network *network, struct backend *backend, const uint8_
 int network_evaluate(struct network *network, struct backend *backend, const uint8_t *bytes, double *ret_loss)
 {
 	struct batch batch = full_batch(network, bytes);
-	int r;
+	int r = forward_to_logits(network, backend, &batch);
 
-	r = forward_to_logits(network, backend, &batch);
 	if (r < 0)
 		return r;
 	*ret_loss = head_loss(&network->context, &batch, 1.0f, network->logits, network->losses);

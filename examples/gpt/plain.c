@@ -144,9 +144,8 @@ static int plain_step(struct backend *backend, const struct backend_rates *rates
 {
 	struct plain *plain = plain_of(backend);
 	double factor;
-	int r;
+	int r = clip(plain, rates, &factor);
 
-	r = clip(plain, rates, &factor);
 	if (r < 0)
 		return r;
 	for (unsigned unit = 0; unit < plain->model->unit_count; unit++) {

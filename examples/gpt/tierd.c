@@ -183,9 +183,8 @@ static int wait_for_step(struct backend *backend, struct backend_result *ret_res
 {
 	struct tierd *tierd = tierd_of(backend);
 	struct tierd_step_result result;
-	int r;
+	int r = tierd_ticket_wait(tierd->ticket, TIERD_DONE, -1);
 
-	r = tierd_ticket_wait(tierd->ticket, TIERD_DONE, -1);
 	if (r == 0)
 		r = tierd_ticket_step_result(tierd->ticket, &result);
 	if (r == 0 && result.step == backend->options->steps)
