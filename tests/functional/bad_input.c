@@ -1,6 +1,6 @@
 /* What a trainer can do wrong, and what only a real daemon and its library say together: each gets a clear
- * error, at once, and can go on; a bystander trains on meanwhile. Wrong options and tensors are the unit
- * tests' (options, catalog, library), wrong requests those of hostile_cases. */
+ * error, at once, and can go on; a bystander trains on meanwhile. Options and tensors that the daemon refuses
+ * are the unit tests' (options, catalog), wrong requests those of hostile_cases. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -11,6 +11,8 @@
 #define ELEMENTS 1000
 
 static struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+static const char long_name[] = "A name that is longer than any name of tierd's may be, of a job, or of what "
+				"a job has: of its units, of its tensors, and of its phases.";
 
 static struct tierd_job *join_ready(struct tierd_node *node, const char *name, unsigned units)
 {
@@ -34,6 +36,76 @@ static struct tierd_tensor tensor_of(const char *name)
 	tensor.shape[1] = 16;
 	tensor.initializer = TIERD_INITIALIZE_ONES;
 	return tensor;
+}
+
+/* What the library refuses by itself: one value after the other that is wrong. */
+static void wrong_options_are_refused(struct tierd_node *node)
+{
+	const struct tierd_job_options right = support_options("options", 0, 2);
+	struct tierd_group short_group = { .size = 4 };
+	struct tierd_job_options options;
+	struct tierd_job *job = NULL;
+
+#define REFUSED(field, value, text)                                                                          \
+	options = right;                                                                                     \
+	options.field = (value);                                                                             \
+	FAILS(tierd_job_open(node, &options, &job), -EINVAL, text)
+
+	REFUSED(size, 0, "wrong size");
+	REFUSED(name, NULL, "a job's name is");
+	REFUSED(name, "a..b", "without \"..\"");
+	REFUSED(name, long_name, "a job's name is 1 to 63");
+	REFUSED(rank, 2, "rank 2 is not below the world size, 2");
+	REFUSED(world_size, TIERD_MAX_WORLD_SIZE + 1, "world size 1025 is not within 1 to 1024");
+	REFUSED(stage, 4, "stage 4");
+	REFUSED(loss_scale, 0, "loss_scale is 0");
+	REFUSED(group_count, 1025, "1025 parameter groups");
+	REFUSED(group_count, 1, "groups is NULL");
+#undef REFUSED
+	options = right;
+	options.group_count = 1;
+	options.groups = &short_group;
+	FAILS(tierd_job_open(node, &options, &job), -EINVAL, "group 0 has a wrong size");
+	REQUIRE(!job);
+}
+
+static void wrong_tensors_are_refused(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("tensors", 0, 1);
+	struct tierd_tensor right = tensor_of("tensor"), tensor;
+	struct tierd_job *job;
+	uint32_t unit = 7;
+
+	OK(tierd_job_open(node, &options, &job));
+#define REFUSED(field, value, error, text)                                                                   \
+	tensor = right;                                                                                      \
+	tensor.field = (value);                                                                              \
+	FAILS(tierd_unit_define(job, "unit", &tensor, 1, &unit), error, text)
+
+	REFUSED(size, 3, -EINVAL, "tensor 0 has a wrong size");
+	REFUSED(name, "", -EINVAL, "has no name");
+	REFUSED(alias, "", -EINVAL, "alias has no name");
+	REFUSED(name, long_name, -ENAMETOOLONG, "longer than 128 bytes");
+	REFUSED(name, "exe\xe2\x80\xaegpj", -EINVAL, "\"exe???gpj\", has a character that is not printable");
+	REFUSED(dimensions, 9, -EINVAL, "has 9 dimensions, more than 8");
+	REFUSED(shape[0], UINT64_C(1) << 63, -EOVERFLOW, "more than 2^44 elements");
+	REFUSED(format, 5, -EINVAL, "5 is no number format");
+	REFUSED(format, TIERD_BYTES, -EINVAL, "holds bytes, which cannot be trained; set is_frozen");
+	REFUSED(dtype, "F64[64]", -EINVAL, "only bytes (TIERD_BYTES) have a dtype");
+	REFUSED(gradient_format, TIERD_BYTES, -EINVAL,
+		"gradients of format 4; they are in the tensor's own format, or in fp32 (TIERD_FP32)");
+	REFUSED(initializer, 5, -EINVAL, "5 is no initializer");
+	REFUSED(group, 1, -EINVAL, "is of group 1, but the job has 1");
+	right.is_frozen = true;
+	REFUSED(format, TIERD_BYTES, -EINVAL, "write it with tierd_tensor_write");
+	right.slice_of = "big";
+	right.slice_rows = 8;
+	REFUSED(slice_row, 1, -ERANGE, "has 8 rows from row 1 on, but \"big\" has only 8");
+	REFUSED(slice_row, UINT64_MAX, -ERANGE, "but \"big\" has only 8");
+	REFUSED(dimensions, 0, -EINVAL, "a scalar has no rows");
+#undef REFUSED
+	REQUIRE(unit == 7);
+	OK(tierd_job_close(job));
 }
 
 static void units_that_cannot_be_are_refused(struct tierd_node *node)
@@ -327,6 +399,14 @@ static void rates_that_were_announced_stay(struct tierd_node *node)
 	struct tierd_group group = TIERD_GROUP_INIT;
 	struct tierd_rates other = rates;
 
+	other.learning_rate = NAN;
+	FAILS(tierd_step(job, &other, NULL), -EINVAL, "the rates' learning_rate is NaN");
+	other = rates;
+	other.group_count = 1;
+	FAILS(tierd_step_begin(job, &other, 1), -EINVAL, "groups is NULL");
+	other.group_count = 2;
+	FAILS(tierd_step(job, &other, NULL), -EINVAL, "the rates have 2 groups");
+	other = rates;
 	group.beta2 = 0.99f;
 	FAILS(tierd_step_begin(job, &rates, 0), -EINVAL, "0 micro-batches");
 	OK(tierd_step_begin(job, &rates, 1));
@@ -342,6 +422,50 @@ static void rates_that_were_announced_stay(struct tierd_node *node)
 	FAILS(tierd_step(job, &other, NULL), -EINVAL,
 	      "parameter group 0: beta2 is 0.99 here, 0.999 in tierd_step_begin");
 	OK(tierd_step(job, &rates, NULL));
+	OK(tierd_job_close(job));
+}
+
+static void what_is_pushed_once_is_not_pushed_twice(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("once", 0, 1);
+	struct tierd_ticket *ticket;
+	struct tierd_job *job;
+	struct tierd_view view;
+	int r;
+
+	options.pushed_once = true;
+	job = support_begin(node, &options, 1);
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(tierd_gradients(job, 0, &view));
+	OK(tierd_push_begin(job, 0, &ticket));
+	FAILS(tierd_ticket_wait(ticket, TIERD_DONE, -1), -EINVAL,
+	      "units are pushed once in a step (pushed_once), and this is its second push");
+	tierd_ticket_free(ticket);
+	OK(tierd_step(job, &rates, NULL));
+	FAILS(tierd_step_begin(job, &rates, 2), -EINVAL,
+	      "a step of 2 micro-batches, of a job that was opened as one whose units are pushed once");
+	/* Nobody waits for a push: what comes after it tells, at the latest the call behind the step. */
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	r = tierd_step(job, &rates, NULL);
+	FAILS(r ? r : tierd_step(job, &rates, NULL), -EINVAL, "an earlier push failed: unit \"u0\"");
+	OK(tierd_job_close(job));
+}
+
+static void phases_are_limited(struct tierd_node *node)
+{
+	struct tierd_job *job = join_ready(node, "phases", 1);
+	char name[16];
+	int r = 0;
+
+	FAILS(tierd_phase(job, ""), -EINVAL, "1 to 128 bytes");
+	FAILS(tierd_phase(job, NULL), -EINVAL, "name is NULL");
+	for (unsigned i = 0; i < 100 && r == 0; i++) {
+		snprintf(name, sizeof(name), "phase %u", i);
+		r = tierd_phase(job, name);
+	}
+	FAILS(r, -E2BIG, "is one too many");
+	OK(tierd_phase(job, "train"));
 	OK(tierd_job_close(job));
 }
 
@@ -542,9 +666,22 @@ static void other_optimizers_have_no_reduced_steps(struct tierd_node *node)
 	OK(tierd_job_close(job));
 }
 
+static void a_step_of_owners_needs_a_ticket(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("owners", 0, 1);
+	struct tierd_job *job;
+
+	options.optimizer = TIERD_NONE;
+	job = support_begin(node, &options, 1);
+	FAILS(tierd_step(job, &rates, NULL), -EINVAL, "its step needs a ticket");
+	OK(tierd_job_close(job));
+}
+
 int main(void)
 {
 	static void (*const tests[])(struct tierd_node *) = {
+		wrong_options_are_refused,
+		wrong_tensors_are_refused,
 		units_that_cannot_be_are_refused,
 		a_state_that_no_store_can_have_is_refused,
 		ranks_that_are_missing_or_doubled_are_named,
@@ -556,12 +693,15 @@ int main(void)
 		frozen_units_have_no_gradients,
 		a_momentum_that_the_job_does_not_keep_is_refused,
 		rates_that_were_announced_stay,
+		what_is_pushed_once_is_not_pushed_twice,
+		phases_are_limited,
 		ranks_must_step_alike,
 		tickets_are_of_one_kind,
 		a_gather_that_can_never_fit_names_the_holders,
 		more_gradients_than_there_are_buffers_are_refused_by_name,
 		more_gradients_than_the_room_has_are_refused_by_name,
 		other_optimizers_have_no_reduced_steps,
+		a_step_of_owners_needs_a_ticket,
 	};
 	struct tierd_node *node = support_connect();
 	struct tierd_job *bystander = join_ready(node, "bystander", 1);

@@ -59,6 +59,16 @@ def the_limit_is_each_users_own():
     close_all(hers + his)
 
 
+def all_of_them_are_no_more_than_there_may_be():
+    wait_until(lambda: not is_full(ALICE))
+    theirs = [connect_as(ALICE + user) for user in range(MAXIMUM_OF_ALL // MAXIMUM) for _ in range(MAXIMUM)]
+    code, text = refusal(ALICE + MAXIMUM_OF_ALL)
+    assert code == frames.EBUSY and f"all connections ({MAXIMUM_OF_ALL}) are in use" in text, (code, text)
+    for connection in theirs:
+        frames.ping(connection)
+    close_all(theirs)
+
+
 def one_more_is_for_looking_and_ending():
     wait_until(lambda: not is_full(ALICE))
     ranks = [Rank(ALICE, job=f"full-{number}").ready() for number in range(MAXIMUM)]
@@ -123,6 +133,7 @@ def a_reload_raises_it_for_a_larger_job():
 
 
 the_limit_is_each_users_own()
+all_of_them_are_no_more_than_there_may_be()
 one_more_is_for_looking_and_ending()
 those_that_gave_way_take_no_place_from_others()
 the_silent_make_room_for_their_own_user_only()
