@@ -25,7 +25,7 @@ TIERD = os.environ.get("TIERD", str(BUILD / "daemon" / "tierd"))
 TIERCTL = os.environ.get("TIERCTL", str(BUILD / "client" / "tierctl" / "tierctl"))
 # Seconds that nothing here takes, on a busy machine: who takes so long hangs.
 PATIENCE = 200
-# Of what differs in models or seeds alone one in so many is enough by day.
+# By day one case in so many is enough, among those that differ in models or seeds alone.
 PART = int(os.environ.get("TIERD_SEEDS_PART", "1"))
 
 

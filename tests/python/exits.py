@@ -229,7 +229,7 @@ SCENES = (
     *INTERRUPTED,
 )
 
-# What is imported late is so once, and no child looks through all that is imported when it ends.
+# Late imports happen once, here, and no child looks through all that is imported when it ends.
 torch.compiler.disable(id)
 gc.freeze()
 for scene in SCENES:

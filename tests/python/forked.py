@@ -22,7 +22,7 @@ _forking = multiprocessing.get_context("fork")
 
 # A child has none of the threads of its parent, and would wait for them.
 torch.set_num_threads(1)
-# What optimizers import late, for seconds, is so once.
+# Late imports of optimizers take seconds, and happen once, here.
 torch.compiler.disable(id)
 
 

@@ -307,7 +307,7 @@ def early(job: str, *, is_early: bool) -> dict[str, torch.Tensor]:
         optimizer.param_groups[0]["lr"] = 0.2
         with pytest.raises(Error, match="early_updates"):
             optimizer.step()
-        # What was promised still comes true.
+        # A step that keeps the promise still comes through.
         optimizer.param_groups[0]["lr"] = 0.1
         optimizer.step()
         model(torch.ones(64)).sum().backward()

@@ -152,7 +152,7 @@ class Kill(transformers.TrainerCallback):
 POINTS = ["on_step_begin", "on_substep_end", "on_pre_optimizer_step", "on_optimizer_step", "on_step_end", "on_log"]
 POINTS += ["on_evaluate", "on_save", "on_epoch_end"]
 
-# What depends on how often each thing was done: random numbers of dropout, a schedule, patience, files.
+# All of these depend on how often each thing was done: random numbers of dropout, a schedule, patience, files.
 LONG: dict[str, Any] = {
     "max_steps": 24,
     "gradient_accumulation_steps": 2,
@@ -167,7 +167,7 @@ LONG: dict[str, Any] = {
     "save_steps": 4,
     "save_total_limit": 2,
 }
-# Of one start alone.
+# These belong to one start alone.
 OF_A_START = {"train_loss", "train_runtime", "eval_runtime", "total_flos", "grad_norm"}
 End = tuple[dict[str, torch.Tensor], list[dict[str, float]]]
 

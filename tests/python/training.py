@@ -18,7 +18,7 @@ from reference import Plan, Training, train
 from tierd import _core
 from tierd.torch.job import TorchJob
 
-# What torch has made so far, and what its optimizers import late, is not looked at each time that jobs have ended.
+# The collector does not look at what torch has made so far, late imports included, each time that jobs have ended.
 torch.compiler.disable(id)
 gc.freeze()
 

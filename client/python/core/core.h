@@ -18,7 +18,7 @@ struct core_state {
 	PyTypeObject *node, *job, *reader, *ticket, *lease, *view, *memory;
 };
 
-/* Of the module whose type the object has. */
+/* The state of the module that has the object's type. */
 static inline struct core_state *core_state_of(PyObject *object)
 {
 	return PyType_GetModuleState(Py_TYPE(object));
@@ -42,7 +42,7 @@ static inline struct core_state *core_state_of(PyObject *object)
 		core_waiting = outer_wait;                                                                   \
 	} while (0)
 
-/* Of a thread that hears Ctrl-C; else NULL. */
+/* The state of a thread that hears Ctrl-C; else NULL. */
 extern _Thread_local PyThreadState *core_waiting;
 
 /* For struct tierd_connect_options. */

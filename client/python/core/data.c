@@ -205,7 +205,7 @@ PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 	if (r == 0)
 		Py_RETURN_NONE;
 	core_raise(core_state_of(self), r);
-	/* Of one that was not pushed nobody here knows any more. */
+	/* Nobody here knows any more of a buffer that was not pushed. */
 	JOB_BLOCKING(self, tierd_discard(job, index));
 	return NULL;
 }

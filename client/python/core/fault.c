@@ -12,7 +12,7 @@
 /* More than a process has jobs and lost connections; of what comes after them writes end the process. */
 #define RANGES 64
 
-/* Of this many of 2 MiB, or of a page, it is known what they were before. */
+/* The originals of so many blocks, of 2 MiB or of a page, can be kept. */
 #define BLOCKS 4096
 #define LARGE_BLOCK ((size_t)2 << 20)
 #define PAGE ((size_t)4096)
@@ -34,7 +34,7 @@ static struct block {
 } blocks[BLOCKS];
 static unsigned block_count;
 
-/* Of the blocks. Who has it makes system calls alone, and so comes to no handler that wants it. */
+/* Guards the blocks. Its holder makes system calls alone, and so comes to no handler that wants it. */
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 
 static struct sigaction previous;
@@ -114,7 +114,7 @@ static bool can_read(uintptr_t from, void *to, size_t bytes)
 /* Moves the copy there, and keeps what was there elsewhere. */
 static bool put_copy(struct range *range, uintptr_t start, size_t bytes, void *copy)
 {
-	/* Of a mapping that is shared no bytes can be moved, which doubles it. */
+	/* mremap() of 0 bytes makes a second mapping of a shared one. */
 	void *original = block_count < BLOCKS ? mremap((void *)start, 0, bytes, MREMAP_MAYMOVE) : MAP_FAILED;
 
 	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) == MAP_FAILED) {
@@ -205,7 +205,7 @@ static void on_fault(int number, siginfo_t *information, void *context)
 
 /* ---- Afterwards ---- */
 
-/* What the library has closed meanwhile is closed. */
+/* A mapping that the library has closed meanwhile stays closed. */
 static bool put_back(const struct block *block)
 {
 	bool is_closed[LARGE_BLOCK / PAGE];

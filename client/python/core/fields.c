@@ -38,7 +38,7 @@ static int take_shape(const struct field *field, PyObject *value, void *structur
 	return 0;
 }
 
-/* What Python says of a wrong type names neither the field nor the value. */
+/* Python's own message of a wrong type names neither the field nor the value. */
 static void name_type(const struct field *field, PyObject *value)
 {
 	static const char *const wanted[] = {

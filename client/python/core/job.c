@@ -32,7 +32,7 @@ static int leave(struct job *object, int (*how)(struct tierd_job *job))
 
 	object->job = NULL;
 	fault_forget(object);
-	/* What is collected hears nothing. */
+	/* An object that is collected does not hear Ctrl-C. */
 	if (how == tierd_job_close)
 		CORE_WAITING(r = how(job));
 	else
@@ -265,7 +265,7 @@ static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_
 					 : fields_give(job_state_fields, &state);
 }
 
-/* Of the newest connection. -1 with an exception set */
+/* The mappings of the newest connection. -1 with an exception set */
 static int map(PyObject *self, struct tierd_mappings *ret_mappings)
 {
 	struct tierd_job *job = job_of(self);
@@ -350,7 +350,7 @@ static PyObject *job_snapshot(PyObject *self, PyObject *name)
 	return core_none(self, r);
 }
 
-/* What this rank holds without anybody looking at it any more: gradient buffers that were not pushed. */
+/* Gives back all gradient buffers of this rank that were not pushed. */
 static PyObject *job_discard_all(PyObject *self, PyObject *unused)
 {
 	struct job *object = (struct job *)self;

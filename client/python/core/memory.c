@@ -6,7 +6,7 @@ static bool is_contiguous(const DLTensor *tensor)
 {
 	int64_t stride = 1;
 
-	/* Of one without elements any strides are right. */
+	/* Any strides are right for a tensor without elements. */
 	for (int i = 0; i < tensor->ndim; i++)
 		if (tensor->shape[i] == 0)
 			return true;

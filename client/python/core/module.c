@@ -116,7 +116,7 @@ static int add_constants(PyObject *module)
 	return 0;
 }
 
-/* What Node.open_job() takes. */
+/* The names of the options that Node.open_job() takes. */
 static int add_option_names(PyObject *module)
 {
 	PyObject *names = fields_names(job_option_fields);

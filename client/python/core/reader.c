@@ -45,7 +45,7 @@ static struct tierd_reader *reader_of(PyObject *self)
 	return reader;
 }
 
-/* What the daemon says of it matters to nobody: the handle is gone. */
+/* The handle is gone whatever the daemon says. */
 static void leave(struct reader *object)
 {
 	struct tierd_reader *reader = object->reader;

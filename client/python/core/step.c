@@ -17,7 +17,7 @@ static int take_rates(PyObject *const *arguments, Py_ssize_t count, struct tierd
 	return *ret_groups ? 0 : -1;
 }
 
-/* What a call returns that gives a ticket, unless it has failed. */
+/* The result of a call that gives a ticket, or an exception if it has failed. */
 static PyObject *give_ticket(PyObject *self, int r, struct tierd_ticket *ticket)
 {
 	PyObject *object;
@@ -92,7 +92,7 @@ static uint32_t *take_numbers(PyObject *const *numbers, Py_ssize_t count)
 	for (Py_ssize_t i = 0; i < count; i++) {
 		unsigned long group = PyLong_AsUnsignedLong(numbers[i]);
 
-		/* What is too large is for the daemon to refuse. */
+		/* The daemon refuses numbers that are too large. */
 		groups[i] = group < UINT32_MAX ? group : UINT32_MAX;
 		if (!PyErr_Occurred())
 			continue;

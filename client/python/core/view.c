@@ -65,7 +65,7 @@ static int view_buffer(PyObject *self, Py_buffer *buffer, int flags)
 	struct view *view = (struct view *)self;
 	const struct tensor_shape *shape = &hold_shape(view->hold)->tensors[view->tensor];
 
-	/* What is gathered is mapped read-only. */
+	/* Gathered memory is mapped read-only. */
 	if (PyBuffer_FillInfo(buffer, self, hold_data(view->hold, view->tensor), shape->bytes, 1, flags) < 0)
 		return -1;
 	buffer->itemsize = shape->type.bits / 8;

@@ -12,7 +12,7 @@ from typing import Any
 from tierd._core import Error
 from tierd.daemon import program
 
-# What it ends with where no daemon answers.
+# tierctl's exit status where no daemon answers.
 _NO_DAEMON = 3
 
 

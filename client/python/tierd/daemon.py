@@ -36,7 +36,7 @@ _PAUSE_MS = 10
 # So long a daemon that was told to end has the folder for NVMe; the next one waits for it.
 _ENDING_S = 10.0
 
-# What keeps private daemons alive: by their folders, open for as long as this process lives.
+# Descriptors that keep private daemons alive, by their folders: they are open as long as this process lives.
 _held: dict[Path, int] = {}
 
 

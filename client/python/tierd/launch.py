@@ -9,7 +9,7 @@ from pathlib import Path
 
 # torchrun's, which all of its ranks have, and which it does not have itself.
 _ELASTIC = "TORCHELASTIC_RUN_ID"
-# What only a rank has, and what is the same for all of its launch: Slurm, Open MPI, ranks that were started by hand.
+# A variable that only ranks have, and those that are the same for all of a launch: Slurm, Open MPI, ranks started by hand.
 _LAUNCHES = (
     ("SLURM_PROCID", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
     ("OMPI_COMM_WORLD_RANK", ("PMIX_NAMESPACE",)),

@@ -110,7 +110,7 @@ class Strategy(DDPStrategy):
             )
         for other in list(open_jobs):
             if other.name == self.job_name and other.model is not module:
-                # Of an earlier fit() of this process, which has the rank.
+                # An earlier fit() of this process has opened it, and has the rank.
                 other.close()
         options = {"rank": self.global_rank, "world_size": self.world_size, **self._options}
         tierd.torch.initialize(module, self.optimizers, job=self.job_name, **options)

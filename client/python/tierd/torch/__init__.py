@@ -37,7 +37,7 @@ __all__ = [
     "summary",
 ]
 
-# Of the job that was initialized last. Not in __all__: it would be that of the moment.
+# The state of the job that was initialized last. Not in __all__: an import would keep the one of that moment.
 state: State
 
 

@@ -60,7 +60,7 @@ def is_looking_for_shards() -> bool:
     return sys._getframe(3).f_code.co_name == "_get_fsdp_states_with_modules"
 
 
-# What torch.jit.script() calls for another module in the place of one, where it has this method. Since 1.10.
+# torch.jit.script() calls this method of a module, if there is one, for a module in its place. Since 1.10.
 PREPARE_SCRIPTABLE = "__prepare_scriptable__"
 
 

@@ -15,7 +15,7 @@ from tierd._core import Error
 from tierd.torch import compat
 from tierd.torch.guards import Handle
 
-# What a module on tierd has of its own, beside its class.
+# Attributes that a module on tierd has beside those of its class.
 _OWN = (
     "__deepcopy__",
     "__reduce_ex__",

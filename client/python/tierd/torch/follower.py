@@ -17,11 +17,11 @@ from tierd.daemon import find_running
 from tierd.torch import arguments
 from tierd.torch.followed import lend, match, read
 
-# What can still come true: a daemon, a job, its values.
+# A daemon, a job and its values can still come.
 _NOT_YET = {errno.ENOENT, errno.ECONNREFUSED, errno.EBUSY, errno.EAGAIN}
 # The connection, which had better be opened again.
 _LOST = {errno.ECONNRESET, errno.EPROTO, errno.ETIMEDOUT}
-# What another connection does not mend.
+# Another connection does not mend these.
 _FINAL = {errno.ENOMEM, errno.EPERM, errno.ETIMEDOUT, errno.ECHILD}
 _PAUSE_S = 0.05
 
@@ -118,7 +118,7 @@ class Follower:
             elif self._reader is None:
                 self._memory = lend(self.model, reader, self._tensors)
         except Error as error:
-            # What was being read may still be written to the memory as it is.
+            # The daemon may still write to the memory what was being read.
             if error.errno in _LOST or self._is_mixed:
                 raise
 

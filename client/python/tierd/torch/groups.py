@@ -33,7 +33,7 @@ class Groups:
         self._optimizers = optimizers
         self._is_local = is_local
         self._counts = [len(optimizer.param_groups) for optimizer in optimizers]
-        # Of each group of the job: the optimizer and its group that give the rates; None: none does yet.
+        # For each group of the job, the optimizer and its group that give the rates; None: none does yet.
         self._sources: list[tuple[int, int] | None] = [
             (i, k) for i, count in enumerate(self._counts) for k in range(count)
         ]

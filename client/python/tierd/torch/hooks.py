@@ -204,7 +204,7 @@ class Hooks:
             if unit not in before:
                 unit.hold()
                 shown.append(unit)
-        # What has no gradients to wait for was needed until the next units came.
+        # A unit that waits for no gradients was needed until the next units came.
         for unit in before if len(shown) > len(before) else ():
             if unit not in units and (unit not in self._gradients or self._gradients[unit].are_complete):
                 self._hide(shown, unit)

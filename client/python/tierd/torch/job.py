@@ -340,7 +340,7 @@ class TorchJob:
         try:
             result = in_range("wait", "for the last step", lambda: self.membership.finish_step(ticket))
         except Error:
-            # What was to be kept with it is not.
+            # Nothing was kept with it.
             self.kept.forget()
             raise
         step.norm = None if result is None else result["gradient_norm"]
@@ -462,7 +462,7 @@ class TorchJob:
             try:
                 wait(self._last[1])
             except Error as error:
-                # What was lost with a connection or with a rank the end of the membership tells.
+                # The end of the membership tells of a lost connection or a lost rank.
                 failed = error if error.errno == errno.EDOM else None
         self._uninstall()
         self.core.close()

@@ -26,7 +26,7 @@ from tierd.torch.compat import plain_step, to_dlpack
 from tierd.torch.kept import check_value, pack, unpack
 from tierd.torch.storage import Unit, place_of
 
-# Of blobs that the ranks of a job share, as tierd_blob_set(3) has it.
+# How many keys ranks may share blobs under, as tierd_blob_set(3) has it.
 KEYS = 16
 
 Optimizer = torch.optim.Optimizer
@@ -243,7 +243,7 @@ class LocalOptimizers:
             core.blob_set(_key(self._rank, chunk), packed[first : first + size], is_shared=True)
         chunks = -(-len(packed) // size)
         for rank, chunk in self._there:
-            # Of more ranks, or of more bytes than now.
+            # There were more ranks, or more bytes, than now.
             is_own = rank == self._rank and chunk >= chunks
             if is_own or (self._rank == 0 and rank >= self._world_size):
                 core.blob_delete(_key(rank, chunk), is_shared=True)

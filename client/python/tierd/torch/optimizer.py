@@ -30,7 +30,7 @@ Optimizer = torch.optim.Optimizer
 # Options of a group with which an optimizer does something else than tierd's of its name.
 _OTHERS = ("amsgrad", "maximize")
 
-# What a Lion's groups have, of whoever has written it; with more it may be another formula.
+# Every Lion's groups have these, whoever has written it; one with more may be another formula.
 _LION = {"params", "lr", "betas", "weight_decay", "initial_lr", "maximize", "foreach", "capturable", "differentiable"}
 
 

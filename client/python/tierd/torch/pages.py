@@ -18,7 +18,7 @@ _POPULATE_WRITE = 23
 # Looked at as one when it is asked what has been written.
 _PIECE_BYTES = 1 << 20
 
-# Of the first byte of what /proc/self/pagemap has about a page.
+# Bits of the first byte that /proc/self/pagemap has for a page.
 _IN_MEMORY, _SWAPPED, _OF_A_FILE = 0x80, 0x40, 0x20
 
 

@@ -90,7 +90,7 @@ class Position:
         frozen = self._job.frozen()
         members = [(group["params"], [*group["params"]]) for group in self._job.param_groups]
         if membership.is_void or self._is_elsewhere:
-            # What was left in the middle may have been an earlier pass.
+            # The pass that was left in the middle may have been an earlier one.
             self._restore()
             number = self._stands_at(0)
         if self._stands_at(last) > last:
@@ -98,7 +98,7 @@ class Position:
         if self._place is None:
             # Not before: what comes between passes that are skipped comes again, such as a group that is added.
             self._restore()
-            # What the script has drawn since initialize() it has drawn in its first start, too, and before the job's step.
+            # The script has drawn the same random numbers since initialize() in its first start, before the job's step.
             self._job.kept.restore_random(self._job.core)
         while number <= last:
             yield from self._pass(loader, number)

@@ -20,7 +20,7 @@ from tierd._core import Error
 
 # More than any header has: what is not of the format has anything there.
 _MOST_HEADER_BYTES = 100 << 20
-# Of mmap(2) on Linux, which module mmap has from Python 3.13 on.
+# A flag of mmap(2) on Linux, which module mmap has from Python 3.13 on.
 _MAP_NORESERVE = 0x4000
 
 # By the names that the format has.

@@ -96,7 +96,7 @@ def _parts(model: nn.Module) -> tuple[list[_Part], dict[str, str]]:
     by_unit: dict[Unit | None, _Part] = {}
     tied = {}
     aliases = set(getattr(model, "all_tied_weights_keys", None) or ())
-    # Of tied names the library reads those that it does not tie itself.
+    # Among tied names the library reads those that it does not tie itself.
     for name in sorted(state, key=lambda name: name in aliases):
         value = state[name]
         if not isinstance(value, torch.Tensor):

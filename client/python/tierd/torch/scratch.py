@@ -27,7 +27,7 @@ from tierd.torch import compat, pages
 
 # Smaller parameters stay in memory: a process may have some ten thousand mappings.
 LEAST_BYTES = 1 << 20
-# Of what was used last so much stays in the process' memory; and always the last parameter.
+# So many bytes of what was used last stay in the process' memory, and the last parameter always does.
 WINDOW_BYTES = 64 << 20
 # By which a mapping of ours is known: the name under which its file was mapped.
 _NAME = "/proc/self/fd/"
@@ -83,7 +83,7 @@ class Scratch:
     def _storage(self, size: int) -> torch.UntypedStorage:
         with tempfile.TemporaryFile(dir=self.folder) as file:
             try:
-                # What the disk has no room for later would be a SIGBUS.
+                # A disk without room would be a SIGBUS later.
                 os.posix_fallocate(file.fileno(), 0, size)
             except OSError as error:
                 raise Error(

@@ -324,7 +324,7 @@ def _nothing(parameter: nn.Parameter) -> torch.Tensor:
     return torch.tensor(value).to(parameter.dtype).expand(parameter.shape)
 
 
-# What a parameter's metadata is, shown or hidden. No version of torch has all of these.
+# Attributes and methods of a parameter's metadata, shown or hidden. No version of torch has all of these.
 _ATTRIBUTES = (
     "shape dtype device layout ndim grad requires_grad is_leaf grad_fn names is_cuda is_meta is_sparse is_quantized "
     "output_nr _version itemsize nbytes _grad _grad_fn _backward_hooks"
@@ -505,7 +505,7 @@ def _refuse_writing(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     name = getattr(function, "__name__", "")
     written = kwargs.get("out")
     if (name.endswith("_") and not name.endswith("__")) or name in _WRITING:
-        # What it writes to comes first, by its place or, of torch.nn.init, by its name; of several tensors in a list.
+        # It writes to its first argument, which torch.nn.init gives by name; that may be a list of tensors.
         written = next(iter((*args, *kwargs.values())), None)
     for parameter in _all_in(written, _Hidden):
         place = place_of(parameter)

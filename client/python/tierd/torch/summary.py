@@ -12,7 +12,7 @@ from tierd.report import Report, Table, text_of_bytes, text_of_seconds
 from tierd.torch.initialize import job_of
 from tierd.torch.job import TorchJob
 
-# What is told of the steps since the last summary: the name here, that in struct tierd_statistics, and a text.
+# Figures of the steps since the last summary: the name here, that in struct tierd_statistics, and a text.
 _WAITS = (
     ("gather_wait_seconds", "gather_wait_ns", "waited for gathers"),
     ("gradient_wait_seconds", "gradient_wait_ns", "waited for gradient buffers"),

@@ -14,7 +14,7 @@ from tierd.torch.safetensors import NAMES
 
 FORMATS = {torch.float32: _core.FP32, torch.bfloat16: _core.BF16, torch.float16: _core.FP16}
 
-# What is kept as bytes, of frozen parameters alone.
+# Frozen parameters of these types are kept as bytes.
 _RAW = NAMES.keys() - FORMATS.keys() - {torch.float64, torch.complex64}
 
 

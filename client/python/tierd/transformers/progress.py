@@ -64,7 +64,7 @@ class Progress(TrainerCallback):
     def written_to(self, folder: str) -> str | None:
         """A checkpoint from which the Trainer goes on at the job's step; None: the job is new."""
         job = self._trainer.job
-        # What this process has left in the middle, if it has trained before.
+        # This process may have trained before, and left something in the middle.
         self.is_repeating = False
         job.finish()
         job.drop()
@@ -176,7 +176,7 @@ class Progress(TrainerCallback):
         """Keeps with the values that are written meanwhile that the job has ended."""
         state, kept = self._trainer.state, self._trainer.job.kept.state
         before = kept[KEY]
-        # What the Trainer has logged as its end is logged again.
+        # The Trainer logs its end again.
         kept[KEY] = {"state": _without_log(state), "logged": len(state.log_history) - 1, "ended": self._asked()}
         try:
             yield

@@ -60,7 +60,7 @@ class Trainer(transformers.Trainer):
         self.job_name = job
         self._job: TorchJob | None = None
         self._job_options = dict(job_options or {})
-        # What is left out of checkpoints by it is the job's.
+        # Checkpoints leave out what the job keeps.
         self.args.save_only_model = True
         self._progress = Progress(self)
         self.add_callback(self._progress)
@@ -151,7 +151,7 @@ class Trainer(transformers.Trainer):
             options = {"rank": self.args.process_index, "world_size": self.args.world_size, **self._job_options}
             tierd.torch.initialize(self.model, self.create_optimizer(), job=self.job_name, **options)
             self._job = tierd.torch.job_of(self.model)
-            # Of several ranks each waits for the others in operations of gloo, and would do so for ever.
+            # Several ranks wait for each other in operations of gloo, and would do so for ever.
             self._job.membership.can_go_back = self.args.world_size == 1
         return self._job
 
@@ -191,7 +191,7 @@ class Trainer(transformers.Trainer):
         return loss
 
     def log(self, logs: dict[str, float], *arguments: Any, **more: Any) -> None:
-        # Of a step that was taken before the trainer came back nobody has kept it.
+        # Nobody has kept the norm of a step that was taken before the trainer came back.
         if math.isnan(logs.get("grad_norm", 0.0)):
             del logs["grad_norm"]
         super().log(logs, *arguments, **more)
