@@ -410,6 +410,21 @@ void lineage_write_superblocks(struct lineage *lineage, uint64_t copies,
 	move_superblocks(lineage, TIER_WRITE, copies, then);
 }
 
+static void flush_written(struct lineage *lineage, int status)
+{
+	if (status < 0)
+		lineage->flushed(lineage, status);
+	else
+		lineage_flush(lineage, lineage->flushed);
+}
+
+void lineage_write_safely(struct lineage *lineage, uint64_t copies,
+			  void (*then)(struct lineage *lineage, int status))
+{
+	lineage->flushed = then;
+	lineage_write_superblocks(lineage, copies, flush_written);
+}
+
 void lineage_read_superblocks(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
 {
 	move_superblocks(lineage, TIER_READ, UINT64_MAX, then);

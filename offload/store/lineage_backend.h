@@ -80,7 +80,8 @@ struct lineage {
 	struct memory buffer; /* for all copies of the superblock on all devices */
 	struct lineage_io ios[LINEAGE_MAX_DEVICES * SUPERBLOCK_COPIES];
 	unsigned in_flight;
-	void (*then)(struct lineage *lineage, int status); /* once in_flight is 0 again */
+	void (*then)(struct lineage *lineage, int status);    /* once in_flight is 0 again */
+	void (*flushed)(struct lineage *lineage, int status); /* of lineage_write_safely() */
 	char message[512];
 };
 
@@ -197,6 +198,9 @@ const char *lineage_failed(const struct lineage *lineage);
 /* Writes copies from the buffer, a bit each (of devices · copies); or reads all into it. */
 void lineage_write_superblocks(struct lineage *lineage, uint64_t copies,
 			       void (*then)(struct lineage *lineage, int status));
+/* Writes copies, and then flushes all devices; then() gets the first error. */
+void lineage_write_safely(struct lineage *lineage, uint64_t copies,
+			  void (*then)(struct lineage *lineage, int status));
 void lineage_read_superblocks(struct lineage *lineage, void (*then)(struct lineage *lineage, int status));
 uint8_t *lineage_copy(const struct lineage *lineage, unsigned device, unsigned copy);
 

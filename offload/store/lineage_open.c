@@ -48,14 +48,6 @@ static void created(struct lineage *lineage, int status)
 	lineage_end(lineage, status);
 }
 
-static void flush_created(struct lineage *lineage, int status)
-{
-	if (status < 0)
-		created(lineage, status);
-	else
-		lineage_flush(lineage, created);
-}
-
 static void create(struct lineage *lineage)
 {
 	struct superblock *superblock = &lineage->superblock;
@@ -80,7 +72,7 @@ static void create(struct lineage *lineage)
 						    lineage->geometry.nodes, MEMBER_PRESENT };
 	/* Both pairs, because neither may be what was there before. */
 	lineage_encode_copies(lineage, superblock, 3);
-	lineage_write_superblocks(lineage, UINT64_MAX, flush_created);
+	lineage_write_safely(lineage, UINT64_MAX, created);
 }
 
 int lineage_create(struct lineage *lineage, struct lineage_request *request)
@@ -254,14 +246,6 @@ static void opened(struct lineage *lineage, int status)
 	lineage_end(lineage, status);
 }
 
-static void flush_opened(struct lineage *lineage, int status)
-{
-	if (status < 0)
-		opened(lineage, status);
-	else
-		lineage_flush(lineage, opened);
-}
-
 /* Commits a new generation and epoch, so that no commit of a former session is taken for one of this session.
  */
 static void write_open_commit(struct lineage *lineage, int status)
@@ -273,17 +257,8 @@ static void write_open_commit(struct lineage *lineage, int status)
 	lineage->next = lineage->superblock;
 	lineage->next.generation++;
 	lineage->next.epoch++;
-	lineage_write_superblocks(lineage,
-				  lineage_encode_copies(lineage, &lineage->next, 1U << (1 - lineage->pair)),
-				  flush_opened);
-}
-
-static void flush_repaired(struct lineage *lineage, int status)
-{
-	if (status < 0)
-		opened(lineage, status);
-	else
-		lineage_flush(lineage, write_open_commit);
+	lineage_write_safely(
+		lineage, lineage_encode_copies(lineage, &lineage->next, 1U << (1 - lineage->pair)), opened);
 }
 
 /* Writes copies of the newest commit that differ from the best one; never a good one. */
@@ -294,7 +269,7 @@ static void repair(struct lineage *lineage)
 	if (lineage->lost)
 		lineage_lock_places(lineage);
 	if (copies)
-		lineage_write_superblocks(lineage, copies, flush_repaired);
+		lineage_write_safely(lineage, copies, write_open_commit);
 	else
 		write_open_commit(lineage, 0);
 }
