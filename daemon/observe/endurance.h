@@ -1,5 +1,5 @@
-/* Endurance: what was written to each NVMe path since ever, kept across restarts, and how long its device
- * lasts at this rate. */
+/* Endurance: how much was ever written to each NVMe path, which a restart does not forget, and how long its
+ * device lasts at this rate. */
 #ifndef TIERD_DAEMON_ENDURANCE_H
 #define TIERD_DAEMON_ENDURANCE_H
 
@@ -9,7 +9,7 @@
 struct node;
 struct endurance;
 
-/* With fewer days left than that, it is worth a warning. */
+/* With fewer days left it warns. */
 #define ENDURANCE_WARN_DAYS 90
 
 /* directory: of the daemon's state, borrowed; NULL: nothing is kept. bytes: that the device of each path that

@@ -4,7 +4,7 @@
 
 #include "daemon/request/request.h"
 
-/* Answers the request: of as many units as fit. */
+/* Answers the request, with as many units as fit. */
 void leases_report(struct pending *pending, const Tierd__Wire__LeasesRead *request);
 
 #endif

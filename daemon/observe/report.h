@@ -10,9 +10,9 @@ void report_jobs(struct pending *pending, struct node *node);
 void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request);
 void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *request);
 
-/* The logical account: of the rank that asks. */
+/* Answers with the logical account of the rank that asks. */
 void report_statistics(struct pending *pending);
-/* Of a member, or, NULL, as rank 0 counts it. */
+/* The account of a member, or, if NULL, that of rank 0. */
 void report_account(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply);
 
 #endif

@@ -1,5 +1,5 @@
-/* Waits: which ranks of a job the others wait for, for what, and since when. It is found when somebody asks;
- * where it takes long it is told once. */
+/* Waits: which ranks of a job the others wait for, for what, and since when. This is found out when somebody
+ * asks. A wait that takes long is told once. */
 #ifndef TIERD_DAEMON_WAITS_H
 #define TIERD_DAEMON_WAITS_H
 
@@ -27,10 +27,10 @@ void waits_find(const struct job *job, struct waits *ret_waits);
 /* "ready", "push", "step", "shard", "write"; "". */
 const char *waits_name(enum waits_cause cause);
 
-/* Its process does not run until somebody lets it: SIGSTOP, or a debugger. False also where nobody knows. */
+/* The member's process is stopped, by SIGSTOP or a debugger. False also if that cannot be found out. */
 bool waits_for_stopped(const struct member *member);
 
-/* Now and then: tells of what others have waited for too long, if that was not told yet. */
+/* Called now and then: tells of a wait that has become too long, if that was not told yet. */
 void waits_check(struct job *job);
 
 #endif

@@ -1,5 +1,5 @@
-/* Wear: how much was written to a path, in all and on each of the last days, and how long it lasts like that.
- * Data and arithmetic, no clock and no files. */
+/* Wear: how much was written to a path, in all and on each of the last days, and how long its device lasts at
+ * this rate. Data and arithmetic, no clock and no files. */
 #ifndef TIERD_DAEMON_WEAR_H
 #define TIERD_DAEMON_WEAR_H
 
@@ -17,13 +17,13 @@ struct wear {
 	uint64_t days[WEAR_DAYS]; /* bytes of each, at its number modulo WEAR_DAYS */
 };
 
-/* A clock that goes back counts for the day that it was before. */
+/* If the clock goes back, bytes count for the last day that was counted. */
 void wear_add(struct wear *wear, uint64_t bytes, uint64_t now_s);
 uint64_t wear_today(const struct wear *wear, uint64_t now_s);
-/* Bytes per day, over the last days; false: nothing is known yet, for less than an hour is counted. */
+/* Bytes per day, over the last days; false: it has counted for less than an hour. */
 bool wear_rate(const struct wear *wear, uint64_t now_s, uint64_t *ret_bytes);
-/* Whole days until so many bytes are written; false: nobody knows, or at this rate never. endurance 0: none
- * is given. */
+/* Whole days until so many bytes are written; false: the rate is not known, or is 0. endurance 0: none is
+ * given. */
 bool wear_days_left(const struct wear *wear, uint64_t endurance, uint64_t now_s, uint64_t *ret_days);
 
 #endif

@@ -29,7 +29,7 @@ struct port_ops {
 #define PORT_MAX_FDS 8
 #define PORT_FAREWELLS 4
 
-/* Why the peer has no part any more in a job that it had opened; it may not have read that yet. */
+/* Why the peer has lost a job that it had opened. It may not have read that yet. */
 struct farewell {
 	uint32_t handle; /* of the job on the connection; 0: none */
 	char reason[160];
@@ -50,9 +50,9 @@ struct port {
 bool port_is_dead(const struct port *port);
 bool port_has_room(const struct port *port);
 
-/* Remembered for requests that were on their way meanwhile. */
+/* Remembers why the peer has lost a job, for requests that are on their way. */
 void port_note_farewell(struct port *port, uint32_t handle, const char *reason);
-/* NULL: the job was never open on this connection, was left by the peer itself, or long ago. */
+/* NULL: the job was never open on this connection, the peer has left it itself, or lost it long ago. */
 const char *port_find_farewell(const struct port *port, uint32_t handle);
 
 /* Sends a reply with a body (or without: NULL), status 0. */

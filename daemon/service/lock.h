@@ -1,4 +1,4 @@
-/* The lock says that this daemon, and no other, works on a state directory. */
+/* The lock of a state directory: one daemon at a time works on it. */
 #ifndef TIERD_DAEMON_LOCK_H
 #define TIERD_DAEMON_LOCK_H
 

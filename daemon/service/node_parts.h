@@ -1,4 +1,4 @@
-/* The parts of a node: what each module above resources keeps for the daemon's node, and does for it. */
+/* The table by which a node makes, asks and ends what the modules above resources keep for it. */
 #ifndef TIERD_DAEMON_NODE_PARTS_H
 #define TIERD_DAEMON_NODE_PARTS_H
 

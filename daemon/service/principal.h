@@ -1,4 +1,4 @@
-/* Principals: users and groups, as the configuration names them. */
+/* Principals: users and groups that the configuration names. */
 #ifndef TIERD_DAEMON_PRINCIPAL_H
 #define TIERD_DAEMON_PRINCIPAL_H
 
@@ -8,8 +8,8 @@
  * here (a number need not have a name). */
 int principal_parse(const char *text, struct principal *ret_principal);
 
-/* Replaces what the list has, unless it fails: -EINVAL, also for '*', -ENOENT, -ENOMEM. An empty text is an
- * empty list. */
+/* Replaces what the list has. An empty text gives an empty list. On failure the list stays as it was:
+ * -EINVAL, also for '*', -ENOENT, -ENOMEM. */
 int principal_list_set(struct principal_list *list, const char *text);
 void principal_list_clear(struct principal_list *list);
 

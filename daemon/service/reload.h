@@ -4,8 +4,8 @@
 
 #include "daemon/service/config.h"
 
-/* Takes into config, which is in effect, the live options of what file and flags say now; what has changed
- * and is not live is named in the log, and stays as it is. Returns how many options have
+/* Reads file and flags again, and takes their live options over into config, which is in effect. Other
+ * options stay as they are; the log names those that have changed. Returns how many live options have
  * changed. On an error, with its problem, everything stays. */
 int reload(struct config *config, int argc, char *const argv[], struct config_problem *problem);
 

@@ -42,13 +42,13 @@ void session_arm(struct event *timer, unsigned ms);
 
 /* May be called from anywhere, again too: the first reason counts. */
 void session_end(struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* For the log, of a connection that the daemon has ended: why, and what follows. */
+/* Tells why the daemon has ended the connection, and what follows. */
 void session_tell(const struct session *session, enum event_kind kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The kinds of that. */
+/* The kinds of event for that: the client broke a rule; the daemon could not serve it. */
 enum event_kind session_refusal_of(const struct session *session);
 enum event_kind session_loss_of(const struct session *session);
-/* That its process died, if it did and somebody wants to know. */
+/* "its process died", if it did and the client has ranks; else what the caller says. */
 const char *session_why_it_ended(const struct session *session, const char *otherwise);
 
 /* ---- session_answers.c ---- */

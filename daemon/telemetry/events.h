@@ -54,8 +54,8 @@ enum event_kind {
 	EVENT_STOPPING,
 };
 
-/* about: what else it is about than the job, its owner and its step; or NULL. What users cause is logged so
- * often and no more. Allocates nothing unless somebody watches. */
+/* about: fields beside the job, its owner and its step; or NULL. The number of log lines that a user can
+ * cause is limited. Allocates nothing unless somebody watches. */
 void events_of_job(const struct job *job, enum event_kind kind, const struct log_fields *about,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -23,14 +23,15 @@ struct node_telemetry {
 struct watch_news {
 	const char *event;     /* its name */
 	const struct job *job; /* NULL: of the node */
-	bool is_public; /* of the node: for everyone, not just for whom it concerns and administrators */
+	bool is_public; /* of the node: for every user, not just for the one concerned and administrators */
 	bool is_step;	/* one of many */
 	enum log_level level;
 	const struct log_fields *fields;
 	const char *text;
 };
 
-/* Sends it to all whom it is for. Who does not read loses it, and hears later how many were lost. */
+/* Sends it to all watches that it is for. A client that does not read loses it, and hears later how many were
+ * lost. */
 void watch_tell(struct node *node, const struct watch_news *news);
 
 struct trace_event {

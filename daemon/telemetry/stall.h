@@ -8,11 +8,11 @@ struct job;
 
 /* The rank that asked does nothing else from now on. */
 void stall_begin(struct pending *pending, enum statistics_cause cause);
-/* It waits for something else now. Of one that has not begun: does nothing. */
+/* The rank waits for something else now. Does nothing if the stall has not begun. */
 void stall_move(struct pending *pending, enum statistics_cause cause);
 void stall_end(struct pending *pending);
 
-/* Counts what has passed of those that go on. */
+/* Counts the time of stalls that go on, up to now. */
 void stall_count(struct job *job);
 
 #endif

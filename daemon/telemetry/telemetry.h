@@ -39,21 +39,21 @@ struct client_count {
 };
 struct client_count *telemetry_clients(const struct node *node);
 
-/* What jobs that are gone have counted. */
+/* The figures of jobs that are gone. */
 struct statistics_figures *figures_past(const struct node *node);
-/* Who does what is counted adds to it there. */
+/* Whoever does the counted thing adds to them. */
 struct statistics_figures *figures_of(const struct job *job);
 void figures_add(struct statistics_figures *sum, const struct statistics_figures *more);
 /* The page of its statistics, once a client has asked for it; its descriptor is -1 until then. observe/ makes
  * and writes it. */
 struct memory *telemetry_page(const struct job *job);
-/* Ranks wait since then. False: that was noted before. */
+/* Notes that ranks wait since then. False: it was noted before. */
 bool telemetry_note_wait(struct job *job, uint64_t since_ns);
 
 /* ---- account.c ---- */
 /* Units have been defined. */
 void account_define(struct job *job, struct member *member);
-/* What is counted: of a member, or, NULL, as rank 0 counts it. */
+/* The account of a member, or, if NULL, that of rank 0. */
 void account_statistics(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply);
 /* It has been submitted. */
 void account_transfer(struct job *job, enum statistics_kind kind, struct store_transfer *transfer);

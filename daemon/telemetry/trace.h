@@ -19,7 +19,7 @@
 
 #define TRACE_NO_UNIT UINT32_MAX
 
-/* A client's part in it. Embedded in its client. */
+/* How far a client has read. Embedded in its client. */
 struct tracer {
 	struct queue link; /* of the node's, while it is on */
 	struct port *port;
@@ -35,16 +35,16 @@ void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__W
 void tracer_read(struct tracer *tracer, struct pending *pending);
 void tracer_end(struct tracer *tracer);
 
-/* Those who may not see the job any more. */
+/* Ends the tracers of clients that may not see the job any more. */
 void tracers_end_denied(struct job *job, const char *reason);
 
-/* The job goes; what it did can be read to the end. */
+/* The job ends. Tracers can still read what it did. */
 void trace_leave_job(struct job *job);
 
 /* ---- Noting ---- */
 
 bool trace_is_on(const struct job *job);
-/* When something begins that is to be told of; 0: nothing is. */
+/* The time at which something begins that will be noted; 0: the job is not traced. */
 uint64_t trace_now(const struct job *job);
 void trace_span(struct job *job, enum wire_trace kind, uint64_t began_ns, uint64_t step);
 /* A transfer has been submitted; it is done, whether it has failed or not. */
