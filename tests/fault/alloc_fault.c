@@ -1,13 +1,10 @@
 #include "tests/fault/alloc_fault.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
+
+#include "tests/unit/test.h"
 
 /* 0: disarmed. Threads of the code under test allocate too. */
 static atomic_uint countdown;

@@ -2,19 +2,16 @@
  * wrong byte is never served, whatever fails is answered with an error, and the node trains others
  * afterwards. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/durability/durable.h"
 #include "daemon/model/job.h"
 #include "daemon/recovery/restore.h"
 #include "tests/fault/daemon_training.h"
+#include "tests/unit/test.h"
 
 /* More than the training makes. */
 #define MAX_TRANSFERS 200

@@ -4,13 +4,9 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/durability/own.h"
@@ -20,6 +16,7 @@
 #include "daemon/resources/resources.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/fault/daemon_training.h"
+#include "tests/unit/test.h"
 
 static struct scene scene;
 static struct actor actor;

@@ -2,20 +2,17 @@
  * is left beside it; whatever allocation fails, a list that was there stays as it was. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/durability/job_list.h"
 #include "daemon/durability/state_file.h"
 #include "tests/fault/alloc_fault.h"
+#include "tests/unit/test.h"
 
 static char folder[64];
 static const uint8_t mark[MARK_BYTES] = { 7 };

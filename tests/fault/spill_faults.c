@@ -2,17 +2,14 @@
  * be taken again, of a decided one the job is broken, and no wrong sum is ever applied. Nothing else of the
  * job is on NVMe, so that no other transfer can fail. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/model/job.h"
 #include "daemon/resources/resources.h"
 #include "tests/unit/daemon_support.h"
+#include "tests/unit/test.h"
 
 #define UNITS 5
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each */

@@ -4,17 +4,13 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "offload/device/memory.h"
 #include "offload/device/schedule.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 #define CHUNK ((size_t)16384)
 #define CHUNKS 6

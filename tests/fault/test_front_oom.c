@@ -2,15 +2,11 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "common/size.h"
@@ -23,6 +19,7 @@
 #include "daemon/session/throttle.h"
 #include "daemon/session/session.h"
 #include "tests/fault/alloc_fault.h"
+#include "tests/unit/test.h"
 
 struct client {
 	struct port *port;

@@ -1,11 +1,6 @@
 /* Each allocation of the constructors in offload's I/O fails in turn, until a run needs no more of them. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/device/fault.h"
@@ -14,6 +9,7 @@
 #include "offload/store/store.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 /* ---- The engine ---- */
 

@@ -2,17 +2,14 @@
  * of them, fails in turn, until a run needs no more of them. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "client/tierctl/ahead.h"
 #include "client/tierctl/command.h"
 #include "client/tierctl/import_list.h"
 #include "tests/fault/alloc_fault.h"
+#include "tests/unit/test.h"
 
 static const char text[] =
 	"{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[2,1],\"data_offsets\":"

@@ -1,17 +1,13 @@
 /* What a store makes of devices that fail, lie and mix up. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/device/fault.h"
 #include "offload/device/host.h"
 #include "tests/unit/store_support.h"
+#include "tests/unit/test.h"
 
 /* Of the first stream. */
 static uint64_t block_bytes, extent_bytes;

@@ -1,19 +1,15 @@
 /* Each allocation in the life of a durable store fails in turn: it says so, and what was acknowledged before
  * is there when it is opened again. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "offload/device/host.h"
 #include "offload/store/store_verify.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/unit/io_support.h"
+#include "tests/unit/test.h"
 
 #define EXTENTS 3
 

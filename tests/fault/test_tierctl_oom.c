@@ -2,20 +2,17 @@
  * file nor a job is left that is not complete. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "client/tierctl/export_copy.h"
 #include "client/tierctl/import_copy.h"
 #include "client/tierctl/import_job.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/fault/fake_tierd.h"
+#include "tests/unit/test.h"
 
 /* ---- What the C library allocates itself, names of files among it ---- */
 

@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <poll.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "collectives/collective.h"
 #include "common/size.h"
 #include "tests/unit/kernel_support.h"
+#include "tests/unit/test.h"
 
 #define RANKS 4
 #define MAX_PUSHES 8

@@ -1,13 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "collectives/reduce.h"
 #include "common/float16.h"
 #include "tests/unit/kernel_support.h"
+#include "tests/unit/test.h"
 
 struct part {
 	bool is_there;

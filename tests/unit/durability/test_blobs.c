@@ -1,16 +1,13 @@
 /* Blobs under one key that several ranks set at once: what one of them gives up is not the other's. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "daemon/durability/own.h"
 #include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 static struct actor rank;
 static struct job *job;

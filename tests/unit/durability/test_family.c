@@ -2,15 +2,11 @@
  * does not. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/durability/own.h"
 #include "daemon/durability/family.h"
@@ -20,6 +16,7 @@
 #include "offload/store/extent_store.h"
 #include "offload/store/lineage_backend.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 static struct actor rank, client;
 static const char *const names[] = { "play", "a", "b", "c" };

@@ -3,15 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -20,6 +16,7 @@
 #include "daemon/durability/job_file.h"
 #include "offload/device/nvme.h"
 #include "tests/unit/daemon_support.h"
+#include "tests/unit/test.h"
 
 #define PATHS 3
 

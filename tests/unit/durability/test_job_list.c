@@ -2,16 +2,12 @@
  * refused. tests/fuzz/job_list.c makes lists that cannot be, with checksums that fit. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include <xxhash.h>
 
@@ -21,6 +17,7 @@
 #include "daemon/durability/state_file.h"
 #include "offload/store/store_device.h"
 #include "offload/store/superblock.h"
+#include "tests/unit/test.h"
 
 static const uint8_t marks[3][MARK_BYTES] = { { 1 }, { 2 }, { 3 } };
 

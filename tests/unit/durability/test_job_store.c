@@ -1,14 +1,9 @@
 /* The states of a job's store: every pair of state and event. With --picture it prints the table of
  * docs/architecture.md. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "daemon/durability/job_store.h"
+#include "tests/unit/test.h"
 #include "tests/unit/transitions.h"
 
 static int after(int state, int event)

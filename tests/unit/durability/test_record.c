@@ -2,13 +2,9 @@
  * job is refused. tests/fuzz/record.c damages records. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -23,6 +19,7 @@
 #include "daemon/update/own.h"
 #include "proto/record.pb-c.h"
 #include "tests/unit/daemon_support.h"
+#include "tests/unit/test.h"
 
 #define LARGE_ELEMENTS (UINT64_C(3) << 19)
 #define SMALL_ELEMENTS 1000

@@ -1,16 +1,13 @@
 /* How many gradient buffers a rank has, how large they are, and where they lie. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/gradient_buffers.h"
 #include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 /* Of units of so many MiB each, the first ones; the rest are of the last size. */
 static struct gradient_buffers plan_in(uint64_t room, uint32_t wanted, unsigned units, const uint64_t *mib,

@@ -2,14 +2,11 @@
  * must: a thread writes noise to all of a rank's lease page, at the address where the daemon has it, so that
  * ThreadSanitizer sees every access that is none. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <unistd.h>
 
 #include "daemon/model/job.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define ELEMENTS 1000
 #define ROUNDS 300

@@ -2,17 +2,14 @@
  * that it belongs to. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/gradients/own.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/resources/resources.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define ELEMENTS 1000
 

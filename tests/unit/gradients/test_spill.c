@@ -2,18 +2,15 @@
  * goes in the middle of it. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/values/values.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define UNITS 8
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each */

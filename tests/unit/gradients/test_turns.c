@@ -1,16 +1,13 @@
 /* A job that asks for another turn in each of its turns, by a mistake, costs a processor: it keeps nobody
  * from being served, and it is told. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/clock.h"
 #include "daemon/life/own.h"
 #include "daemon/model/job.h"
 #include "daemon/gradients/spill.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 /* So many are not told yet, and so many are. */
 #define FEW_TURNS 50000

@@ -1,12 +1,7 @@
 /* Where in a rank's room its gradients lie. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "client/library/pages/gradient_room.h"
 #include "common/cleanup.h"
+#include "tests/unit/test.h"
 
 #define MANY 64
 #define ROUNDS 20000

@@ -2,12 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +14,7 @@
 
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/test.h"
 
 enum { TRAINED, FROZEN, UNITS };
 

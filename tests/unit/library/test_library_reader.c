@@ -3,11 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +12,7 @@
 
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/test.h"
 
 #define WINDOW_BYTES 4096
 #define UNITS 2

@@ -1,11 +1,6 @@
 /* Every function of tierd.h, called with each of its pointers NULL, and with structures whose size was never
  * set: what may be NULL is what the header says. The calls are written by null_calls.py. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +57,7 @@ struct null_call {
 };
 
 #include "null_calls.h"
+#include "tests/unit/test.h"
 
 /* ---- The scene ---- */
 

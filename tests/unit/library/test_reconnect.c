@@ -1,16 +1,13 @@
 /* A library whose daemon goes and comes back, with the state that it had or another, or not as it was. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/test.h"
 
 #define PATIENCE_MS 20000
 

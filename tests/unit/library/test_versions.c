@@ -1,18 +1,15 @@
 /* A library meets older and newer daemons: what both speak is used, anything else refused by name. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "client/library/connection/connection.h"
 #include "client/library/pages/job.h"
 #include "client/library/pages/ticket.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/test.h"
 
 static void two_sides_agree_on_the_highest_that_both_speak(void **state)
 {

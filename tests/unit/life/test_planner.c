@@ -1,11 +1,7 @@
 /* What jobs would take: found without memory or disk, and just what a daemon accepts. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -15,6 +11,7 @@
 #include "daemon/resources/resources.h"
 #include "proto/status.h"
 #include "proto/vocabulary.h"
+#include "tests/unit/test.h"
 
 /* A job of two units, on a node that may be described. */
 struct question {

@@ -1,18 +1,13 @@
 /* The tables of a job's life and of its epochs, pair by pair. With --picture it prints those of
  * docs/architecture.md. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "daemon/life/own.h"
 #include "daemon/life/state.h"
+#include "tests/unit/test.h"
 #include "tests/unit/transitions.h"
 
 static int next_life(int state, int event)

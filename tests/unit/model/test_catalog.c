@@ -3,18 +3,15 @@
 #include <errno.h>
 #include <malloc.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/model/catalog.h"
 #include "daemon/model/options.h"
 #include "daemon/residency/residency.h"
+#include "tests/unit/test.h"
 
 #define MAX_TENSORS 4
 

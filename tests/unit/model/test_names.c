@@ -1,16 +1,12 @@
 /* Names: unique, and found quickly whoever chose them. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "daemon/model/names.h"
+#include "tests/unit/test.h"
 
 #define COUNT 20000
 

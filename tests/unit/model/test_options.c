@@ -2,14 +2,11 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/model/options.h"
+#include "tests/unit/test.h"
 
 static char message[512];
 

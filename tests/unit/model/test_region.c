@@ -1,13 +1,9 @@
 /* Regions: pieces lie side by side, none in another, and those that were given back are used again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/size.h"
 #include "daemon/model/region.h"
+#include "tests/unit/test.h"
 
 #define PIECES 5000
 

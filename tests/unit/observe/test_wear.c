@@ -1,18 +1,15 @@
 /* What was written to a path, by day and in all: its rate, the days that are left, and the file that keeps
  * it. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/observe/wear_file.h"
+#include "tests/unit/test.h"
 
 /* Noon of some day. */
 #define NOON (UINT64_C(20000) * WEAR_DAY_S + WEAR_DAY_S / 2)

@@ -1,13 +1,9 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/frame.h"
+#include "tests/unit/test.h"
 
 static void a_frame_comes_back_as_it_went(void **state)
 {

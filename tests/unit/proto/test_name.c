@@ -1,13 +1,9 @@
 /* Names: what a terminal and a JSON parser can take, and nothing else. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "proto/name.h"
+#include "tests/unit/test.h"
 
 static void ordinary_names_are_taken(void **state)
 {

@@ -1,9 +1,4 @@
 /* The lease protocol on real shared pages: clients that gather, against an evictor and updater. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +7,7 @@
 #include <unistd.h>
 
 #include "proto/pages.h"
+#include "tests/unit/test.h"
 
 enum { UNITS = 4, CLIENTS = 3, THREADS = 2, SLOTS = 8, SLOT_BYTES = 256, WORDS = SLOT_BYTES / 8 };
 enum { TAKEN = 1000, MOVES = 20000 };

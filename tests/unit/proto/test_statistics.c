@@ -1,14 +1,11 @@
 /* Pages of statistics: whole copies, whatever their writer is doing. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/statistics.h"
+#include "tests/unit/test.h"
 
 enum { READS = 20000 };
 

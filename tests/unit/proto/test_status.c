@@ -1,11 +1,7 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "proto/status.h"
+#include "tests/unit/test.h"
 
 /* As they were in the first release: a change of one of these breaks every older program. */
 static void codes_keep_their_meaning(void **state)

@@ -1,12 +1,8 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
+#include "tests/unit/test.h"
 
 static void a_scalar_has_one_element(void **state)
 {

@@ -1,18 +1,15 @@
 /* Caches shrink when another job needs the memory, and grow when there is some: what is leased stays where it
  * is, what was reserved stays, and the kernel gets the pages. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/own.h"
 #include "daemon/values/values.h"
 #include "daemon/update/warm.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define UNITS 20
 #define MORE_UNITS 44

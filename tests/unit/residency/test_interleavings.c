@@ -1,15 +1,11 @@
 /* The daemon's evictions, loads and updates against a client that gathers, in every order of their accesses
  * to the directory and to the lease: under a lease there are the bytes of the version that the client was
  * told, until it is given back. tests/model/lease.pml shows that of the protocol, this of the code. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "daemon/model/job.h"
 #include "daemon/residency/own.h"
 #include "tests/unit/client_holds.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define UNIT 0
 #define FOREIGN UINT64_MAX /* what a slot holds whose memory serves somebody else */

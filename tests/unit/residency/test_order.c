@@ -1,11 +1,7 @@
 /* The order of gathers: learned, followed, deviated from. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "common/cleanup.h"
 #include "daemon/residency/order.h"
+#include "tests/unit/test.h"
 
 static struct order *make(uint32_t capacity)
 {

@@ -1,15 +1,11 @@
 /* Phases: an evaluation, or a sample, has an order of gathers of its own, and leaves that of the training as
  * it is. Every unit is a pack, and host memory has room for a few of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "common/cleanup.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
 #include "daemon/residency/order.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 static struct actor actor;
 

@@ -1,15 +1,10 @@
 /* The states of a pack's residence: every pair of state and event. With --picture it prints the table of
  * docs/architecture.md. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "daemon/residency/own.h"
+#include "tests/unit/test.h"
 #include "tests/unit/transitions.h"
 
 #define IN(state) (1u << RESIDENCE_##state)

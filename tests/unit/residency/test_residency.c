@@ -1,16 +1,13 @@
 /* Packs that wait for slots get them as soon as there are some; those that somebody waits for are updated
  * first; those that a client may read stay. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/residency/own.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 static struct actor actor;
 

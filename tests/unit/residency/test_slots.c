@@ -1,13 +1,10 @@
 /* Slots: classes of sizes, the least that works, what the budget allows, taking and giving. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/resources/slots.h"
+#include "tests/unit/test.h"
 
 #define MAX_PACKS 16
 

@@ -1,18 +1,15 @@
 /* Large memory is given back off the loop: it is still there as long as the thread that does so is busy, and
  * the loop goes on meanwhile. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/resources/disposal.h"
 #include "daemon/gradients/own.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 static struct actor first, second;
 static struct blockade blockade;

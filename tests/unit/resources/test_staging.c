@@ -1,12 +1,9 @@
 /* Staging buffers: disjoint, given in turn, granted later to who waits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/resources/staging.h"
+#include "tests/unit/test.h"
 
 #define COUNT 3
 

@@ -2,14 +2,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "client/safetensors/model.h"
+#include "tests/unit/test.h"
 
 /* ---- Headers ---- */
 

@@ -1,10 +1,6 @@
 /* What is known to be damaged: counted once, whoever finds it and how often, until it is found good. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "daemon/scrub/damaged.h"
+#include "tests/unit/test.h"
 
 static struct damaged damaged;
 

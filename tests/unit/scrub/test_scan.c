@@ -1,11 +1,7 @@
 /* Scans read beside all else that happens to a job; and where something lies that they find. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
@@ -13,6 +9,7 @@
 #include "daemon/model/location.h"
 #include "daemon/scrub/scan.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 static struct actor actor;
 

@@ -1,12 +1,8 @@
 /* The pace of a scrub: all extents once within a period, evenly, whatever their number; at once when it is
  * hurried. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "common/cleanup.h"
 #include "daemon/scrub/scrub_pace.h"
+#include "tests/unit/test.h"
 
 #define SECOND UINT64_C(1000000000)
 #define DAY (86400 * SECOND)

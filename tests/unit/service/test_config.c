@@ -1,18 +1,15 @@
 #include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/service/config.h"
 #include "daemon/service/config_defaults.h"
 #include "daemon/service/config_values.h"
+#include "tests/unit/test.h"
 
 static struct config_problem problem;
 

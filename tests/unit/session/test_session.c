@@ -2,16 +2,12 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <cmocka.h>
 
 #include "common/clock.h"
 #include "common/log.h"
@@ -19,6 +15,7 @@
 #include "daemon/telemetry/events.h"
 #include "daemon/session/request.h"
 #include "daemon/session/session_inside.h"
+#include "tests/unit/test.h"
 
 #define INCARNATION 4711
 #define OUTPUT_BYTES (2u << 20)

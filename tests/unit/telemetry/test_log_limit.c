@@ -1,10 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "daemon/telemetry/log_limit.h"
+#include "tests/unit/test.h"
 
 #define SECOND UINT64_C(1000000000)
 

@@ -2,19 +2,15 @@
  * is told to whoever goes on. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <cmocka.h>
 
 #include "client/tierctl/direct.h"
 #include "common/size.h"
+#include "tests/unit/test.h"
 
 #define LARGEST ((size_t)40 * MIB)
 

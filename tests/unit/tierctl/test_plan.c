@@ -1,14 +1,11 @@
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "client/tierctl/plan.h"
 #include "common/cleanup.h"
 #include "proto/vocabulary.h"
+#include "tests/unit/test.h"
 
 static struct plan_model make_model(uint64_t parameters, unsigned world_size)
 {

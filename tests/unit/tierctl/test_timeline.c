@@ -1,16 +1,13 @@
 /* The file that a trace becomes. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <cjson/cJSON.h>
 
 #include "client/tierctl/timeline.h"
 #include "proto/vocabulary.h"
+#include "tests/unit/test.h"
 
 /* The longest name that there is. */
 #define STREAM "parameter.bf16.moments-int8"

@@ -1,12 +1,8 @@
 /* State that is read before its update: the same bits, no byte more, and nobody waits for what it holds. */
 #include <event2/event.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "common/size.h"
@@ -17,6 +13,7 @@
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
+#include "tests/unit/test.h"
 #include "tests/unit/training.h"
 
 /* Packs of several chunks: more than there are buffers for, together. */

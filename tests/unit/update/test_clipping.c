@@ -1,11 +1,8 @@
 /* Clipping: a norm above clip_norm is scaled down to it, however little it is above, and no other one is; to
  * the bit of docs/numerics.md. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
+#include "tests/unit/test.h"
 #include "tests/unit/training.h"
 
 #define CLIP_NORM 0.3f

@@ -2,12 +2,8 @@
  * if the step is. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/durability/durable.h"
@@ -19,6 +15,7 @@
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
+#include "tests/unit/test.h"
 #include "tests/unit/training.h"
 
 /* A pack of several chunks and extents, one of three units, and two more. */

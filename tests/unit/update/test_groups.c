@@ -2,16 +2,13 @@
  * long. Group 0 has the rate 0, so that what is in it stays as it is. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/residency/residency.h"
 #include "daemon/update/early.h"
 #include "daemon/update/own.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define TENSORS 3
 #define ELEMENTS 256

@@ -1,14 +1,11 @@
 /* The loss scale: when it grows and backs off, where it stops, what is refused. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/cleanup.h"
 #include "daemon/model/loss_scale.h"
+#include "tests/unit/test.h"
 
 static const struct loss_scale_options dynamic = { 1024, 3, 2, 0.25f, 100 };
 

@@ -2,12 +2,8 @@
  * do so at the wrong time and place, or go. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "common/bfloat16.h"
 #include "common/size.h"
@@ -15,6 +11,7 @@
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define ELEMENTS 3000 /* of a tensor; 12 blocks with the padding */
 #define HALF 1536     /* where the shard of rank 1 begins */

@@ -1,13 +1,10 @@
 /* Pushes that are refused: no step goes on without them before its rank knows, and nothing else of them is
  * left. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
 
 #define ELEMENTS 4
 #define NO_BUFFER 99

@@ -1,15 +1,10 @@
 /* The states of a step, and of a pack's early update: every pair of state and event. With --picture, or
  * --early-picture, it prints the table of docs/architecture.md. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "daemon/update/early_state.h"
 #include "daemon/update/step_table.h"
+#include "tests/unit/test.h"
 #include "tests/unit/transitions.h"
 
 static int after(int state, int event)

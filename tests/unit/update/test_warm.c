@@ -1,13 +1,9 @@
 /* Warm state: the bits are those of a training that reads all of it at each step, however much of it there is
  * and whoever takes the memory; it is spread over the sweep, and goes before any slot. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/gradients/gradients.h"
@@ -18,6 +14,7 @@
 #include "daemon/update/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/warm_inside.h"
+#include "tests/unit/test.h"
 #include "tests/unit/training.h"
 
 /* Packs of several chunks, and of several units; fp32 and bf16 in turns. Of one size there are three. */

@@ -1,17 +1,14 @@
 /* Reads of many pieces with one request, of a rank and of a reader: they bring what reads one by one do, are
  * answered once, and leave nothing behind whoever goes. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 #define UNITS 5

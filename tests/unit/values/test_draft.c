@@ -4,18 +4,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
 #include "daemon/durability/record.h"
 #include "daemon/telemetry/telemetry.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 #define ELEMENTS 300001 /* of odd bytes, and more than a window holds of fp32 */

@@ -1,14 +1,11 @@
 /* A job that is given its values before it is ready: what of them goes to the devices, and when. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 #define ELEMENTS (UINT64_C(1) << 19) /* of bf16: as many as the window holds */

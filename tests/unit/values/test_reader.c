@@ -1,15 +1,11 @@
 /* Readers at the daemon's handlers: what they get is of one step, what they hold is charged and given back,
  * and what they must not have they do not get. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/life/life.h"
@@ -18,6 +14,7 @@
 #include "daemon/update/own.h"
 #include "daemon/update/warm.h"
 #include "daemon/values/reader.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 #define UNITS 12

@@ -1,13 +1,10 @@
 /* What an optimizer keeps, given to a job before it is ready: by ranks that write side by side, at the wrong
  * time, and go in the middle of it. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 #define SMALL 1001

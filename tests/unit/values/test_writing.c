@@ -1,13 +1,9 @@
 /* Values that ranks write between two steps: that the job then has the bits of one that began with them, that
  * nobody sees half of them whoever goes when, and what is refused. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "common/bfloat16.h"
 #include "common/log.h"
@@ -15,6 +11,7 @@
 #include "daemon/model/job.h"
 #include "daemon/values/own.h"
 #include "daemon/update/warm.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 #define LARGE 270001 /* of odd bytes, and more than a window holds of fp32 */

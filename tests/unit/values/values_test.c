@@ -1,13 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "daemon/model/job.h"
+#include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
 struct job *play(void)
