@@ -85,13 +85,11 @@ static int read_node(struct view *view)
 
 /* ---- Jobs ---- */
 
-static void forget_jobs(struct view *view)
+static void forget_jobs(struct view_job *jobs, size_t count)
 {
-	for (size_t i = 0; i < view->job_count; i++)
-		unmap_page(view->jobs[i].page);
-	free(view->jobs);
-	view->jobs = NULL;
-	view->job_count = 0;
+	for (size_t i = 0; i < count; i++)
+		unmap_page(jobs[i].page);
+	free(jobs);
 }
 
 /* The entries are valid until the next question, so their names are taken first. */
@@ -115,26 +113,36 @@ static int list_jobs(struct view *view, Tierd__Wire__JobEntry **ret_entries, siz
 	return COMMAND_DONE;
 }
 
+/* Jobs that were known stay if the daemon does not answer for all of those that it lists. */
 static int map_jobs(struct view *view)
 {
 	Tierd__Wire__JobEntry *entries = NULL;
-	size_t count = 0;
-	int code = list_jobs(view, &entries, &count);
+	struct view_job *jobs;
+	size_t listed = 0, count = 0;
+	int code = list_jobs(view, &entries, &listed);
 
 	if (code != COMMAND_DONE)
 		return code;
-	forget_jobs(view);
-	view->jobs = calloc(count + 1, sizeof(*view->jobs));
-	for (size_t i = 0; view->jobs && i < count; i++) {
+	jobs = calloc(listed + 1, sizeof(*jobs));
+	for (size_t i = 0; jobs && i < listed; i++) {
 		const void *page = entries[i].name ? ask_page(view->ask, &entries[i]) : NULL;
 
 		if (page)
-			view->jobs[view->job_count++].page = page;
+			jobs[count++].page = page;
 	}
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < listed; i++)
 		free(entries[i].name);
 	free(entries);
-	return view->jobs ? COMMAND_DONE : command_fail_memory();
+	if (!jobs)
+		return command_fail_memory();
+	if (!ask_is_connected(view->ask)) {
+		forget_jobs(jobs, count);
+		return COMMAND_UNREACHABLE;
+	}
+	forget_jobs(view->jobs, view->job_count);
+	view->jobs = jobs;
+	view->job_count = count;
+	return COMMAND_DONE;
 }
 
 /* One that cannot be read any more keeps its last figures. */
@@ -291,7 +299,7 @@ int view_refresh(struct view *view)
 
 void view_close(struct view *view)
 {
-	forget_jobs(view);
+	forget_jobs(view->jobs, view->job_count);
 	unmap_page(view->page);
 	view->ask = ask_free(view->ask);
 	view->page = NULL;
