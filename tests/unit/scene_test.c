@@ -7,6 +7,15 @@
 
 struct scene scene;
 
+const char *__tsan_default_options(void);
+
+/* ThreadSanitizer's memory beside the arenas of a daemon: small pages would take half of the processor time
+ * for their faults. */
+const char *__tsan_default_options(void)
+{
+	return "no_huge_pages_for_shadow=0";
+}
+
 struct job *scene_job(const char *name)
 {
 	return job_find(scene.node, geteuid(), name ? name : "play");

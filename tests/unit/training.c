@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
@@ -74,15 +75,6 @@ double training_step(struct actor *actor)
 	return answer->reply->step->gradient_norm;
 }
 
-static uint64_t add(uint64_t hash, const void *bytes, size_t size)
-{
-	const uint32_t *words = bytes;
-
-	for (size_t i = 0; i < size / sizeof(*words); i++)
-		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + (hash >> 29);
-	return hash;
-}
-
 static uint64_t add_state(uint64_t hash, struct actor *actor, uint32_t unit, const char *state,
 			  uint64_t version)
 {
@@ -93,7 +85,7 @@ static uint64_t add_state(uint64_t hash, struct actor *actor, uint32_t unit, con
 		uint64_t count = all - first < WINDOW_VALUES ? all - first : WINDOW_VALUES;
 
 		assert(actor_read(actor, unit, 0, state, first, count, version) == 0);
-		hash = add(hash, actor->window.base, count * (is_narrow ? 2 : 4));
+		hash = XXH3_64bits_withSeed(actor->window.base, count * (is_narrow ? 2 : 4), hash);
 	}
 	return hash;
 }

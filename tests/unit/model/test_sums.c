@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/bfloat16.h"
 #include "daemon/model/job.h"
@@ -108,15 +109,6 @@ static double take_step(uint64_t step)
 	return answer->reply->step->gradient_norm;
 }
 
-static uint64_t add(uint64_t hash, const void *bytes, size_t size)
-{
-	const uint32_t *words = bytes;
-
-	for (size_t i = 0; i < size / sizeof(*words); i++)
-		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + (hash >> 29);
-	return hash;
-}
-
 #define PIECE (WINDOW_BYTES / sizeof(float))
 
 /* Of all that an update has made. */
@@ -134,7 +126,7 @@ static uint64_t hash_of(uint64_t version)
 				assert_int_equal(actor_read(&actor, unit, i % TENSORS, states[i / TENSORS],
 							    first, count, version),
 						 0);
-				hash = add(hash, actor.window.base, count * sizeof(float));
+				hash = XXH3_64bits_withSeed(actor.window.base, count * sizeof(float), hash);
 			}
 	return hash;
 }

@@ -41,12 +41,24 @@ static int decode(const uint8_t *bytes, unsigned copy, struct superblock *ret_su
 	return r;
 }
 
+/* A member has padding. */
+static void expect_same(const struct superblock *found, const struct superblock *expected)
+{
+	assert_memory_equal(found, expected, offsetof(struct superblock, members));
+	for (unsigned i = 0; i < SUPERBLOCK_MAX_MEMBERS; i++) {
+		assert_int_equal(found->members[i].identity, expected->members[i].identity);
+		assert_int_equal(found->members[i].extents, expected->members[i].extents);
+		assert_int_equal(found->members[i].nodes, expected->members[i].nodes);
+		assert_int_equal(found->members[i].state, expected->members[i].state);
+	}
+}
+
 static void expect_generation(const uint8_t *bytes, uint64_t generation)
 {
 	struct superblock expected = make(generation), found;
 
 	assert_int_equal(decode(bytes, 2, &found), 0);
-	assert_memory_equal(&found, &expected, sizeof(expected));
+	expect_same(&found, &expected);
 }
 
 /* As somebody would who knows the format, and means harm. */
@@ -68,7 +80,7 @@ static void what_is_written_is_read(void **state)
 		superblock.members[i] = (struct superblock_member){ i, UINT32_MAX, 5, MEMBER_PRESENT };
 	superblock_encode(&superblock, 0, bytes);
 	assert_int_equal(decode(bytes, 0, &found), 0);
-	assert_memory_equal(&found, &superblock, sizeof(superblock));
+	expect_same(&found, &superblock);
 }
 
 static void its_bytes_are_those_of_the_format(void **state)
@@ -108,7 +120,7 @@ static void places_that_are_larger_are_in_its_second_format(void **state)
 	assert_int_equal(get64(bytes + 488), (1 << 20) + 16384);
 	assert_int_equal(get64(bytes + 496), 0);
 	assert_int_equal(decode(bytes, 2, &found), 0);
-	assert_memory_equal(&found, &superblock, sizeof(superblock));
+	expect_same(&found, &superblock);
 }
 
 /* Sectors are written whole, in any order, and some not at all. */

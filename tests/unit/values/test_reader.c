@@ -44,7 +44,7 @@ static void start_with(unsigned units, uint64_t elements, uint32_t placement)
 								   .optimizer_placement = placement }),
 			 0);
 	for (unsigned i = 0; i < units; i++) {
-		char name[8], frozen[8];
+		char name[16], frozen[16];
 		const struct actor_tensor tensors[] = { { name, FORMAT_FP32, INITIALIZE_ONES, elements,
 							  false },
 							{ frozen, FORMAT_BF16, INITIALIZE_ONES, 100, true } };
