@@ -66,7 +66,7 @@ static void examine(struct doctor *doctor)
 	doctor_look_at_huge_pages(doctor);
 	doctor_look_at_limits(doctor);
 	look_at_paths(doctor);
-	doctor_look_at_gpu(doctor);
+	doctor_look_at_gpus(doctor);
 }
 
 /* ret_ask: stays open for what the daemon has said. */

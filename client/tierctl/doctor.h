@@ -49,7 +49,9 @@ const char *doctor_user(const struct doctor *doctor, char text[TEXT_SIZE]);
 /* ---- doctor_machine.c ---- */
 void doctor_look_at_io_uring(struct doctor *doctor);
 void doctor_look_at_huge_pages(struct doctor *doctor);
-void doctor_look_at_gpu(struct doctor *doctor);
+
+/* ---- doctor_gpu.c ---- */
+void doctor_look_at_gpus(struct doctor *doctor);
 
 /* ---- doctor_limits.c ---- */
 void doctor_look_at_limits(struct doctor *doctor);

@@ -12,7 +12,8 @@ import tempfile
 MAY_INCLUDE = {
     "common": set(),
     "proto": {"common"},
-    "client": {"proto", "common"},
+    # Of the machine's GPUs users are told by their own processes, too.
+    "client": {"proto", "common", "offload/cuda/gpus.h", "collectives/nccl/nccl.h"},
     "offload": {"common"},
     "collectives": {"common"},
     "daemon": {"common", "proto", "offload", "collectives"},

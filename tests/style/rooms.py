@@ -35,6 +35,7 @@ ROOMS = {
         "optimizer": "the optimizers' kernels, and number formats",
         "device": "tiers of memory, io_uring, the schedule of a device",
         "store": "extents, maps, commits, snapshots, forks",
+        "cuda": "GPUs, and what serves them",
     },
     "client": {
         "library": "libtierd",

@@ -1,0 +1,33 @@
+/* The GPUs of this machine, and what serves them: NVIDIA's driver, and NVML, which knows temperature and
+ * energy.
+ *
+ * Both are looked for when the program runs. So no program of ours needs them to start, one binary serves
+ * machines with and without GPUs, and the calls of theirs that we use are declared here: no toolkit is needed
+ * to build. */
+#ifndef TIERD_OFFLOAD_CUDA_GPUS_H
+#define TIERD_OFFLOAD_CUDA_GPUS_H
+
+#include <stdint.h>
+
+#include "common/dynamic_library.h"
+
+#define GPUS_MAX 64
+
+struct gpu {
+	char name[128]; /* of a MIG slice: with its profile */
+	char bus[16];	/* its PCI address, as lspci shows it */
+	uint64_t bytes;
+	int capability_major, capability_minor;
+	bool shares_memory; /* one process's memory can be mapped by others, by descriptor */
+	bool is_prohibited; /* its compute mode lets no process use it */
+};
+
+struct gpus {
+	struct dynamic_library driver, nvml;
+	unsigned count;
+	struct gpu gpus[GPUS_MAX]; /* in the order of the driver */
+};
+
+void gpus_find(struct gpus *ret_gpus);
+
+#endif

@@ -1,0 +1,64 @@
+/* What we declare of the GPU driver and of NCCL is what their headers have. Where there is a toolkit. */
+#include <cuda.h>
+#include <nccl.h>
+
+#include "offload/cuda/driver.h"
+#include "tests/unit/test.h"
+
+/* The name that a name of the reference stands for. */
+#define NAME(name) NAME_(name)
+#define NAME_(name) #name
+
+/* Fails to compile if arguments or results have other types. An enumeration of theirs is an int of ours. */
+#define EXPECT_CALL(place, call, ...)                                                                        \
+	do {                                                                                                 \
+		_Static_assert(sizeof(call(__VA_ARGS__)) == sizeof((place)(__VA_ARGS__)), #call);            \
+	} while (0)
+
+static void the_calls_take_the_same(void **state)
+{
+	struct driver driver;
+	const char *text;
+	size_t bytes;
+	char name[1];
+	int number;
+
+	EXPECT_CALL(driver.init, cuInit, 0U);
+	EXPECT_CALL(driver.version, cuDriverGetVersion, &number);
+	EXPECT_CALL(driver.error_string, cuGetErrorString, CUDA_ERROR_UNKNOWN, &text);
+	EXPECT_CALL(driver.device_count, cuDeviceGetCount, &number);
+	EXPECT_CALL(driver.device, cuDeviceGet, &number, 0);
+	EXPECT_CALL(driver.device_name, cuDeviceGetName, name, 1, 0);
+	EXPECT_CALL(driver.device_bytes, cuDeviceTotalMem, &bytes, 0);
+	EXPECT_CALL(driver.device_attribute, cuDeviceGetAttribute, &number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+		    0);
+	assert_string_equal(NAME(cuDeviceTotalMem), "cuDeviceTotalMem_v2");
+	assert_string_equal(NAME(cuDeviceGetAttribute), "cuDeviceGetAttribute");
+}
+
+static void the_numbers_are_the_same(void **state)
+{
+	assert_int_equal(DRIVER_DONE, CUDA_SUCCESS);
+	assert_int_equal(DRIVER_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+	assert_int_equal(DRIVER_COMPUTE_MODE, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+	assert_int_equal(DRIVER_PCI_BUS, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+	assert_int_equal(DRIVER_PCI_DEVICE, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+	assert_int_equal(DRIVER_PCI_DOMAIN, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+	assert_int_equal(DRIVER_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+	assert_int_equal(DRIVER_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+	assert_int_equal(DRIVER_HAS_VIRTUAL_MEMORY, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+	assert_int_equal(DRIVER_HAS_DESCRIPTORS,
+			 CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+	assert_int_equal(DRIVER_PROHIBITED, CU_COMPUTEMODE_PROHIBITED);
+	assert_int_equal(NCCL_VERSION(2, 19, 0), 21900);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_calls_take_the_same),
+		cmocka_unit_test(the_numbers_are_the_same),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
