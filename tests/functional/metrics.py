@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 
+from cutting_proxy import Line, listen
 from users import Rank
 
 DAEMON = int(os.environ["TIERD_PID"])
@@ -181,6 +182,42 @@ def top_goes_on_while_the_daemon_is_stopped():
         tierctl("drop", job, "--yes")
 
 
+class LineOfRequests(Line):
+    """Ends before a request goes to the daemon, and so does each line after it."""
+
+    def __init__(self, client, left):
+        self.left = left
+        super().__init__(client, os.environ["TIERD_SOCKET"])
+
+    def split(self, source, data):
+        if source is self.client:
+            self.left[0] -= 1
+            if self.left[0] < 0:
+                raise EOFError
+        yield data
+
+
+def top_keeps_the_jobs_wherever_its_connection_ends():
+    ranks = [rank(job=job, steps=1) for job in ("gpt", "other")]
+    for requests in range(7, 13):
+        path, left = f"{os.environ['SCRATCH']}/line-{requests}", [requests]
+        listen(path, lambda client, left=left: LineOfRequests(client, left))
+        top = subprocess.Popen(
+            [os.environ["TIERCTL"], "--socket", path, "--json", "top", "--interval", "0.1"], stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        # It looks again and again after the end.
+        while left[0] >= -2:
+            look = json.loads(top.stdout.readline())
+            assert [job["name"] for job in look["jobs"]] == ["gpt", "other"], (requests, look)
+        top.terminate()
+        top.wait()
+        top.stdout.close()
+    for each, job in zip(ranks, ("gpt", "other"), strict=True):
+        each.leave()
+        tierctl("drop", job, "--yes")
+
+
 def top_tells_programs_a_look_a_line():
     process = rank(job="gpt", steps=2)
     top = subprocess.Popen(
@@ -225,5 +262,6 @@ names_are_escaped()
 top_shows_node_and_jobs()
 top_knows_what_is_not_durable()
 top_goes_on_while_the_daemon_is_stopped()
+top_keeps_the_jobs_wherever_its_connection_ends()
 top_tells_programs_a_look_a_line()
 a_daemon_that_is_stopped_still_shows_its_figures()

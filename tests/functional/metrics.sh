@@ -6,7 +6,7 @@
 
 mkdir "$nvme/a\"b\\c"
 tierd_start --nvme "$nvme/a\"b\\c:1G"
-TIERD_PID=$tierd_pid NVME=$nvme python3 "$(dirname "$0")/metrics.py" "$1" || fail 'see above'
+TIERD_PID=$tierd_pid NVME=$nvme SCRATCH=$scratch python3 "$(dirname "$0")/metrics.py" "$1" || fail 'see above'
 tierd_stop
 [ ! -e "$TIERD_SOCKET.statistics" ] || fail 'the page of statistics is left'
 expect_status 3 "$TIERCTL" metrics
