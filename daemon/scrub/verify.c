@@ -256,7 +256,7 @@ void verifies_end_denied(const struct job *job, const char *reason)
 		struct verify *verify = queue_entry(link, struct verify, link);
 		struct pending *pending = verify->pending;
 
-		if (!pending || verify->number != job->number || verify->uid != job->uid ||
+		if (!pending || verify->uid != job->uid || strcmp(verify->name, job->name) != 0 ||
 		    may_verify(job, pending_port(pending)))
 			continue;
 		pending_error(pending, -EPERM, "%s", reason);

@@ -50,6 +50,10 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.n_groups = job->group_count ? job->group_count : job->moments != MOMENTS_IN_FP32;
 	open.has_owner = job->has_owner;
 	open.owner = job->owner;
+	if (job->source)
+		open.source = (char *)job->source;
+	open.has_source_owner = job->source != NULL;
+	open.source_owner = geteuid();
 	open.strict = job->is_strict;
 	open.pushed_once = job->is_pushed_once;
 	open.takeover = job->is_takeover;

@@ -156,6 +156,7 @@ struct actor_job {
 				 rate 1 */
 	float clip_norm;
 	uid_t owner;
+	const char *source; /* of the first user; NULL: none */
 	bool has_owner, is_strict, is_takeover, is_reconnect, is_pushed_once, is_drafted;
 };
 
