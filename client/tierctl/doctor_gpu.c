@@ -1,45 +1,40 @@
 /* GPUs, and what serves them, as this process sees them. */
 #include <dirent.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "client/tierctl/doctor.h"
 #include "collectives/nccl/nccl.h"
 #include "offload/cuda/gpus.h"
 
-static bool read_line(const char *path, const char *key, char *text, size_t size)
-{
-	char line[256];
-	FILE *stream = fopen(path, "re");
-	bool is_found = false;
+#define DEVICES "/sys/bus/pci/devices"
+#define NVIDIA 0x10de
+#define DISPLAY_CONTROLLER 0x03
 
-	while (stream && !is_found && fgets(line, sizeof(line), stream)) {
-		line[strcspn(line, "\n")] = '\0';
-		is_found = strncmp(line, key, strlen(key)) == 0;
-		if (is_found)
-			snprintf(text, size, "%s", line + strlen(key) + strspn(line + strlen(key), " \t"));
-	}
+/* 0: it cannot be read. */
+static unsigned long read_attribute(const char *device, const char *name)
+{
+	char path[512];
+	unsigned long value;
+	FILE *stream;
+	bool is_read;
+
+	snprintf(path, sizeof(path), DEVICES "/%s/%s", device, name);
+	stream = fopen(path, "re");
+	is_read = stream && fscanf(stream, "%lx", &value) == 1;
 	if (stream)
 		fclose(stream);
-	return is_found;
+	return is_read ? value : 0;
 }
 
 /* Display controllers of NVIDIA on the bus, served or not. */
 static unsigned count_devices(void)
 {
-	DIR *folder = opendir("/sys/bus/pci/devices");
+	DIR *folder = opendir(DEVICES);
 	unsigned count = 0;
 
-	for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
-		char path[512], vendor[16], class[16];
-
-		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/vendor", entry->d_name);
-		if (entry->d_name[0] == '.' || !read_line(path, "0x", vendor, sizeof(vendor)))
-			continue;
-		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/class", entry->d_name);
-		count += strcmp(vendor, "10de") == 0 && read_line(path, "0x", class, sizeof(class)) &&
-			 strncmp(class, "03", 2) == 0;
-	}
+	for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder))
+		count += read_attribute(entry->d_name, "vendor") == NVIDIA &&
+			 read_attribute(entry->d_name, "class") >> 16 == DISPLAY_CONTROLLER;
 	if (folder)
 		closedir(folder);
 	return count;

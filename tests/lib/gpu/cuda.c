@@ -8,8 +8,6 @@
 #include "offload/cuda/driver.h"
 #include "tests/lib/gpu/script.h"
 
-#define API __attribute__((visibility("default")))
-
 #define INVALID_VALUE 1
 #define NOT_INITIALIZED 3
 #define INVALID_DEVICE 101

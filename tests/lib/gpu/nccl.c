@@ -1,8 +1,6 @@
 /* A stand-in for NCCL, libnccl.so.2: of version $STANDIN_NCCL, as NCCL counts. */
 #include "tests/lib/gpu/script.h"
 
-#define API __attribute__((visibility("default")))
-
 API int ncclGetVersion(int *ret_version);
 API const char *ncclGetErrorString(int error);
 

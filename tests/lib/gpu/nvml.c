@@ -3,8 +3,6 @@
 
 #include "tests/lib/gpu/script.h"
 
-#define API __attribute__((visibility("default")))
-
 API int nvmlInit_v2(void);
 API const char *nvmlErrorString(int error);
 API int nvmlSystemGetNVMLVersion(char *version, unsigned size);

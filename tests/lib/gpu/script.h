@@ -2,6 +2,9 @@
 #ifndef TIERD_TESTS_LIB_GPU_SCRIPT_H
 #define TIERD_TESTS_LIB_GPU_SCRIPT_H
 
+/* Of a call of the library; what it is made of stays inside. */
+#define API __attribute__((visibility("default")))
+
 /* $STANDIN_FAILURES: "cuInit=999,cuDeviceGet=101": the error of that call; 0: it succeeds. */
 int script_error(const char *call);
 

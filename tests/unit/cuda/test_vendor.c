@@ -1,4 +1,5 @@
-/* What we declare of the GPU driver and of NCCL is what their headers have. Where there is a toolkit. */
+/* What we declare of the GPU driver, and how NCCL counts its versions, is what their headers have. Where
+ * there is a toolkit. */
 #include <cuda.h>
 #include <nccl.h>
 
@@ -9,7 +10,8 @@
 #define NAME(name) NAME_(name)
 #define NAME_(name) #name
 
-/* Fails to compile if arguments or results have other types. An enumeration of theirs is an int of ours. */
+/* Fails to compile where the numbers of arguments differ, what they point to, or the size of the result. An
+ * enumeration of theirs is an int of ours. */
 #define EXPECT_CALL(place, call, ...)                                                                        \
 	do {                                                                                                 \
 		_Static_assert(sizeof(call(__VA_ARGS__)) == sizeof((place)(__VA_ARGS__)), #call);            \
