@@ -118,7 +118,6 @@ void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__BlobReply body = TIERD__WIRE__BLOB_REPLY__INIT;
 	const struct blob *blob;
 
@@ -139,9 +138,7 @@ void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read)
 		memcpy(member->window.base, job->durability->blobs.image.base + blob->offset + read->offset,
 		       body.count);
 	}
-	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOB;
-	reply.blob = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(BLOB, blob, &body));
 }
 
 /* ---- Listing ---- */
@@ -149,7 +146,6 @@ void blob_read(struct pending *pending, const Tierd__Wire__BlobRead *read)
 void blob_list(struct pending *pending, const Tierd__Wire__BlobsRead *read)
 {
 	struct job *job = access_find(pending, read->job, read->has_owner, read->owner);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__BlobsReply body = TIERD__WIRE__BLOBS_REPLY__INIT;
 	Tierd__Wire__BlobEntry *entries, **pointers;
 
@@ -176,10 +172,8 @@ void blob_list(struct pending *pending, const Tierd__Wire__BlobsRead *read)
 	}
 	body.blobs = pointers;
 	body.bytes = blobs_bytes(job);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOBS;
-	reply.blobs = &body;
 	if (entries && pointers)
-		pending_reply(pending, &reply);
+		pending_reply(pending, WIRE_REPLY(BLOBS, blobs, &body));
 	else
 		pending_error(pending, -ENOMEM, "out of memory");
 	free(entries);

@@ -118,7 +118,6 @@ static void fail(struct reserve *reserve, int status)
 
 static void tell(struct reserve *reserve)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReserveReply body = TIERD__WIRE__JOB_RESERVE_REPLY__INIT;
 	struct job *job = reserve->task.job;
 
@@ -132,9 +131,7 @@ static void tell(struct reserve *reserve)
 		      (unsigned)reserve->task.requester.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);
 	body.nvme_bytes = budget_nvme_bytes(job);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RESERVE;
-	reply.job_reserve = &body;
-	store_task_reply(&reserve->task, &reply);
+	store_task_reply(&reserve->task, WIRE_REPLY(JOB_RESERVE, job_reserve, &body));
 }
 
 static void on_done(struct store_task *task, int status)

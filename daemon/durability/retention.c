@@ -198,7 +198,6 @@ static int say(struct store_task *task, struct store *store)
 
 static void reply_retained(struct retain *retain)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobRetainReply body = TIERD__WIRE__JOB_RETAIN_REPLY__INIT;
 
 	if (retain->every == 0)
@@ -212,9 +211,7 @@ static void reply_retained(struct retain *retain)
 			      retain->keep);
 	body.every = retain->every;
 	body.keep = retain->keep;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RETAIN;
-	reply.job_retain = &body;
-	store_task_reply(&retain->task, &reply);
+	store_task_reply(&retain->task, WIRE_REPLY(JOB_RETAIN, job_retain, &body));
 }
 
 static void on_said(struct store_task *task, int status)

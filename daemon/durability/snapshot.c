@@ -316,15 +316,12 @@ static int begin_take(struct store_task *task, struct store *store)
 
 static void tell_taken(struct snapshot_request *request)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotTakeReply body = TIERD__WIRE__SNAPSHOT_TAKE_REPLY__INIT;
 
 	events_of_job(request->task.job, EVENT_SNAPSHOT_TAKEN, &(struct log_fields){ .step = &request->step },
 		      "step %llu is kept as snapshot %s", (unsigned long long)request->step, request->name);
 	body.step = request->step;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE;
-	reply.snapshot_take = &body;
-	store_task_reply(&request->task, &reply);
+	store_task_reply(&request->task, WIRE_REPLY(SNAPSHOT_TAKE, snapshot_take, &body));
 }
 
 void snapshot_take(struct pending *pending, const struct member *member,
@@ -400,14 +397,11 @@ static int begin_diff(struct store_task *task, struct store *store)
 
 static void tell_diff(struct snapshot_request *request)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotDiffReply body = TIERD__WIRE__SNAPSHOT_DIFF_REPLY__INIT;
 
 	body.changed_bytes = request->changed_bytes;
 	body.state_bytes = store_state_bytes(job_nvme_store(request->task.job));
-	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
-	reply.snapshot_diff = &body;
-	store_task_reply(&request->task, &reply);
+	store_task_reply(&request->task, WIRE_REPLY(SNAPSHOT_DIFF, snapshot_diff, &body));
 }
 
 void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *requesters)

@@ -39,7 +39,6 @@ static void reply(struct snapshot_list *list, const struct job *job)
 {
 	struct reader_list readers;
 	Tierd__Wire__Snapshot entries[STORE_MAX_SNAPSHOTS], *pointers[STORE_MAX_SNAPSHOTS];
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotsReply body = TIERD__WIRE__SNAPSHOTS_REPLY__INIT;
 
 	for (unsigned i = 0; i < list->count; i++) {
@@ -57,9 +56,7 @@ static void reply(struct snapshot_list *list, const struct job *job)
 	body.maximum = job->options.snapshots;
 	body.state_bytes = store_placed_bytes(job_nvme_store(job));
 	add_readers(job, &readers, &body);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
-	reply.snapshots = &body;
-	store_task_reply(&list->task, &reply);
+	store_task_reply(&list->task, WIRE_REPLY(SNAPSHOTS, snapshots, &body));
 }
 
 /* ---- Measuring: one after the other, so that commits come in between ---- */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "common/plural.h"
 #include "daemon/durability/durability.h"
@@ -17,7 +16,6 @@
 
 struct share {
 	struct store_task task;
-	struct requester requester;
 	Tierd__Wire__JobShareReply body;
 	bool is_said; /* in the definition, whose commit is awaited */
 };
@@ -98,12 +96,6 @@ static void end_sessions(struct job *job, uid_t uid, Tierd__Wire__JobShareReply 
 
 /* ---- In its record ---- */
 
-static void reply_shared(struct pending *pending, Tierd__Wire__JobShareReply *body)
-{
-
-	pending_reply(pending, WIRE_REPLY(JOB_SHARE, job_share, body));
-}
-
 /* No commit is on its way: the definition may be changed. The task ends, and comes again for the commit. */
 static int say(struct store_task *task, struct store *store)
 {
@@ -119,15 +111,16 @@ static int say(struct store_task *task, struct store *store)
 	return -EINPROGRESS;
 }
 
-static void fail(struct pending *pending, const struct job *job, int status)
+static void fail(struct share *share, int status)
 {
+	const struct job *job = share->task.job;
 	char why[SNAPSHOT_TEXT], with[64];
 
 	describe(job, with, sizeof(with));
 	snapshot_explain(job, "", status, why, sizeof(why));
-	pending_error(pending, status == -ESHUTDOWN ? -ECANCELED : status,
-		      "job %s is shared %s as long as this tierd runs, and its record does not say so: %s",
-		      job->name, with, why);
+	store_task_error(&share->task, status == -ESHUTDOWN ? -ECANCELED : status,
+			 "job %s is shared %s as long as this tierd runs, and its record does not say so: %s",
+			 job->name, with, why);
 }
 
 static void on_done(struct store_task *task, int status)
@@ -138,12 +131,11 @@ static void on_done(struct store_task *task, int status)
 		store_task_send(task);
 		return;
 	}
-	if (share->requester.pending && status == -EALREADY)
-		reply_shared(share->requester.pending, &share->body);
-	else if (share->requester.pending)
-		fail(share->requester.pending, task->job, status);
-	requester_end(&share->requester);
-	free(share);
+	if (status == -EALREADY)
+		store_task_reply(task, WIRE_REPLY(JOB_SHARE, job_share, &share->body));
+	else
+		fail(share, status);
+	store_task_free(task);
 }
 
 /* ---- The request ---- */
@@ -191,23 +183,19 @@ void share_job(struct pending *pending, const Tierd__Wire__JobShare *request, st
 	struct share *share;
 	int r = job ? check(job, pending_port(pending), request, message, sizeof(message)) : 0;
 
-	if (r < 0)
-		pending_error(pending, r, "%s", message);
-	if (!job || r < 0)
+	if (!job || !store_task_check(pending, r, message))
 		return;
-	share = calloc(1, sizeof(*share));
-	if (!share) {
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	share = store_task_new(sizeof(*share), pending, job, requesters);
+	if (!share)
 		return;
-	}
 	tierd__wire__job_share_reply__init(&share->body);
 	set(job, request);
 	share->body.sharing = job->options.sharing;
 	share->body.group = job->options.share_group;
-	end_sessions(job, pending_port(pending)->uid, &share->body);
+	end_sessions(job, share->task.requester.uid, &share->body);
 	r = has_record(job) ? 0 : durable_redefine(job);
-	share->task = (struct store_task){ .job = job, .begin = say, .done = on_done };
-	requester_begin(&share->requester, pending, requesters);
+	share->task.begin = say;
+	share->task.done = on_done;
 	if (has_record(job) && !job_is_broken(job))
 		store_task_send(&share->task);
 	else

@@ -192,14 +192,11 @@ static void on_forked(struct store_task *task, int status)
 
 static void reply(struct fork *fork, const struct job *job)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobForkReply body = TIERD__WIRE__JOB_FORK_REPLY__INIT;
 
 	body.step = job->step;
 	body.nvme_bytes = budget_nvme_bytes(job);
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_FORK;
-	reply.job_fork = &body;
-	store_task_reply(&fork->task, &reply);
+	store_task_reply(&fork->task, WIRE_REPLY(JOB_FORK, job_fork, &body));
 }
 
 static void on_there(struct restore_notice *notice, const struct job *job, const char *why)

@@ -36,13 +36,10 @@ static void answer_doubt(struct roll_back *roll_back, const struct job *job, con
 
 static void reply_rolled_back(struct roll_back *roll_back, uint64_t step)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobRollBackReply body = TIERD__WIRE__JOB_ROLL_BACK_REPLY__INIT;
 
 	body.step = step;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK;
-	reply.job_roll_back = &body;
-	store_task_reply(&roll_back->task, &reply);
+	store_task_reply(&roll_back->task, WIRE_REPLY(JOB_ROLL_BACK, job_roll_back, &body));
 }
 
 static void on_back(struct restore_notice *notice, const struct job *job, const char *why)

@@ -58,7 +58,6 @@ static void fail(struct verify *verify, int r, const char *message)
 static void reply(struct verify *verify)
 {
 	const struct job *job = verify->scan.job;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__VerifyReply body = TIERD__WIRE__VERIFY_REPLY__INIT;
 	Tierd__Wire__VerifyFinding *findings[FINDINGS_MAXIMUM];
 
@@ -72,10 +71,8 @@ static void reply(struct verify *verify)
 	body.n_findings = verify->count;
 	body.findings = findings;
 	body.untold = verify->untold;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_VERIFY;
-	reply.verify = &body;
 	if (verify->pending)
-		pending_reply(verify->pending, &reply);
+		pending_reply(verify->pending, WIRE_REPLY(VERIFY, verify, &body));
 	verify_free(verify);
 }
 

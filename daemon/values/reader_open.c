@@ -66,7 +66,6 @@ static void note_kept(struct reader *reader)
 static void reply_opened(struct reader *reader)
 {
 	struct pending *pending = reader->pending;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__ReaderOpenReply body = TIERD__WIRE__READER_OPEN_REPLY__INIT;
 	_cleanup_close_ int fd = memory_client_fd(&reader->window, MEMORY_WRITABLE);
 
@@ -83,9 +82,7 @@ static void reply_opened(struct reader *reader)
 	body.step = reader->step;
 	body.unit_count = reader->job->catalog.unit_count;
 	body.window_bytes = WINDOW_BYTES;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_OPEN;
-	reply.reader_open = &body;
-	pending_reply_fds(pending, &reply, &fd, 1);
+	pending_reply_fds(pending, WIRE_REPLY(READER_OPEN, reader_open, &body), &fd, 1);
 }
 
 /* ---- Open: a snapshot, or what would be one ---- */

@@ -30,13 +30,10 @@ static void free_view(struct reader *reader)
 static void reply_refreshed(struct reader *reader)
 {
 	struct pending *pending = TAKE_PTR(reader->pending);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__ReaderRefreshReply body = TIERD__WIRE__READER_REFRESH_REPLY__INIT;
 
 	body.step = reader->step;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_REFRESH;
-	reply.reader_refresh = &body;
-	pending_reply(pending, &reply);
+	pending_reply(pending, WIRE_REPLY(READER_REFRESH, reader_refresh, &body));
 }
 
 static void on_view(struct view *view, int status)
