@@ -28,7 +28,7 @@ STATE_BYTES_INT8 = 8 + 2 * 260 / 256  # 256 moments in 8 bits have a scale of 4 
 # The training that is shown, and what --quick makes of it.
 MAIN = {"ranks": 4, "layers": 16, "width": 384, "heads": 6, "context": 128, "batch": 1, "micro-batches": 1, "steps": 100,
         "warmup": 10, "log-every": 5}
-QUICK = {**MAIN, "steps": 6, "warmup": 2, "log-every": 1}
+QUICK = {**MAIN, "steps": 3, "warmup": 1, "log-every": 1}
 # A billion parameters. Few bytes are enough to see all of it move.
 LARGE = {"ranks": 2, "layers": 20, "width": 2048, "heads": 16, "context": 64, "batch": 1, "micro-batches": 1, "steps": 5,
          "warmup": 2, "learning-rate": "2e-5", "log-every": 1}

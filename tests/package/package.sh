@@ -11,11 +11,10 @@ done
 unset TIERD_SOCKET
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/tierd-package-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-# Nobody debugs these, or waits for them: without what a debugger wants, and with less optimization, the compiler has a third of
-# the work. All warnings are those of the packages, but for one that takes more optimization to be right.
-DEB_CFLAGS_STRIP='-g -O2' DEB_CFLAGS_APPEND='-O1 -Wno-maybe-uninitialized'
+# With the options of ./run build, nearly all was compiled already. ./run package has those of packages.
+DEB_CFLAGS_SET=' ' DEB_CPPFLAGS_SET=' ' TIERD_MESON_OPTIONS='-Doptimization=3 -Ddebug=true'
 DEB_BUILD_OPTIONS="nocheck noautodbgsym parallel=$(nproc)"
-export DEB_CFLAGS_STRIP DEB_CFLAGS_APPEND DEB_BUILD_OPTIONS
+export DEB_CFLAGS_SET DEB_CPPFLAGS_SET TIERD_MESON_OPTIONS DEB_BUILD_OPTIONS
 "$here/build" "$scratch/packages" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
 grep -q 'dpkg-gensymbols: warning' "$scratch/log" && { grep -A20 'dpkg-gensymbols: warning' "$scratch/log"; exit 1; }
 

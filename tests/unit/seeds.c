@@ -53,7 +53,6 @@ static void run_one(uint64_t seed, void (*run)(uint64_t seed))
 void seeds_run(uint64_t count, void (*run)(uint64_t seed))
 {
 	const char *alone = getenv("TIERD_SEED"), *many = getenv("TIERD_SEEDS");
-	const char *part = getenv("TIERD_SEEDS_PART");
 
 	signal(SIGABRT, on_abort);
 	signal(SIGTERM, on_end);
@@ -63,8 +62,8 @@ void seeds_run(uint64_t count, void (*run)(uint64_t seed))
 	}
 	if (many)
 		count = strtoull(many, NULL, 10);
-	else if (part)
-		count = (count - 1) / strtoull(part, NULL, 10) + 1;
+	else
+		count = (count - 1) / seeds_part() + 1;
 	for (uint64_t seed = 1; seed <= count; seed++) {
 		run_one(seed, run);
 		if (many && seed % (count / 10 + 1) == 0)

@@ -4,6 +4,23 @@
 #define TIERD_TESTS_UNIT_SEEDS_H
 
 #include <stdint.h>
+#include <stdlib.h>
+
+/* One in so many is enough. */
+static inline unsigned seeds_part(void)
+{
+	const char *part = getenv("TIERD_SEEDS_PART");
+
+	return part ? (unsigned)strtoul(part, NULL, 10) : 1;
+}
+
+static inline unsigned seeds_first_case(unsigned count)
+{
+	return count < seeds_part() ? count - 1 : seeds_part() - 1;
+}
+
+/* Cases that differ in numbers alone: the last one of so many each. */
+#define FOREACH_CASE(i, count) for (unsigned i = seeds_first_case(count); i < (count); i += seeds_part())
 
 /* count: without any of them. */
 void seeds_run(uint64_t count, void (*run)(uint64_t seed));

@@ -11,6 +11,7 @@
 #include "daemon/resources/resources.h"
 #include "daemon/session/request.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/seeds.h"
 
 #define ELEMENTS 600000 /* more than one chunk of the optimizer's */
 
@@ -174,7 +175,7 @@ static void leave_at(unsigned point, enum manner manner)
 
 static void leave_everywhere(enum manner manner)
 {
-	for (unsigned point = 0; point < POINTS; point++)
+	FOREACH_CASE (point, POINTS)
 		leave_at(point, manner);
 }
 
@@ -253,7 +254,7 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 
 static void a_job_may_be_dropped_at_any_point(void **state)
 {
-	for (unsigned point = 0; point < POINTS; point++)
+	FOREACH_CASE (point, POINTS)
 		drop_at(point);
 }
 

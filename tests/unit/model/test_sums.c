@@ -10,6 +10,7 @@
 #include "daemon/model/job.h"
 #include "daemon/gradients/own.h"
 #include "tests/unit/scene_test.h"
+#include "tests/unit/seeds.h"
 
 /* A pack each, of several chunks; in none of their tensors a number of whole tiles. */
 #define UNITS 4
@@ -164,7 +165,7 @@ static void expect_same(const struct actor_job *options, bool is_announced)
 
 static void the_bits_are_the_same(void **state)
 {
-	for (uint32_t stage = 0; stage < 4; stage++) {
+	FOREACH_CASE (stage, 4) {
 		const struct actor_job options = {
 			.stage = stage,
 			.clip_norm = stage % 2 ? 0.5f : 0,
@@ -220,7 +221,7 @@ static void the_bits_are_the_same_if_spilled(void **state)
 				     .gradient_placement = PLACEMENT_NVME };
 	struct outcome expected = train(&options, false, false);
 
-	for (unsigned is_pushed_once = 0; is_pushed_once < 2; is_pushed_once++) {
+	FOREACH_CASE (is_pushed_once, 2) {
 		struct outcome outcome;
 
 		options.host_budget = 0;
@@ -341,7 +342,7 @@ static void first_values_are_what_was_written(void **state)
 {
 	struct actor_job options = { .stage = 3, .parameter_placement = PLACEMENT_NVME };
 
-	for (unsigned is_pushed_once = 0; is_pushed_once < 2; is_pushed_once++) {
+	FOREACH_CASE (is_pushed_once, 2) {
 		options.optimizer_placement = PLACEMENT_NVME;
 		options.host_budget = 0;
 		expect_first_values(&options, is_pushed_once);

@@ -15,6 +15,7 @@
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
+#include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
 #include "tests/unit/training.h"
 
@@ -158,7 +159,7 @@ static void the_bits_are_those_of_a_step_that_nobody_announced(void **state)
 	options[1].host_budget = TIGHT_BUDGET;
 	options[2].host_budget = LEAST_BUDGET;
 	options[2].gradient_placement = PLACEMENT_NVME;
-	for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
+	FOREACH_CASE (i, ARRAY_LENGTH(options)) {
 		struct trained plain = train(&options[i], NOT_ANNOUNCED);
 
 		for (int manner = ALL_EARLY; manner <= AS_IT_COMES; manner++) {

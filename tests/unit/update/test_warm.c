@@ -14,6 +14,7 @@
 #include "daemon/update/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/update/warm_inside.h"
+#include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
 #include "tests/unit/training.h"
 
@@ -215,7 +216,8 @@ static void the_bits_are_the_same_with_any_part_of_it(void **state)
 	state_bytes = warm_bytes_here(job);
 	training_end(&actor, job);
 	expected = train(PLACEMENT_HOST, least, false);
-	for (unsigned quarter = 1; quarter <= 4; quarter++) {
+	FOREACH_CASE (i, 4) {
+		unsigned quarter = i + 1;
 		uint64_t budget = least + state_bytes * quarter / 4;
 
 		assert_true(train(PLACEMENT_HOST, budget, quarter % 2) == expected);
@@ -335,7 +337,7 @@ static void the_bits_are_the_same_between_commits(void **state)
 	least = promised_bytes(job);
 	half = least + warm_bytes_here(job) / 2;
 	training_end(&actor, job);
-	for (unsigned i = 0; i < 6; i++) {
+	FOREACH_CASE (i, 6) {
 		uint64_t budget = i % 3 == 0 ? least : i % 3 == 1 ? half : 0;
 
 		job = start_lazy(i < 3 ? PLACEMENT_HOST : PLACEMENT_NVME, budget);

@@ -12,6 +12,7 @@
 #include "daemon/model/job.h"
 #include "daemon/durability/record.h"
 #include "daemon/telemetry/telemetry.h"
+#include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
@@ -195,7 +196,7 @@ static void a_job_is_the_same_as_if_it_had_been_defined_first(void **state)
 		{ { .is_without_nvme = true }, { .stage = 3, .is_pushed_once = true } },
 	};
 
-	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+	FOREACH_CASE (i, ARRAY_LENGTH(cases)) {
 		struct outcome whole = train(&cases[i].options, &cases[i].job, false);
 		struct outcome drafted = train(&cases[i].options, &cases[i].job, true);
 
@@ -545,7 +546,7 @@ static void a_write_that_fails_may_be_tried_again(void **state)
 /* Nobody is left to answer while values are on their way to where they belong. */
 static void a_job_may_go_while_it_is_written(void **state)
 {
-	for (unsigned events = 0; events < 40; events++) {
+	FOREACH_CASE (events, 40) {
 		begin(&(struct scene_options){ 0 },
 		      (struct actor_job){ .stage = 3, .gradient_placement = PLACEMENT_NVME }, true);
 		for (uint32_t unit = 0; unit < 3; unit++)

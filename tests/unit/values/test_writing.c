@@ -11,6 +11,7 @@
 #include "daemon/model/job.h"
 #include "daemon/values/own.h"
 #include "daemon/update/warm.h"
+#include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
 #include "tests/unit/values/values_test.h"
 
@@ -233,7 +234,7 @@ static struct picture train_written(unsigned number)
 
 static void a_job_is_as_if_it_had_begun_with_what_is_written(void **state)
 {
-	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++)
+	FOREACH_CASE (i, ARRAY_LENGTH(cases))
 		assert_true(pictures_are_equal(train_from(i), train_written(i)));
 }
 
@@ -241,7 +242,7 @@ static void a_job_is_as_if_it_had_begun_with_what_is_written(void **state)
 
 static void what_is_not_written_stays_as_it_is(void **state)
 {
-	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+	FOREACH_CASE (i, ARRAY_LENGTH(cases)) {
 		unsigned world_size = size_of(&cases[i].job);
 		struct picture before, after;
 		uint32_t numbers[2];
@@ -399,7 +400,7 @@ static void a_write_that_is_under_way_when_a_rank_dies_is_told_so(void **state)
 
 static void what_all_have_ended_is_applied_whoever_dies(void **state)
 {
-	for (unsigned i = 0; i < ARRAY_LENGTH(placements); i++) {
+	FOREACH_CASE (i, ARRAY_LENGTH(placements)) {
 		struct actor_job job = placements[i];
 		struct picture all, survived;
 		uint32_t numbers[2];
@@ -546,7 +547,7 @@ static void a_daemon_that_ends_while_it_applies_them_leaves_all_or_nothing(void 
 	static const unsigned turns[] = { 1, 20, 200 };
 	unsigned applied = 0;
 
-	for (unsigned i = 0; i < ARRAY_LENGTH(durable_jobs) * ARRAY_LENGTH(turns); i++) {
+	FOREACH_CASE (i, ARRAY_LENGTH(durable_jobs) * ARRAY_LENGTH(turns)) {
 		const struct actor_job *job = &durable_jobs[i / ARRAY_LENGTH(turns)];
 		struct picture before, after;
 		uint32_t numbers[2];
