@@ -1,67 +1,8 @@
 /* The rows of one instruction set, written in terms of its vector: to be included once by each source that
- * defines `vector` (of LANES floats), load_fp32(), load_bf16(), load_fp16(), add() and store(). Defines
+ * defines what collectives/reduce_tree.h wants, LANES (the floats of a vector) and store(). Defines
  * ROWS, the contents of struct reduce_rows. */
 
-#include "collectives/reduce_kernels.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-ALWAYS_INLINE void prefetch(const void *place)
-{
-	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
-}
-
-/* Each element of a contribution is read here and nowhere else, once. */
-ALWAYS_INLINE vector tree1(const char *const *from, enum reduce_format format, size_t i)
-{
-	if (format == REDUCE_BF16) {
-		prefetch((const uint16_t *)from[0] + i);
-		return load_bf16((const uint16_t *)from[0] + i);
-	}
-	if (format == REDUCE_FP16) {
-		prefetch((const uint16_t *)from[0] + i);
-		return load_fp16((const uint16_t *)from[0] + i);
-	}
-	prefetch((const float *)from[0] + i);
-	return load_fp32((const float *)from[0] + i);
-}
-
-ALWAYS_INLINE vector tree2(const char *const *from, enum reduce_format format, size_t i)
-{
-	return add(tree1(from, format, i), tree1(from + 1, format, i));
-}
-
-ALWAYS_INLINE vector tree4(const char *const *from, enum reduce_format format, size_t i)
-{
-	return add(tree2(from, format, i), tree2(from + 2, format, i));
-}
-
-ALWAYS_INLINE vector tree3(const char *const *from, enum reduce_format format, size_t i)
-{
-	return add(tree2(from, format, i), tree1(from + 2, format, i));
-}
-
-ALWAYS_INLINE vector tree(const char *const *from, unsigned count, enum reduce_format format, size_t i)
-{
-	switch (count) {
-	case 1:
-		return tree1(from, format, i);
-	case 2:
-		return tree2(from, format, i);
-	case 3:
-		return tree3(from, format, i);
-	case 4:
-		return tree4(from, format, i);
-	case 5:
-		return add(tree4(from, format, i), tree1(from + 4, format, i));
-	case 6:
-		return add(tree4(from, format, i), tree2(from + 4, format, i));
-	case 7:
-		return add(tree4(from, format, i), tree3(from + 4, format, i));
-	default:
-		return add(tree4(from, format, i), tree4(from + 4, format, i));
-	}
-}
+#include "collectives/reduce_tree.h"
 
 /* Returns the first element that is left: what does not fill a vector. */
 ALWAYS_INLINE size_t row(float *sum, bool is_added, const void *const *contributions, unsigned count,

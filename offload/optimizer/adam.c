@@ -8,14 +8,6 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 	ret_constants->adam.weight_decay = group->weight_decay;
 }
 
-static inline vector update(const struct optimizer_constants *with, vector p, vector a,
-			    struct moments *moments, size_t i)
-{
-	vector g = fused(all(with->adam.weight_decay), p, multiply(a, all(with->factor)));
-
-	return adam_step(&with->adam, p, g, moments, i);
-}
-
 #define OPTIMIZER adam
 #include "offload/optimizer/optimizer_rows.h"
 

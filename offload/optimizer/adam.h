@@ -1,4 +1,4 @@
-/* What Adam and AdamW share: their moments, and the step that these make. */
+/* What Adam and AdamW share: their checks and constants. */
 #ifndef TIERD_OFFLOAD_ADAM_H
 #define TIERD_OFFLOAD_ADAM_H
 
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "offload/optimizer/moment_rows.h"
+#include "offload/optimizer/optimizer.h"
 
 static inline int adam_check(const struct optimizer_group *group, char *message, size_t size)
 {
@@ -45,21 +45,6 @@ static inline void adam_set(const struct optimizer_group *group, double rate, ui
 	ret_constants->step = (float)(rate / (1 - adam_power(group->beta1, update)));
 	ret_constants->scale = (float)(1 / sqrt(1 - adam_power(group->beta2, update)));
 	ret_constants->epsilon = group->epsilon;
-}
-
-/* p - step * m / (sqrt(v) * scale + epsilon), with the moments moved on by g. */
-static inline vector adam_step(const struct adam_constants *with, vector p, vector g, struct moments *moments,
-			       size_t i)
-{
-	vector new_m =
-		fused(all(with->beta1), moment_load(moments, 0, i), multiply(all(with->beta1_rest), g));
-	vector new_v = fused(all(with->beta2), moment_load(moments, 1, i),
-			     multiply(multiply(all(with->beta2_rest), g), g));
-	vector denominator = fused(square_root(new_v), all(with->scale), all(with->epsilon));
-
-	moment_store(moments, 0, i, new_m);
-	moment_store(moments, 1, i, new_v);
-	return fused_negative(all(with->step), divide(new_m, denominator), p);
 }
 
 #endif

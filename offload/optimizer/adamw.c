@@ -8,14 +8,6 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 	ret_constants->adam.decay = (float)(1 - rate * (double)group->weight_decay);
 }
 
-static inline vector update(const struct optimizer_constants *with, vector p, vector a,
-			    struct moments *moments, size_t i)
-{
-	vector g = multiply(a, all(with->factor));
-
-	return adam_step(&with->adam, multiply(p, all(with->adam.decay)), g, moments, i);
-}
-
 #define OPTIMIZER adamw
 #include "offload/optimizer/optimizer_rows.h"
 

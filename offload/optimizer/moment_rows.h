@@ -66,7 +66,7 @@ static inline void store_in_block(struct moments *moments, unsigned slot, size_t
 
 static inline vector moment_load(struct moments *moments, unsigned slot, size_t i)
 {
-	const struct coded_moments *coded = moments->slots[slot];
+	const struct coded_moments *coded = (const struct coded_moments *)moments->slots[slot];
 
 	if (moments->format == MOMENTS_FP32)
 		return load_ahead((const float *)moments->slots[slot] + i);
@@ -109,7 +109,7 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 				     size_t count)
 {
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
-		struct coded_moments *coded = moments->slots[slot];
+		struct coded_moments *coded = (struct coded_moments *)moments->slots[slot];
 
 		if (!coded || !moments->blocks[slot].is_moved)
 			continue;
@@ -125,7 +125,7 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 
 		source.numbers = add(source.numbers, all_words(VECTOR_LANES));
 		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
-			struct coded_moments *coded = moments->slots[slot];
+			struct coded_moments *coded = (struct coded_moments *)moments->slots[slot];
 			const struct moment_block *block = &moments->blocks[slot];
 
 			if (coded && block->is_moved)

@@ -1,6 +1,6 @@
 /* None: whoever owns a shard updates it himself, and what comes as its gradients are its new masters.
  * Compiled once for each level. */
-#include "offload/optimizer/moment_rows.h"
+#include "offload/optimizer/optimizer.h"
 
 /* The owner looks at the groups, if anybody does. */
 static int check(const struct optimizer_group *group, char *message, size_t size)
@@ -12,13 +12,6 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 		struct optimizer_constants *ret_constants)
 {
 	ret_constants->factor = 1;
-}
-
-/* The product changes no value, and makes every NaN one that can be cut. */
-static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    struct moments *moments, size_t i)
-{
-	return multiply(a, all(constants->factor));
 }
 
 #define OPTIMIZER none

@@ -9,10 +9,7 @@ void norm_scalar(double lanes[NORM_LANES], const float *values, size_t count)
 
 double norm_combine(double lanes[NORM_LANES])
 {
-	for (size_t half = NORM_LANES / 2; half > 0; half /= 2)
-		for (size_t j = 0; j < half; j++)
-			lanes[j] += lanes[j + half];
-	return lanes[0];
+	return norm_add_lanes(lanes);
 }
 
 norm_kernel *norm_find_kernel(enum simd_level level)

@@ -13,4 +13,13 @@ static inline void norm_add_row(double *lanes, const float *values, size_t count
 		lanes[j] += (double)values[j] * (double)values[j];
 }
 
+/* The sum of a block's lanes. */
+static inline double norm_add_lanes(double lanes[NORM_LANES])
+{
+	for (size_t half = NORM_LANES / 2; half > 0; half /= 2)
+		for (size_t j = 0; j < half; j++)
+			lanes[j] += lanes[j + half];
+	return lanes[0];
+}
+
 #endif

@@ -48,23 +48,29 @@ struct optimizer_group {
 	uint32_t moments; /* enum moment_format */
 };
 
+struct adam_constants {
+	float beta1, beta1_rest, beta2, beta2_rest;
+	float weight_decay, decay; /* of Adam, of AdamW */
+	float step, scale, epsilon;
+};
+
+struct sgd_constants {
+	float weight_decay, momentum, rest, rate;
+	bool has_momentum, is_nesterov;
+};
+
+struct lion_constants {
+	float beta1, beta1_rest, beta2, beta2_rest;
+	float decay, rate;
+};
+
 /* What the kernels of an update need, computed in fp64 and rounded once. */
 struct optimizer_constants {
 	float factor; /* multiplies the gradient */
 	union {
-		struct adam_constants {
-			float beta1, beta1_rest, beta2, beta2_rest;
-			float weight_decay, decay; /* of Adam, of AdamW */
-			float step, scale, epsilon;
-		} adam;
-		struct sgd_constants {
-			float weight_decay, momentum, rest, rate;
-			bool has_momentum, is_nesterov;
-		} sgd;
-		struct lion_constants {
-			float beta1, beta1_rest, beta2, beta2_rest;
-			float decay, rate;
-		} lion;
+		struct adam_constants adam;
+		struct sgd_constants sgd;
+		struct lion_constants lion;
 	};
 };
 

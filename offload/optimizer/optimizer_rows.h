@@ -1,45 +1,14 @@
 /* The kernels of an optimizer at one level: to be included once by its source, after that has defined
- * OPTIMIZER (its name) and
- *
- *   static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
- *                               struct moments *moments, size_t i)
- *
- * which returns the new master of some elements, given the old one and the summed gradients, and moves their
- * moments, from i on, too. Defines struct optimizer's kernels as OPTIMIZER_KERNELS. */
+ * OPTIMIZER, the name that its formula begins with (offload/optimizer/formulas.h). Defines struct optimizer's
+ * kernels as OPTIMIZER_KERNELS. */
 
-#include "offload/optimizer/moment_rows.h"
+#include "offload/optimizer/formulas.h"
+#include "offload/optimizer/master_rows.h"
 #include "offload/optimizer/optimizer.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define FORMULA VECTOR_EXPAND(OPTIMIZER, update)
 
 extern const struct optimizer VECTOR_EXPAND(OPTIMIZER, scalar);
-
-ALWAYS_INLINE vector load_master(const struct optimizer_arrays *arrays, enum master_kind kind, size_t i)
-{
-	const uint16_t *high = arrays->parameter;
-	const int16_t *low = arrays->master;
-
-	if (kind == MASTER_BESIDE)
-		return load_ahead((const float *)arrays->master + i);
-	if (kind == MASTER_ITSELF)
-		return load_ahead((const float *)arrays->parameter + i);
-	prefetch(high + i);
-	prefetch(low + i);
-	return join(high + i, low + i);
-}
-
-ALWAYS_INLINE void store_master(const struct optimizer_arrays *arrays, enum master_kind kind, size_t i,
-				vector p)
-{
-	if (kind == MASTER_ITSELF)
-		store((float *)arrays->parameter + i, p);
-	else if (kind == MASTER_SPLIT)
-		split(p, (uint16_t *)arrays->parameter + i, (int16_t *)arrays->master + i);
-	else {
-		store((float *)arrays->master + i, p);
-		store_fp16((uint16_t *)arrays->parameter + i, p);
-	}
-}
 
 ALWAYS_INLINE struct optimizer_arrays arrays_behind(const struct optimizer_arrays *arrays, size_t first,
 						    enum master_kind kind, enum moment_format format)
@@ -94,10 +63,10 @@ ALWAYS_INLINE size_t update_pairs(const struct optimizer_constants *with, size_t
 		load_apart(gradient, &a, &b);
 		moments->side = SIDE_EVEN;
 		moments->noise = noise_mix(source.numbers, source.key);
-		p = update(with, p, a, moments, i);
+		p = FORMULA(with, p, a, moments, i);
 		moments->side = SIDE_ODD;
 		moments->noise = noise_mix(add(source.numbers, all_words(1)), source.key);
-		q = update(with, q, b, moments, i);
+		q = FORMULA(with, q, b, moments, i);
 		split_pairs(p, q, highs, lows);
 		source.numbers = add(source.numbers, all_words(2 * VECTOR_LANES));
 	}
@@ -117,7 +86,7 @@ ALWAYS_INLINE size_t update_vectors(const struct optimizer_constants *with, size
 
 		if (moments->format != MOMENTS_FP32)
 			moments->noise = noise_mix(source.numbers, source.key);
-		store_master(at, kind, i, update(with, p, a, moments, i));
+		store_master(at, kind, i, FORMULA(with, p, a, moments, i));
 		source.numbers = add(source.numbers, all_words(VECTOR_LANES));
 	}
 	return i;
@@ -140,7 +109,7 @@ ALWAYS_INLINE size_t update_blocks(const struct optimizer_constants *with, size_
 		for (size_t i = 0; i < length; i += VECTOR_LANES) {
 			vector p = load_master(at, kind, first + i), a = load_ahead(at->gradient + first + i);
 
-			store_master(at, kind, first + i, update(with, p, a, &moments, i));
+			store_master(at, kind, first + i, FORMULA(with, p, a, &moments, i));
 		}
 		moments_end_block(&moments, &at->noise, first, length);
 		first += length;

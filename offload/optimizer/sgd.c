@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "offload/optimizer/moment_rows.h"
+#include "offload/optimizer/optimizer.h"
 
 static int check(const struct optimizer_group *group, char *message, size_t size)
 {
@@ -41,22 +41,6 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 		.has_momentum = uses_slots(group),
 		.is_nesterov = group->is_nesterov,
 	};
-}
-
-static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    struct moments *moments, size_t i)
-{
-	const struct sgd_constants *with = &constants->sgd;
-	vector g = fused(all(with->weight_decay), p, multiply(a, all(constants->factor)));
-
-	if (with->has_momentum) {
-		vector b =
-			fused(all(with->momentum), moment_load(moments, 0, i), multiply(all(with->rest), g));
-
-		moment_store(moments, 0, i, b);
-		g = with->is_nesterov ? fused(all(with->momentum), b, g) : b;
-	}
-	return fused_negative(all(with->rate), g, p);
 }
 
 #define OPTIMIZER sgd

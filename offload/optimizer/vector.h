@@ -41,8 +41,9 @@
 
 static inline void prefetch(const void *place)
 {
-	if (VECTOR_LANES > 1)
-		__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
+#if VECTOR_LANES > 1
+	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
+#endif
 }
 
 /* Of an array that is streamed through. */

@@ -1,14 +1,16 @@
-/* offload/optimizer/vector.h without vector instructions. */
+/* offload/optimizer/vector.h without vector instructions: of processors, and of GPUs, whose threads have an
+ * element each. So this is C++, too, and so are the headers of the kernels. */
 #ifndef TIERD_OFFLOAD_VECTOR_SCALAR_H
 #define TIERD_OFFLOAD_VECTOR_SCALAR_H
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
 #include "common/bfloat16.h"
 #include "common/float16.h"
 
-_Static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
+static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
 
 #define VECTOR_LEVEL scalar
 #define VECTOR_LANES 1
@@ -184,14 +186,14 @@ static inline void store_halves(uint16_t *to, words x)
 
 static inline words load_pairs(const void *from)
 {
-	const uint16_t *halves = from;
+	const uint16_t *halves = (const uint16_t *)from;
 
 	return halves[0] | (words)halves[1] << 16;
 }
 
 static inline void store_pairs(void *to, words x)
 {
-	uint16_t *halves = to;
+	uint16_t *halves = (uint16_t *)to;
 
 	halves[0] = (uint16_t)x;
 	halves[1] = (uint16_t)(x >> 16);
