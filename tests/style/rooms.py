@@ -69,7 +69,7 @@ def includes(root):
     found = collections.defaultdict(set)
     for top in TOPS:
         for folder, _, names in os.walk(os.path.join(root, top)):
-            for name in filter(lambda name: name.endswith((".c", ".h")), names):
+            for name in filter(lambda name: name.endswith((".c", ".h", ".cu")), names):
                 path = os.path.relpath(os.path.join(folder, name), root)
                 with open(os.path.join(root, path), encoding="utf-8") as lines:
                     headers = [match[1] for match in map(INCLUDE.match, lines) if match]
