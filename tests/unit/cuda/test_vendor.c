@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include "offload/cuda/driver.h"
+#include "tests/gpu/gpu_calls.h"
 #include "tests/unit/test.h"
 
 /* The name that a name of the reference stands for. */
@@ -38,6 +39,30 @@ static void the_calls_take_the_same(void **state)
 	assert_string_equal(NAME(cuDeviceGetAttribute), "cuDeviceGetAttribute");
 }
 
+/* What is a handle of theirs is a pointer of ours. */
+static void the_calls_of_tests_take_the_same(void **state)
+{
+	struct gpu_calls calls;
+	unsigned long long memory = 0;
+
+	EXPECT_CALL(calls.retain_context, cuDevicePrimaryCtxRetain, NULL, 0);
+	EXPECT_CALL(calls.set_context, cuCtxSetCurrent, NULL);
+	EXPECT_CALL(calls.load, cuModuleLoadData, NULL, NULL);
+	EXPECT_CALL(calls.find, cuModuleGetFunction, NULL, NULL, "norm_blocks");
+	EXPECT_CALL(calls.allocate, cuMemAlloc, &memory, sizeof(memory));
+	EXPECT_CALL(calls.free, cuMemFree, memory);
+	EXPECT_CALL(calls.write, cuMemcpyHtoD, memory, NULL, 1);
+	EXPECT_CALL(calls.read, cuMemcpyDtoH, NULL, memory, 1);
+	EXPECT_CALL(calls.copy, cuMemcpyDtoD, memory, memory, 1);
+	EXPECT_CALL(calls.launch, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	EXPECT_CALL(calls.wait, cuCtxSynchronize);
+	assert_string_equal(NAME(cuMemAlloc), "cuMemAlloc_v2");
+	assert_string_equal(NAME(cuMemFree), "cuMemFree_v2");
+	assert_string_equal(NAME(cuMemcpyHtoD), "cuMemcpyHtoD_v2");
+	assert_string_equal(NAME(cuMemcpyDtoH), "cuMemcpyDtoH_v2");
+	assert_string_equal(NAME(cuMemcpyDtoD), "cuMemcpyDtoD_v2");
+}
+
 static void the_numbers_are_the_same(void **state)
 {
 	assert_int_equal(DRIVER_DONE, CUDA_SUCCESS);
@@ -59,6 +84,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_calls_take_the_same),
+		cmocka_unit_test(the_calls_of_tests_take_the_same),
 		cmocka_unit_test(the_numbers_are_the_same),
 	};
 

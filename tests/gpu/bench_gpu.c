@@ -1,0 +1,138 @@
+/* AdamW on a GPU over what its memory allows, which a copy of the driver's tells. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "offload/cuda/kernels/kernels.h"
+#include "tests/bench/bench.h"
+#include "tests/gpu/gpu_place.h"
+
+/* Far more than a cache holds: with the copy, 3 GB of memory. */
+#define COUNT ((uint64_t)64 << 20)
+#define LIMIT 0.9
+
+static const char *const names[MOMENT_FORMATS] = { "exact", "bf16", "int8" };
+
+struct update {
+	struct update_arguments with;
+	enum moment_format format;
+	const char *kernel;
+	size_t moved; /* bytes of an update */
+	void *copy, *copied;
+};
+
+/* Each launch is short, so that several wait for the GPU, which waits for none. */
+static double rate_of(const struct update *update, void (*begin)(const struct update *update), double seconds)
+{
+	uint64_t start = clock_now_ns();
+	unsigned runs = 0;
+
+	do {
+		for (unsigned i = 0; i < 8; i++, runs++)
+			begin(update);
+		gpu_wait();
+	} while (bench_seconds_since(start) < seconds);
+	return (double)runs * (double)update->moved / bench_seconds_since(start);
+}
+
+static void begin_update(const struct update *update)
+{
+	gpu_begin(update->kernel, &update->with, kernels_update_blocks(update->format, COUNT),
+		  UPDATE_THREADS);
+}
+
+static void begin_copy(const struct update *update)
+{
+	gpu_begin_copy(update->copied, update->copy, update->moved / 2);
+}
+
+static double run_update(void *update, double seconds)
+{
+	return rate_of(update, begin_update, seconds);
+}
+
+static double run_copy(void *update, double seconds)
+{
+	return rate_of(update, begin_copy, seconds);
+}
+
+/* Parameters are bf16. What the memory holds does not matter for the time. */
+static void update_new(enum moment_format format, struct update *ret_update)
+{
+	static const struct optimizer_group group = { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f };
+	const struct optimizer *adamw = optimizer_find("adamw", SIMD_SCALAR);
+	struct optimizer_arrays *arrays = &ret_update->with.arrays;
+	size_t moments = moment_bytes(format, COUNT);
+
+	*ret_update = (struct update){ .format = format, .kernel = kernels_update(adamw, format) };
+	optimizer_set(adamw, &group, 1e-3, 10, 1.0f, &ret_update->with.constants);
+	ret_update->with.count = COUNT;
+	ret_update->with.master = MASTER_SPLIT;
+	arrays->parameter = place_allocate(COUNT * 2);
+	arrays->master = place_allocate(COUNT * 2);
+	arrays->gradient = place_allocate(COUNT * 4);
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		arrays->slots[slot] = place_allocate(moments);
+	ret_update->moved = COUNT * (4 + 4 + 4) + 4 * moments;
+	ret_update->copy = place_allocate(ret_update->moved / 2);
+	ret_update->copied = place_allocate(ret_update->moved / 2);
+}
+
+static void update_free(struct update *update)
+{
+	struct optimizer_arrays *arrays = &update->with.arrays;
+
+	place_free(arrays->parameter);
+	place_free(arrays->master);
+	place_free((void *)arrays->gradient);
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		place_free(arrays->slots[slot]);
+	place_free(update->copy);
+	place_free(update->copied);
+}
+
+static int measure(struct bench *bench, enum moment_format format, struct bench_result *ret_result)
+{
+	struct update update;
+	int r;
+
+	update_new(format, &update);
+	printf("%s, moments %s:\n", gpu_name(), names[format]);
+	r = bench_measure(bench,
+			  &(struct bench_comparison){ .name = "gpu_adam_ratio",
+						      .bound = BENCH_AT_LEAST,
+						      .limit = LIMIT,
+						      .unit = "GB/s",
+						      .scale = 1e9,
+						      .ours = { run_update, &update },
+						      .theirs = { run_copy, &update } },
+			  ret_result);
+	update_free(&update);
+	return r;
+}
+
+/* The worst format is the result. */
+static int run(struct bench *bench)
+{
+	struct bench_result worst = { .value = 0 };
+	const char *why = bench_wants(bench, "gpu_adam_ratio") ? place_open() : "";
+	int r = 0;
+
+	if (why) {
+		bench_skip(bench, "gpu_adam_ratio", why);
+		return 0;
+	}
+	for (unsigned format = 0; r == 0 && format < MOMENT_FORMATS; format++) {
+		struct bench_result result;
+
+		r = measure(bench, format, &result);
+		if (r == 0 && (format == 0 || result.value < worst.value))
+			worst = result;
+	}
+	return r < 0 ? r : bench_record_result(bench, &worst);
+}
+
+int main(int argc, char **argv)
+{
+	return bench_main(argc, argv, run);
+}

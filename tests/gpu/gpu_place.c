@@ -1,0 +1,137 @@
+#include "tests/gpu/gpu_place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "collectives/cuda/sum.h"
+#include "common/cleanup.h"
+#include "offload/cuda/driver.h"
+#include "offload/cuda/kernels/kernels.h"
+#include "tests/gpu/gpu_calls.h"
+
+static struct driver driver;
+static struct gpu_calls calls;
+static void *modules[2];
+static char name[128];
+
+/* ---- Opening ---- */
+
+static bool find_calls(struct dynamic_library *library)
+{
+	const struct dynamic_symbol symbols[] = {
+		{ "cuDevicePrimaryCtxRetain", &calls.retain_context },
+		{ "cuCtxSetCurrent", &calls.set_context },
+		{ "cuModuleLoadData", &calls.load },
+		{ "cuModuleGetFunction", &calls.find },
+		{ "cuMemAlloc_v2", &calls.allocate },
+		{ "cuMemFree_v2", &calls.free },
+		{ "cuMemcpyHtoD_v2", &calls.write },
+		{ "cuMemcpyDtoH_v2", &calls.read },
+		{ "cuMemcpyDtoD_v2", &calls.copy },
+		{ "cuLaunchKernel", &calls.launch },
+		{ "cuCtxSynchronize", &calls.wait },
+	};
+
+	return driver_open(&driver, library) &&
+	       dynamic_library_open(library, "libcuda.so.1", symbols, ARRAY_LENGTH(symbols));
+}
+
+static int open_first(void)
+{
+	const void *images[] = { kernels_image(), sum_image() };
+	void *context;
+	int device, error = driver.device(&device, 0);
+
+	if (error == DRIVER_DONE)
+		error = driver.device_name(name, sizeof(name), device);
+	if (error == DRIVER_DONE)
+		error = calls.retain_context(&context, device);
+	if (error == DRIVER_DONE)
+		error = calls.set_context(context);
+	for (size_t i = 0; error == DRIVER_DONE && i < ARRAY_LENGTH(images); i++)
+		error = calls.load(&modules[i], images[i]);
+	return error;
+}
+
+const char *place_open(void)
+{
+	static struct dynamic_library library;
+	static char why[512];
+	int error;
+
+	if (!kernels_image())
+		return "no kernels: they were built without nvcc";
+	if (!find_calls(&library)) {
+		snprintf(why, sizeof(why), "no GPU: %.200s", library.problem);
+		return why;
+	}
+	error = open_first();
+	if (error == DRIVER_DONE)
+		return NULL;
+	snprintf(why, sizeof(why), "GPU %s does not take the kernels: %.100s", name,
+		 driver_text(&driver, error));
+	return why;
+}
+
+const char *gpu_name(void)
+{
+	return name;
+}
+
+/* ---- Work ---- */
+
+static void expect_done(const char *what, int error)
+{
+	if (error == DRIVER_DONE)
+		return;
+	fprintf(stderr, "GPU %s: %s: %s (error %d)\n", name, what, driver_text(&driver, error), error);
+	exit(1);
+}
+
+void *place_allocate(size_t bytes)
+{
+	unsigned long long memory;
+
+	expect_done("memory", calls.allocate(&memory, bytes));
+	return (void *)(uintptr_t)memory;
+}
+
+void place_free(void *memory)
+{
+	expect_done("free", calls.free((uintptr_t)memory));
+}
+
+void place_write(void *to, const void *from, size_t bytes)
+{
+	expect_done("write", calls.write((uintptr_t)to, from, bytes));
+}
+
+void place_read(void *to, const void *from, size_t bytes)
+{
+	expect_done("read", calls.read(to, (uintptr_t)from, bytes));
+}
+
+void gpu_begin(const char *kernel, const void *arguments, uint32_t blocks, uint32_t threads)
+{
+	void *parameters[] = { (void *)arguments }, *function = NULL;
+
+	if (calls.find(&function, modules[0], kernel) != DRIVER_DONE)
+		expect_done(kernel, calls.find(&function, modules[1], kernel));
+	expect_done(kernel, calls.launch(function, blocks, 1, 1, threads, 1, 1, 0, NULL, parameters, NULL));
+}
+
+void gpu_begin_copy(void *to, const void *from, size_t bytes)
+{
+	expect_done("copy", calls.copy((uintptr_t)to, (uintptr_t)from, bytes));
+}
+
+void gpu_wait(void)
+{
+	expect_done("what it was asked for", calls.wait());
+}
+
+void place_run(const char *kernel, const void *arguments, uint32_t blocks, uint32_t threads)
+{
+	gpu_begin(kernel, arguments, blocks, threads);
+	gpu_wait();
+}
