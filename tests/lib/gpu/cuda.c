@@ -1,34 +1,24 @@
 /* A stand-in for the GPU driver, libcuda.so.1: $STANDIN_GPUS GPUs, of which $STANDIN_MIG says whether they
- * are slices, and $STANDIN_COMPUTE_MODE what they let processes do. */
-#include <stddef.h>
+ * are slices, $STANDIN_COMPUTE_MODE what they let processes do, and $STANDIN_PEERS whether they reach one
+ * another's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "offload/cuda/driver.h"
-#include "tests/lib/gpu/script.h"
+#include "tests/lib/gpu/standin.h"
 
-#define INVALID_VALUE 1
-#define NOT_INITIALIZED 3
-#define INVALID_DEVICE 101
-
-API int cuInit(unsigned flags);
-API int cuDriverGetVersion(int *ret_version);
-API int cuGetErrorString(int error, const char **ret_text);
-API int cuDeviceGetCount(int *ret_count);
-API int cuDeviceGet(int *ret_device, int ordinal);
-API int cuDeviceGetName(char *name, int size, int device);
-API int cuDeviceTotalMem_v2(size_t *ret_bytes, int device);
-API int cuDeviceGetAttribute(int *ret_value, int attribute, int device);
-
-static bool is_initialized;
+/* A forked child has to begin anew, which the driver does not let it do either. */
+static atomic_int initialized_by;
 
 /* As the driver counts: what $CUDA_VISIBLE_DEVICES does not list is not there. */
 static int count_visible(void)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	int count = script_number("STANDIN_GPUS", 1), listed = 0;
+	int count = (int)script_number("STANDIN_GPUS", 1), listed = 0;
 
+	if (count > STANDIN_GPUS_MAX)
+		count = STANDIN_GPUS_MAX;
 	if (!visible)
 		return count;
 	for (const char *at = visible; *at >= '0' && *at <= '9' && atoi(at) < count; at += *at == ',') {
@@ -38,82 +28,87 @@ static int count_visible(void)
 	return listed;
 }
 
-static int refuse(const char *call, int device)
+int standin_gpus(void)
 {
-	int error = script_error(call);
-
-	if (error != 0)
-		return error;
-	if (!is_initialized)
-		return NOT_INITIALIZED;
-	return device < 0 || device >= count_visible() ? INVALID_DEVICE : DRIVER_DONE;
+	return initialized_by == getpid() ? count_visible() : -1;
 }
 
 int cuInit(unsigned flags)
 {
-	int error = script_error("cuInit");
+	int error = script_error(__func__);
 
 	if (error == DRIVER_DONE && flags != 0)
-		error = INVALID_VALUE;
+		error = DRIVER_INVALID_VALUE;
 	if (error == DRIVER_DONE && count_visible() == 0)
 		error = DRIVER_NO_DEVICE;
-	is_initialized = error == DRIVER_DONE;
+	if (error == DRIVER_DONE && initialized_by != 0 && initialized_by != getpid())
+		error = DRIVER_NOT_INITIALIZED;
+	if (error == DRIVER_DONE)
+		initialized_by = getpid();
 	return error;
 }
 
 int cuDriverGetVersion(int *ret_version)
 {
-	*ret_version = script_number("STANDIN_CUDA", 13000);
-	return script_error("cuDriverGetVersion");
+	*ret_version = (int)script_number("STANDIN_CUDA", 13000);
+	return script_error(__func__);
 }
 
 int cuGetErrorString(int error, const char **ret_text)
 {
-	static char text[64];
+	static _Thread_local char text[64];
 
 	snprintf(text, sizeof(text), "the stand-in's error %d", error);
 	*ret_text = text;
-	return script_error("cuGetErrorString");
+	return script_error(__func__);
 }
 
 int cuDeviceGetCount(int *ret_count)
 {
-	int error = script_error("cuDeviceGetCount");
-
 	*ret_count = count_visible();
-	return error == DRIVER_DONE && !is_initialized ? NOT_INITIALIZED : error;
+	return standin_enter(__func__);
 }
 
 int cuDeviceGet(int *ret_device, int ordinal)
 {
 	*ret_device = ordinal;
-	return refuse("cuDeviceGet", ordinal);
+	return standin_enter_gpu(__func__, ordinal);
 }
 
 int cuDeviceGetName(char *name, int size, int device)
 {
 	snprintf(name, (size_t)size, "stand-in%s", script_number("STANDIN_MIG", 0) ? " MIG 1g.10gb" : "");
-	return refuse("cuDeviceGetName", device);
+	return standin_enter_gpu(__func__, device);
 }
 
 int cuDeviceTotalMem_v2(size_t *ret_bytes, int device)
 {
-	*ret_bytes = (size_t)1 << 30;
-	return refuse("cuDeviceTotalMem_v2", device);
+	*ret_bytes = standin_bytes();
+	return standin_enter_gpu(__func__, device);
 }
 
 int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 {
 	const int values[] = {
-		[DRIVER_COMPUTE_MODE] = script_number("STANDIN_COMPUTE_MODE", 0),
+		[DRIVER_COMPUTE_MODE] = (int)script_number("STANDIN_COMPUTE_MODE", 0),
 		[DRIVER_PCI_BUS] = 0x17 + device,
 		[DRIVER_CAPABILITY_MAJOR] = 9,
 		[DRIVER_HAS_VIRTUAL_MEMORY] = 1,
-		[DRIVER_HAS_DESCRIPTORS] = script_number("STANDIN_DESCRIPTORS", 1),
+		[DRIVER_HAS_DESCRIPTORS] = (int)script_number("STANDIN_DESCRIPTORS", 1),
 	};
 
 	if (attribute < 0 || (size_t)attribute >= sizeof(values) / sizeof(values[0]))
-		return INVALID_VALUE;
+		return DRIVER_INVALID_VALUE;
 	*ret_value = values[attribute];
-	return refuse("cuDeviceGetAttribute", device);
+	return standin_enter_gpu(__func__, device);
+}
+
+int cuDeviceCanAccessPeer(int *ret_reaches, int device, int peer)
+{
+	int error = standin_enter_gpu(__func__, device);
+
+	if (error == DRIVER_DONE && (peer < 0 || peer >= count_visible()))
+		error = DRIVER_INVALID_DEVICE;
+	*ret_reaches = device != peer && script_number("STANDIN_PEERS", 1);
+	return error;
 }

@@ -6,7 +6,7 @@ API const char *ncclGetErrorString(int error);
 
 int ncclGetVersion(int *ret_version)
 {
-	*ret_version = script_number("STANDIN_NCCL", 22803);
+	*ret_version = (int)script_number("STANDIN_NCCL", 22803);
 	return script_error("ncclGetVersion");
 }
 

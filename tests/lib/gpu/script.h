@@ -2,13 +2,22 @@
 #ifndef TIERD_TESTS_LIB_GPU_SCRIPT_H
 #define TIERD_TESTS_LIB_GPU_SCRIPT_H
 
+#include <stdbool.h>
+
 /* Of a call of the library; what it is made of stays inside. */
 #define API __attribute__((visibility("default")))
 
-/* $STANDIN_FAILURES: "cuInit=999,cuDeviceGet=101": the error of that call; 0: it succeeds. */
+/* $STANDIN_FAILURES: "cuInit=999,cuDeviceGet=101": the error of that call; 0: it succeeds. "cuMemMap#3=2":
+ * only of the third such call since the variable has changed. A "!" behind it, "cuMemcpyAsync#2=719!": what
+ * it is a call of is broken from then on. */
+struct script_failure {
+	int error;
+	bool is_lasting;
+};
+struct script_failure script_failure(const char *call);
 int script_error(const char *call);
 
 /* $NAME as a number, or else that. */
-int script_number(const char *name, int otherwise);
+long script_number(const char *name, long otherwise);
 
 #endif

@@ -18,7 +18,7 @@
 		_Static_assert(sizeof(call(__VA_ARGS__)) == sizeof((place)(__VA_ARGS__)), #call);            \
 	} while (0)
 
-static void the_calls_take_the_same(void **state)
+static void the_calls_about_gpus_take_the_same(void **state)
 {
 	struct driver driver;
 	const char *text;
@@ -35,8 +35,103 @@ static void the_calls_take_the_same(void **state)
 	EXPECT_CALL(driver.device_bytes, cuDeviceTotalMem, &bytes, 0);
 	EXPECT_CALL(driver.device_attribute, cuDeviceGetAttribute, &number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
 		    0);
+	EXPECT_CALL(driver.device_reaches, cuDeviceCanAccessPeer, &number, 0, 1);
+	EXPECT_CALL(driver.context_flags, cuDevicePrimaryCtxSetFlags, 0, 4U);
+	EXPECT_CALL(driver.context_retain, cuDevicePrimaryCtxRetain, NULL, 0);
+	EXPECT_CALL(driver.context_release, cuDevicePrimaryCtxRelease, 0);
+	EXPECT_CALL(driver.context_enter, cuCtxSetCurrent, NULL);
+}
+
+static void the_calls_about_memory_take_the_same(void **state)
+{
+	unsigned long long address;
+	struct driver driver;
+	size_t bytes;
+	int fd;
+
+	EXPECT_CALL(driver.memory_info, cuMemGetInfo, &bytes, &bytes);
+	EXPECT_CALL(driver.memory_granularity, cuMemGetAllocationGranularity, &bytes, NULL,
+		    CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	EXPECT_CALL(driver.memory_create, cuMemCreate, &address, bytes, NULL, 0ULL);
+	EXPECT_CALL(driver.memory_release, cuMemRelease, address);
+	EXPECT_CALL(driver.memory_export, cuMemExportToShareableHandle, &fd, address,
+		    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ULL);
+	EXPECT_CALL(driver.memory_import, cuMemImportFromShareableHandle, &address, NULL,
+		    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	EXPECT_CALL(driver.address_reserve, cuMemAddressReserve, &address, bytes, bytes, address, 0ULL);
+	EXPECT_CALL(driver.address_free, cuMemAddressFree, address, bytes);
+	EXPECT_CALL(driver.memory_map, cuMemMap, address, bytes, bytes, address, 0ULL);
+	EXPECT_CALL(driver.memory_unmap, cuMemUnmap, address, bytes);
+	EXPECT_CALL(driver.memory_allow, cuMemSetAccess, address, bytes, NULL, bytes);
+	EXPECT_CALL(driver.host_register, cuMemHostRegister, NULL, bytes, 0U);
+	EXPECT_CALL(driver.host_unregister, cuMemHostUnregister, NULL);
+}
+
+static void the_calls_about_streams_take_the_same(void **state)
+{
+	unsigned long long address;
+	struct driver driver;
+	size_t bytes;
+
+	EXPECT_CALL(driver.stream_create, cuStreamCreate, NULL, 0U);
+	EXPECT_CALL(driver.stream_destroy, cuStreamDestroy, NULL);
+	EXPECT_CALL(driver.stream_synchronize, cuStreamSynchronize, NULL);
+	EXPECT_CALL(driver.stream_wait, cuStreamWaitEvent, NULL, NULL, 0U);
+	EXPECT_CALL(driver.copy, cuMemcpyAsync, address, address, bytes, NULL);
+	EXPECT_CALL(driver.event_create, cuEventCreate, NULL, 0U);
+	EXPECT_CALL(driver.event_destroy, cuEventDestroy, NULL);
+	EXPECT_CALL(driver.event_record, cuEventRecord, NULL, NULL);
+	EXPECT_CALL(driver.event_query, cuEventQuery, NULL);
+	EXPECT_CALL(driver.event_export, cuIpcGetEventHandle, NULL, NULL);
+}
+
+/* By the reference's names, which driver.c has with what they stand for. */
+static void the_names_are_the_same(void **state)
+{
 	assert_string_equal(NAME(cuDeviceTotalMem), "cuDeviceTotalMem_v2");
 	assert_string_equal(NAME(cuDeviceGetAttribute), "cuDeviceGetAttribute");
+	assert_string_equal(NAME(cuDevicePrimaryCtxSetFlags), "cuDevicePrimaryCtxSetFlags_v2");
+	assert_string_equal(NAME(cuDevicePrimaryCtxRetain), "cuDevicePrimaryCtxRetain");
+	assert_string_equal(NAME(cuDevicePrimaryCtxRelease), "cuDevicePrimaryCtxRelease_v2");
+	assert_string_equal(NAME(cuCtxSetCurrent), "cuCtxSetCurrent");
+	assert_string_equal(NAME(cuMemGetInfo), "cuMemGetInfo_v2");
+	assert_string_equal(NAME(cuMemHostRegister), "cuMemHostRegister_v2");
+	assert_string_equal(NAME(cuMemHostUnregister), "cuMemHostUnregister");
+	assert_string_equal(NAME(cuStreamCreate), "cuStreamCreate");
+	assert_string_equal(NAME(cuStreamDestroy), "cuStreamDestroy_v2");
+	assert_string_equal(NAME(cuStreamSynchronize), "cuStreamSynchronize");
+	assert_string_equal(NAME(cuStreamWaitEvent), "cuStreamWaitEvent");
+	assert_string_equal(NAME(cuMemcpyAsync), "cuMemcpyAsync");
+	assert_string_equal(NAME(cuEventCreate), "cuEventCreate");
+	assert_string_equal(NAME(cuEventDestroy), "cuEventDestroy_v2");
+	assert_string_equal(NAME(cuEventRecord), "cuEventRecord");
+	assert_string_equal(NAME(cuEventQuery), "cuEventQuery");
+	assert_string_equal(NAME(cuIpcGetEventHandle), "cuIpcGetEventHandle");
+	assert_string_equal(NAME(cuIpcOpenEventHandle), "cuIpcOpenEventHandle");
+}
+
+/* One field of a struct of theirs and ours. */
+#define EXPECT_FIELD(theirs, their_field, ours, our_field)                                                   \
+	do {                                                                                                 \
+		assert_int_equal(offsetof(theirs, their_field), offsetof(ours, our_field));                  \
+		assert_int_equal(sizeof(((theirs *)0)->their_field), sizeof(((ours *)0)->our_field));        \
+	} while (0)
+
+static void the_structs_are_the_same(void **state)
+{
+	EXPECT_FIELD(CUmemAllocationProp, type, struct driver_memory_kind, type);
+	EXPECT_FIELD(CUmemAllocationProp, requestedHandleTypes, struct driver_memory_kind, handles);
+	EXPECT_FIELD(CUmemAllocationProp, location.type, struct driver_memory_kind, location.type);
+	EXPECT_FIELD(CUmemAllocationProp, location.id, struct driver_memory_kind, location.id);
+	EXPECT_FIELD(CUmemAllocationProp, win32HandleMetaData, struct driver_memory_kind, windows);
+	EXPECT_FIELD(CUmemAllocationProp, allocFlags.usage, struct driver_memory_kind, usage);
+	EXPECT_FIELD(CUmemAccessDesc, location, struct driver_access, location);
+	EXPECT_FIELD(CUmemAccessDesc, flags, struct driver_access, flags);
+	assert_int_equal(sizeof(CUmemAllocationProp), sizeof(struct driver_memory_kind));
+	assert_int_equal(sizeof(CUmemAccessDesc), sizeof(struct driver_access));
+	assert_int_equal(sizeof(CUipcEventHandle), sizeof(struct driver_event_handle));
+	assert_int_equal(sizeof(CUdeviceptr), sizeof(driver_address));
+	assert_int_equal(sizeof(CUmemGenericAllocationHandle), sizeof(driver_allocation));
 }
 
 /* What is a handle of theirs is a pointer of ours. */
@@ -66,7 +161,33 @@ static void the_calls_of_tests_take_the_same(void **state)
 static void the_numbers_are_the_same(void **state)
 {
 	assert_int_equal(DRIVER_DONE, CUDA_SUCCESS);
+	assert_int_equal(DRIVER_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(DRIVER_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(DRIVER_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
 	assert_int_equal(DRIVER_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+	assert_int_equal(DRIVER_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
+	assert_int_equal(DRIVER_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(DRIVER_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(DRIVER_NOT_READY, CUDA_ERROR_NOT_READY);
+	assert_int_equal(DRIVER_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
+	assert_int_equal(DRIVER_CONTEXT_IS_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	assert_int_equal(DRIVER_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	assert_int_equal(DRIVER_NOT_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	assert_int_equal(DRIVER_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(DRIVER_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
+	assert_int_equal(DRIVER_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
+	assert_int_equal(DRIVER_UNKNOWN, CUDA_ERROR_UNKNOWN);
+	assert_int_equal(DRIVER_SLEEP_IN_CALLS, CU_CTX_SCHED_BLOCKING_SYNC);
+	assert_int_equal(DRIVER_NO_STREAM_0, CU_STREAM_NON_BLOCKING);
+	assert_int_equal(DRIVER_SLEEP, CU_EVENT_BLOCKING_SYNC);
+	assert_int_equal(DRIVER_NO_TIMES, CU_EVENT_DISABLE_TIMING);
+	assert_int_equal(DRIVER_SHARED, CU_EVENT_INTERPROCESS);
+	assert_int_equal(DRIVER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
+	assert_int_equal(DRIVER_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED);
+	assert_int_equal(DRIVER_DESCRIPTOR, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	assert_int_equal(DRIVER_ON_GPU, CU_MEM_LOCATION_TYPE_DEVICE);
+	assert_int_equal(DRIVER_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	assert_int_equal(DRIVER_LEAST_GRANULARITY, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	assert_int_equal(DRIVER_COMPUTE_MODE, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 	assert_int_equal(DRIVER_PCI_BUS, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
 	assert_int_equal(DRIVER_PCI_DEVICE, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
@@ -83,8 +204,12 @@ static void the_numbers_are_the_same(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_calls_take_the_same),
 		cmocka_unit_test(the_calls_of_tests_take_the_same),
+		cmocka_unit_test(the_calls_about_gpus_take_the_same),
+		cmocka_unit_test(the_calls_about_memory_take_the_same),
+		cmocka_unit_test(the_calls_about_streams_take_the_same),
+		cmocka_unit_test(the_names_are_the_same),
+		cmocka_unit_test(the_structs_are_the_same),
 		cmocka_unit_test(the_numbers_are_the_same),
 	};
 
