@@ -67,4 +67,7 @@ API int cuIpcOpenEventHandle(struct driver_event **ret_event, struct driver_even
  * with what other streams do. */
 API void standin_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write);
 
+/* All streams stop before their next task, until they are told otherwise. */
+API void standin_hold(bool is_held);
+
 #endif

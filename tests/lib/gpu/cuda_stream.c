@@ -9,11 +9,20 @@
 #include "tests/lib/gpu/standin.h"
 
 static struct queue streams = { &streams, &streams };
+static bool is_held;
 static _Thread_local struct driver_stream *current;
 
 struct driver_stream *stream_current(void)
 {
 	return current;
+}
+
+void standin_hold(bool is_to_hold)
+{
+	pthread_mutex_lock(&standin_lock);
+	is_held = is_to_hold;
+	pthread_cond_broadcast(&standin_changed);
+	pthread_mutex_unlock(&standin_lock);
 }
 
 static void perform(struct driver_stream *stream, struct task *task)
@@ -44,9 +53,9 @@ static void *work(void *argument)
 	current = stream;
 	pthread_mutex_lock(&standin_lock);
 	for (;;) {
-		struct queue *link = queue_pop(&stream->tasks);
+		struct queue *link = is_held ? NULL : queue_pop(&stream->tasks);
 
-		if (!link && stream->is_closing)
+		if (!link && !is_held && stream->is_closing)
 			break;
 		if (!link) {
 			pthread_cond_wait(&standin_changed, &standin_lock);
