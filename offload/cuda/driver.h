@@ -45,10 +45,9 @@ enum driver_compute_mode {
 enum driver_flag {
 	DRIVER_SLEEP_IN_CALLS = 4, /* of a context: a call that waits does not take a processor */
 	DRIVER_NO_STREAM_0 = 1,	   /* of a stream: what is in the stream without a name does not delay it */
-	DRIVER_SLEEP = 1,	   /* of an event, as of a context */
-	DRIVER_NO_TIMES = 2,
-	DRIVER_SHARED = 4,   /* processes can share it */
-	DRIVER_PORTABLE = 1, /* of host memory: all contexts know it */
+	DRIVER_NO_TIMES = 2,	   /* of an event */
+	DRIVER_SHARED = 4,	   /* processes can share it */
+	DRIVER_PORTABLE = 1,	   /* of host memory: all contexts know it */
 };
 
 /* Of memory: what it is, and where. */

@@ -35,7 +35,7 @@ ROOMS = {
         "optimizer": "the optimizers' kernels, and number formats",
         "device": "tiers of memory, io_uring, the schedule of a device",
         "store": "extents, maps, commits, snapshots, forks",
-        "cuda": "GPUs, and what serves them",
+        "cuda": "GPUs: what serves them, their memory, copies from and to it, kernels",
     },
     "client": {
         "library": "libtierd",

@@ -179,7 +179,6 @@ static void the_numbers_are_the_same(void **state)
 	assert_int_equal(DRIVER_UNKNOWN, CUDA_ERROR_UNKNOWN);
 	assert_int_equal(DRIVER_SLEEP_IN_CALLS, CU_CTX_SCHED_BLOCKING_SYNC);
 	assert_int_equal(DRIVER_NO_STREAM_0, CU_STREAM_NON_BLOCKING);
-	assert_int_equal(DRIVER_SLEEP, CU_EVENT_BLOCKING_SYNC);
 	assert_int_equal(DRIVER_NO_TIMES, CU_EVENT_DISABLE_TIMING);
 	assert_int_equal(DRIVER_SHARED, CU_EVENT_INTERPROCESS);
 	assert_int_equal(DRIVER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);

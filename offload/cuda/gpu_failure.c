@@ -1,0 +1,61 @@
+#include <errno.h>
+#include <stdio.h>
+
+#include "offload/cuda/gpu_private.h"
+
+static int errno_of(int error)
+{
+	switch (error) {
+	case DRIVER_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case DRIVER_INVALID_VALUE:
+	case DRIVER_INVALID_HANDLE:
+	case DRIVER_INVALID_CONTEXT:
+	case DRIVER_NOT_REGISTERED:
+		return -EINVAL;
+	case DRIVER_ALREADY_REGISTERED:
+		return -EEXIST;
+	case DRIVER_NOT_PERMITTED:
+		return -EPERM;
+	case DRIVER_NOT_SUPPORTED:
+		return -EOPNOTSUPP;
+	default:
+		return -EIO;
+	}
+}
+
+/* An error of a GPU that is lost is that of every call from then on. */
+static bool is_lasting(const struct gpu_engine *engine)
+{
+	size_t unused;
+
+	return engine->has_entered && engine->driver.memory_info(&unused, &unused) != DRIVER_DONE;
+}
+
+void gpu_give_up(struct gpu_engine *engine, const char *call, int error)
+{
+	snprintf(engine->loss.text, sizeof(engine->loss.text), "%s is lost: %s: %s (error %d)", engine->name,
+		 call, driver_text(&engine->driver, error), error);
+	engine->is_lost = true;
+	pthread_mutex_lock(&engine->lock);
+	engine->is_failure_new = true;
+	pthread_mutex_unlock(&engine->lock);
+}
+
+int gpu_refuse(const struct gpu_engine *engine, struct gpu_problem *problem)
+{
+	*problem = engine->loss;
+	return -ENODEV;
+}
+
+int gpu_check(struct gpu_engine *engine, const char *call, int error, struct gpu_problem *problem)
+{
+	if (error == DRIVER_DONE)
+		return 0;
+	snprintf(problem->text, sizeof(problem->text), "%s: %s: %s (error %d)", engine->name, call,
+		 driver_text(&engine->driver, error), error);
+	if (!is_lasting(engine))
+		return errno_of(error);
+	gpu_give_up(engine, call, error);
+	return gpu_refuse(engine, problem);
+}
