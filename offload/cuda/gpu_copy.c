@@ -103,10 +103,8 @@ static void count_traffic(struct gpu_engine *engine, struct gpu_lane *lane, size
 	lane->busy_since_ns = now_ns;
 }
 
-static bool end_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
+static void end_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
 {
-	bool has_ended = false;
-
 	while (lane->count > 0) {
 		struct gpu_piece *piece = &lane->pieces[lane->first];
 		struct gpu_problem ignored;
@@ -118,20 +116,16 @@ static bool end_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
 			drain(engine, lane);
 		if (engine->is_lost)
 			break;
-		has_ended = true;
 		count_traffic(engine, lane, piece->bytes);
 		lane->first = (lane->first + 1) % GPU_PIECES;
 		lane->count--;
 		piece->copy->moving--;
 		end_if_done(engine, piece->copy);
 	}
-	return has_ended;
 }
 
-static bool release_held(struct gpu_engine *engine, struct gpu_lane *lane)
+static void release_held(struct gpu_engine *engine, struct gpu_lane *lane)
 {
-	bool has_released = false;
-
 	QUEUE_FOREACH (link, &lane->held) {
 		struct gpu_copy *copy = copy_of(link);
 		int error = engine->driver.event_query(copy->after->event), r;
@@ -141,7 +135,6 @@ static bool release_held(struct gpu_engine *engine, struct gpu_lane *lane)
 		r = gpu_check(engine, "cuEventQuery", error, &copy->request.problem);
 		if (engine->is_lost)
 			break;
-		has_released = true;
 		if (r < 0) {
 			stop(engine, copy, r);
 			continue;
@@ -150,7 +143,6 @@ static bool release_held(struct gpu_engine *engine, struct gpu_lane *lane)
 		copy->is_held = false;
 		wait_in_line(engine, copy);
 	}
-	return has_released;
 }
 
 /* No piece crosses the boundary of two registrations of host memory. */
@@ -214,15 +206,13 @@ static struct gpu_copy *first_waiting(const struct gpu_lane *lane)
 	return NULL;
 }
 
-static bool begin_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
+static void begin_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
 {
-	bool has_moved = false;
 	struct gpu_copy *copy;
 
 	while (!engine->is_lost && lane->count < GPU_PIECES && (copy = first_waiting(lane))) {
 		int r = copy->begun < copy->bytes ? begin_piece(engine, lane, copy) : 0;
 
-		has_moved = true;
 		if (engine->is_lost)
 			break;
 		if (r < 0)
@@ -230,24 +220,20 @@ static bool begin_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
 		else if (copy->begun == copy->bytes)
 			has_begun(engine, lane, copy);
 	}
-	return has_moved;
 }
 
-bool gpu_copies_advance(struct gpu_engine *engine)
+void gpu_copies_advance(struct gpu_engine *engine)
 {
-	bool has_moved = false;
-
 	for (int direction = 0; direction < GPU_DIRECTIONS && !engine->is_lost; direction++) {
 		struct gpu_lane *lane = &engine->lanes[direction];
 
-		has_moved |= end_pieces(engine, lane);
+		end_pieces(engine, lane);
 		if (!engine->is_lost)
-			has_moved |= release_held(engine, lane);
-		has_moved |= begin_pieces(engine, lane);
+			release_held(engine, lane);
+		begin_pieces(engine, lane);
 	}
 	if (engine->is_lost)
 		fail_all(engine);
-	return has_moved;
 }
 
 void gpu_copy_submit(struct gpu_engine *engine, struct gpu_copy *copy)

@@ -41,7 +41,8 @@ struct gpu_engine_config {
 int gpu_engine_new(const struct gpu_engine_config *config, struct gpu_problem *ret_problem,
 		   struct gpu_engine **ret_engine);
 
-/* All requests must be done. Memory, pins and events that are left go with the process. */
+/* All requests must be done. Memory and events that are left go with the process; pins that this engine has
+ * added end here, also for other engines. */
 struct gpu_engine *gpu_engine_free(struct gpu_engine *engine);
 DEFINE_FREEP(struct gpu_engine *, gpu_engine_free)
 

@@ -34,6 +34,8 @@ static bool is_lasting(const struct gpu_engine *engine)
 
 void gpu_give_up(struct gpu_engine *engine, const char *call, int error)
 {
+	if (engine->is_lost)
+		return;
 	snprintf(engine->loss.text, sizeof(engine->loss.text), "%s is lost: %s: %s (error %d)", engine->name,
 		 call, driver_text(&engine->driver, error), error);
 	engine->is_lost = true;

@@ -72,7 +72,7 @@ void gpu_lanes_close(struct gpu_engine *engine);
 void gpu_copies_take(struct gpu_engine *engine, struct gpu_copy *copy);
 /* Does what was asked of copies since they were submitted. */
 void gpu_copies_attend(struct gpu_engine *engine);
-/* Looks what has ended, and what may begin. False: nothing. */
-bool gpu_copies_advance(struct gpu_engine *engine);
+/* Looks what has ended, and what may begin. */
+void gpu_copies_advance(struct gpu_engine *engine);
 
 #endif
