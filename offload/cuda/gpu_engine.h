@@ -41,8 +41,7 @@ struct gpu_engine_config {
 int gpu_engine_new(const struct gpu_engine_config *config, struct gpu_problem *ret_problem,
 		   struct gpu_engine **ret_engine);
 
-/* All requests must be done. Memory and events that are left go with the process; pins that this engine has
- * added end here, also for other engines. */
+/* All requests must be done. Memory, pins and events that are left go with the process. */
 struct gpu_engine *gpu_engine_free(struct gpu_engine *engine);
 DEFINE_FREEP(struct gpu_engine *, gpu_engine_free)
 
@@ -83,7 +82,8 @@ void gpu_memory_create(struct gpu_engine *engine, struct gpu_memory *memory);
 /* No copy may be on its way from or to it. Succeeds also where the GPU is lost. */
 void gpu_memory_destroy(struct gpu_engine *engine, struct gpu_memory *memory);
 
-/* Host memory that all GPUs copy from and to at full speed, because it stays where it is. Whole pages. */
+/* Host memory that all GPUs copy from and to at full speed, because it stays where it is. Whole pages.
+ * Several engines may pin the same range: it is pinned until the last has let go. */
 struct gpu_pin {
 	struct gpu_request request;
 	void *base;
@@ -91,10 +91,10 @@ struct gpu_pin {
 	size_t registered;
 };
 
-/* Takes time: copies go on meanwhile. -EEXIST: a part of it is pinned. If it fails nothing of it is pinned,
- * and copies from and to it are slow, and hold up the others. */
+/* Takes time: copies go on meanwhile. -EEXIST: a part of it is pinned in another range. If it fails nothing
+ * of it is pinned, and copies from and to it are slow, and hold up the others. */
 void gpu_pin_add(struct gpu_engine *engine, struct gpu_pin *pin);
-/* No copy may be on its way from or to it. */
+/* No copy of this engine may be on its way from or to it. Succeeds also where the GPU is lost. */
 void gpu_pin_remove(struct gpu_engine *engine, struct gpu_pin *pin);
 
 /* A place in the order of what the GPU does, which processes share. */

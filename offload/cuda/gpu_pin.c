@@ -2,12 +2,121 @@
  * copies wait for the thread meanwhile. No copy crosses the boundary of two pieces: the driver would refuse
  * it. */
 #include <assert.h>
+#include <errno.h>
+#include <search.h>
+#include <stdio.h>
 
 #include "offload/cuda/gpu_private.h"
+
+/* The driver registers memory once for a process. The context in which it was registered stays until the
+ * piece goes, because the registration would go with it, also for other GPUs. */
+struct piece {
+	char *base;
+	size_t bytes;
+	unsigned users;
+	int device;
+	struct driver_context *context;
+};
+
+/* Of all engines, by their bases. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *pieces;
 
 static struct gpu_pin *pin_of(struct gpu_request *request)
 {
 	return container_of(request, struct gpu_pin, request);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const char *first = ((const struct piece *)a)->base, *second = ((const struct piece *)b)->base;
+
+	return (first > second) - (first < second);
+}
+
+/* All with the lock held. */
+static struct piece *find(char *base)
+{
+	const struct piece key = { .base = base };
+	struct piece *const *found = tfind(&key, &pieces, compare);
+
+	return found ? *found : NULL;
+}
+
+static int register_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
+{
+	const struct driver *driver = &engine->driver;
+	int r = gpu_check(engine, "cuDevicePrimaryCtxRetain",
+			  driver->context_retain(&piece->context, piece->device), problem);
+
+	if (r < 0)
+		return r;
+	r = gpu_check(engine, "cuMemHostRegister",
+		      driver->host_register(piece->base, piece->bytes, DRIVER_PORTABLE), problem);
+	if (r < 0)
+		(void)driver->context_release(piece->device);
+	return r;
+}
+
+/* By any engine, in the piece's context. Nobody knows what a GPU that is lost still does with the memory, so
+ * that stays registered as long as the context is there. */
+static int unregister_piece(struct gpu_engine *engine, const struct piece *piece, struct gpu_problem *problem)
+{
+	const struct driver *driver = &engine->driver;
+	int error = DRIVER_DONE;
+
+	if (!engine->is_lost) {
+		error = driver->context_enter(piece->context);
+		if (error == DRIVER_DONE)
+			error = driver->host_unregister(piece->base);
+		(void)driver->context_enter(engine->driver_context);
+	}
+	(void)driver->context_release(piece->device);
+	return gpu_check(engine, "cuMemHostUnregister", error, problem);
+}
+
+static int add_piece(struct gpu_engine *engine, char *base, size_t bytes, struct gpu_problem *problem)
+{
+	struct piece *piece = calloc(1, sizeof(*piece));
+	int r;
+
+	if (piece)
+		*piece = (struct piece){ .base = base, .bytes = bytes, .users = 1, .device = engine->device };
+	if (!piece || !tsearch(piece, &pieces, compare)) {
+		snprintf(problem->text, sizeof(problem->text), "%s: out of host memory", engine->name);
+		free(piece);
+		return -ENOMEM;
+	}
+	r = register_piece(engine, piece, problem);
+	if (r < 0) {
+		tdelete(piece, &pieces, compare);
+		free(piece);
+	}
+	return r;
+}
+
+static int remove_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
+{
+	int r;
+
+	if (--piece->users > 0)
+		return 0;
+	tdelete(piece, &pieces, compare);
+	r = unregister_piece(engine, piece, problem);
+	free(piece);
+	return r;
+}
+
+static int share_piece(const struct gpu_engine *engine, struct piece *piece, size_t bytes,
+		       struct gpu_problem *problem)
+{
+	if (piece->bytes != bytes) {
+		snprintf(problem->text, sizeof(problem->text),
+			 "%s: a part of the memory is registered with other bounds", engine->name);
+		return -EEXIST;
+	}
+	piece->users++;
+	return 0;
 }
 
 /* From there to the next boundary, or the end. */
@@ -18,35 +127,50 @@ static size_t piece_at(const struct gpu_pin *pin, size_t offset)
 	return bytes < pin->bytes - offset ? bytes : pin->bytes - offset;
 }
 
-/* The last piece of what is registered. */
-static int unregister_one(struct gpu_engine *engine, struct gpu_pin *pin, struct gpu_problem *problem)
+static int add_next(struct gpu_engine *engine, struct gpu_pin *pin, struct gpu_problem *problem)
+{
+	char *base = (char *)pin->base + pin->registered;
+	size_t bytes = piece_at(pin, pin->registered);
+	struct piece *piece;
+	int r;
+
+	pthread_mutex_lock(&lock);
+	piece = find(base);
+	r = piece ? share_piece(engine, piece, bytes, problem) : add_piece(engine, base, bytes, problem);
+	pthread_mutex_unlock(&lock);
+	if (r == 0)
+		pin->registered += bytes;
+	return r;
+}
+
+static int remove_last(struct gpu_engine *engine, struct gpu_pin *pin, struct gpu_problem *problem)
 {
 	uintptr_t end = (uintptr_t)pin->base + pin->registered;
 	uintptr_t begin = (end - 1) / GPU_PIN_BYTES * GPU_PIN_BYTES;
 	char *base = begin < (uintptr_t)pin->base ? pin->base : (char *)begin;
+	int r;
 
+	pthread_mutex_lock(&lock);
+	r = remove_piece(engine, find(base), problem);
+	pthread_mutex_unlock(&lock);
 	pin->registered = (size_t)(base - (char *)pin->base);
-	return gpu_check(engine, "cuMemHostUnregister", engine->driver.host_unregister(base), problem);
+	return r;
 }
 
 static int add(struct gpu_engine *engine, struct gpu_request *request)
 {
 	struct gpu_pin *pin = pin_of(request);
 	struct gpu_problem ignored;
-	size_t bytes = piece_at(pin, pin->registered);
 	int r;
 
 	if (engine->is_lost)
-		return gpu_refuse(engine, &request->problem);
-	r = gpu_check(
-		engine, "cuMemHostRegister",
-		engine->driver.host_register((char *)pin->base + pin->registered, bytes, DRIVER_PORTABLE),
-		&request->problem);
-	while (r < 0 && pin->registered > 0 && !engine->is_lost)
-		(void)unregister_one(engine, pin, &ignored);
+		r = gpu_refuse(engine, &request->problem);
+	else
+		r = add_next(engine, pin, &request->problem);
+	while (r < 0 && pin->registered > 0)
+		(void)remove_last(engine, pin, &ignored);
 	if (r < 0)
 		return r;
-	pin->registered += bytes;
 	return pin->registered < pin->bytes ? GPU_AGAIN : 0;
 }
 
@@ -57,9 +181,9 @@ static int remove_one(struct gpu_engine *engine, struct gpu_request *request)
 	struct gpu_problem problem;
 	int r;
 
-	if (engine->is_lost || pin->registered == 0)
+	if (pin->registered == 0)
 		return engine->is_lost ? 0 : request->status;
-	r = unregister_one(engine, pin, &problem);
+	r = remove_last(engine, pin, &problem);
 	if (r < 0 && request->status == 0) {
 		request->status = r;
 		request->problem = problem;

@@ -72,19 +72,19 @@ int cuDeviceGetCount(int *ret_count)
 int cuDeviceGet(int *ret_device, int ordinal)
 {
 	*ret_device = ordinal;
-	return standin_enter_gpu(__func__, ordinal);
+	return standin_enter_device(__func__, ordinal);
 }
 
 int cuDeviceGetName(char *name, int size, int device)
 {
 	snprintf(name, (size_t)size, "stand-in%s", script_number("STANDIN_MIG", 0) ? " MIG 1g.10gb" : "");
-	return standin_enter_gpu(__func__, device);
+	return standin_enter_device(__func__, device);
 }
 
 int cuDeviceTotalMem_v2(size_t *ret_bytes, int device)
 {
 	*ret_bytes = standin_bytes();
-	return standin_enter_gpu(__func__, device);
+	return standin_enter_device(__func__, device);
 }
 
 int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
@@ -100,12 +100,12 @@ int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 	if (attribute < 0 || (size_t)attribute >= sizeof(values) / sizeof(values[0]))
 		return DRIVER_INVALID_VALUE;
 	*ret_value = values[attribute];
-	return standin_enter_gpu(__func__, device);
+	return standin_enter_device(__func__, device);
 }
 
 int cuDeviceCanAccessPeer(int *ret_reaches, int device, int peer)
 {
-	int error = standin_enter_gpu(__func__, device);
+	int error = standin_enter_device(__func__, device);
 
 	if (error == DRIVER_DONE && (peer < 0 || peer >= count_visible()))
 		error = DRIVER_INVALID_DEVICE;

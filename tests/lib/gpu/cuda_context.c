@@ -78,12 +78,17 @@ int standin_enter(const char *call)
 	return error == DRIVER_DONE && current ? current->lost : error;
 }
 
-int standin_enter_gpu(const char *call, int device)
+int standin_enter_device(const char *call, int device)
 {
 	int error = enter(call, device);
 
-	if (error == DRIVER_DONE && device < 0)
-		error = DRIVER_INVALID_DEVICE;
+	return error == DRIVER_DONE && device < 0 ? DRIVER_INVALID_DEVICE : error;
+}
+
+int standin_enter_gpu(const char *call, int device)
+{
+	int error = standin_enter_device(call, device);
+
 	return error == DRIVER_DONE ? standin_lost(device) : error;
 }
 
@@ -143,6 +148,7 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 	if (holders > 1)
 		return DRIVER_DONE;
 	streams_end(&contexts[device]);
+	host_end(&contexts[device]);
 	contexts[device].lost = DRIVER_DONE;
 	return DRIVER_DONE;
 }

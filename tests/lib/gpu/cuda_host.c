@@ -1,4 +1,5 @@
-/* Host memory that the stand-in for the GPU driver was told of. */
+/* Host memory that the stand-in for the GPU driver was told of. A registration goes with its context, in
+ * which alone it is taken back. */
 #include "common/cleanup.h"
 #include "tests/lib/gpu/standin.h"
 
@@ -7,6 +8,8 @@
 struct registration {
 	char *base;
 	size_t bytes;
+	struct driver_context *context;
+	bool is_portable;
 	struct race_table table;
 	struct queue link;
 };
@@ -39,11 +42,33 @@ int cuMemHostRegister_v2(void *base, size_t bytes, unsigned flags)
 	if (registration) {
 		registration->base = base;
 		registration->bytes = bytes;
+		registration->context = context;
+		registration->is_portable = flags & DRIVER_PORTABLE;
 		race_table_init(&registration->table);
 		queue_push(&registrations, &registration->link);
 	}
 	pthread_mutex_unlock(&standin_lock);
 	return registration ? DRIVER_DONE : DRIVER_ALREADY_REGISTERED;
+}
+
+static void forget(struct registration *registration)
+{
+	if (!race_is_quiet(&registration->table, 0, registration->bytes))
+		standin_abort("host memory is unregistered while a stream may still use it");
+	queue_remove(&registration->link);
+	free(registration);
+}
+
+void host_end(const struct driver_context *context)
+{
+	pthread_mutex_lock(&standin_lock);
+	QUEUE_FOREACH (link, &registrations) {
+		struct registration *registration = queue_entry(link, struct registration, link);
+
+		if (registration->context == context)
+			forget(registration);
+	}
+	pthread_mutex_unlock(&standin_lock);
 }
 
 int cuMemHostUnregister(void *base)
@@ -56,14 +81,10 @@ int cuMemHostUnregister(void *base)
 		return error;
 	pthread_mutex_lock(&standin_lock);
 	registration = find(base, 1);
-	if (!registration || registration->base != base) {
+	if (!registration || registration->base != base || registration->context != context)
 		error = DRIVER_NOT_REGISTERED;
-	} else {
-		if (!race_is_quiet(&registration->table, 0, registration->bytes))
-			standin_abort("host memory is unregistered while a stream may still use it");
-		queue_remove(&registration->link);
-		free(registration);
-	}
+	else
+		forget(registration);
 	pthread_mutex_unlock(&standin_lock);
 	return error;
 }
@@ -83,7 +104,7 @@ int cuMemHostGetDevicePointer_v2(driver_address *ret_address, void *base, unsign
 	return error;
 }
 
-struct standin_place host_find(driver_address address, size_t bytes)
+struct standin_place host_find(driver_address address, size_t bytes, int device)
 {
 	char *base = (char *)(uintptr_t)address;
 	struct registration *registration = find(base, 1);
@@ -94,6 +115,8 @@ struct standin_place host_find(driver_address address, size_t bytes)
 		place.bytes = registration ? (size_t)(registration->base - base) : bytes;
 		return place;
 	}
+	if (!registration->is_portable && standin_device(registration->context) != device)
+		return place;
 	place.kind = PLACE_PINNED;
 	place.table = &registration->table;
 	place.offset = (size_t)(base - registration->base);

@@ -214,7 +214,7 @@ struct standin_place memory_find(driver_address address, size_t bytes, int devic
 	if (!mapping && find_reservation(base, 1))
 		standin_abort("a %s uses GPU memory that is not mapped", what);
 	if (!mapping)
-		return host_find(address, bytes);
+		return host_find(address, bytes, device);
 	if (!(mapping->gpus >> device & 1))
 		standin_abort("a %s of GPU %d uses memory that is not mapped for it", what, device);
 	place.table = &mapping->allocation->tail->table;

@@ -24,9 +24,10 @@ extern pthread_cond_t standin_changed;
 
 void standin_abort(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* Each call begins with one of these: an error, scripted or deserved. A call about a GPU needs one that is
- * there and not lost; a call in a context has one. */
+/* Each call begins with one of these: an error, scripted or deserved. What is asked about a GPU is known also
+ * if it is lost; what is asked of it is not done then. A call in a context has one. */
 int standin_enter(const char *call);
+int standin_enter_device(const char *call, int device);
 int standin_enter_gpu(const char *call, int device);
 int standin_enter_context(const char *call, struct driver_context **ret_context);
 
@@ -46,7 +47,7 @@ struct standin_place {
 };
 /* Aborts where a stream of that GPU would break it: nothing is mapped there, or not for that GPU. */
 struct standin_place memory_find(driver_address address, size_t bytes, int device, const char *what);
-struct standin_place host_find(driver_address address, size_t bytes);
+struct standin_place host_find(driver_address address, size_t bytes, int device);
 
 /* This process has seen the end of all that comes before. */
 void standin_see(const struct race_clock *clock);
@@ -87,6 +88,7 @@ int stream_submit(const char *call, struct driver_stream *stream, const struct t
 		  bool is_waited_for);
 /* All streams of a context: what they have not begun is dropped if its GPU is lost. */
 void streams_end(struct driver_context *context);
+void host_end(const struct driver_context *context);
 /* Of this thread; NULL: it is none of a stream. */
 struct driver_stream *stream_current(void);
 

@@ -167,18 +167,39 @@ int gpu_event_close_now(struct gpu_engine *engine, struct gpu_event *event)
 	return wait_for(engine);
 }
 
-size_t gpu_free_bytes(const struct gpu_fixture *fixture)
+static void enter(void)
 {
-	struct driver_context *context, *previous;
-	size_t is_free, total;
+	struct driver_context *context;
 
-	assert_int_equal(cuCtxGetCurrent(&previous), 0);
 	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), 0);
 	assert_int_equal(cuCtxSetCurrent(context), 0);
-	assert_int_equal(cuMemGetInfo_v2(&is_free, &total), 0);
-	assert_int_equal(cuCtxSetCurrent(previous), 0);
+}
+
+static void leave(void)
+{
+	assert_int_equal(cuCtxSetCurrent(NULL), 0);
 	assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), 0);
+}
+
+size_t gpu_free_bytes(const struct gpu_fixture *fixture)
+{
+	size_t is_free, total;
+
+	enter();
+	assert_int_equal(cuMemGetInfo_v2(&is_free, &total), 0);
+	leave();
 	return is_free;
+}
+
+bool gpu_has_pinned(void *base)
+{
+	driver_address address;
+	int error;
+
+	enter();
+	error = cuMemHostGetDevicePointer_v2(&address, base, 0);
+	leave();
+	return error == DRIVER_DONE;
 }
 
 static int spawn(struct other_process *other, int fd, int in, int out)

@@ -57,6 +57,8 @@ int gpu_event_create_now(struct gpu_engine *engine, struct gpu_event *event);
 int gpu_event_open_now(struct gpu_engine *engine, struct gpu_event *event);
 int gpu_event_close_now(struct gpu_engine *engine, struct gpu_event *event);
 
+/* Whether the stand-in has that host memory registered. */
+bool gpu_has_pinned(void *base);
 /* What of the GPU is free, by the stand-in. */
 size_t gpu_free_bytes(const struct gpu_fixture *fixture);
 

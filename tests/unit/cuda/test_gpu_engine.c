@@ -69,10 +69,11 @@ static void bytes_come_back_from_pinned_and_other_memory(void **state)
 /* The driver takes no copy of two registrations at once. */
 static void a_copy_crosses_what_is_pinned_in_pieces(void **state)
 {
-	size_t bytes = 2 * GPU_PIN_BYTES;
-	unsigned char *host = new_bytes(bytes), kept[10000];
-	uintptr_t boundary = ((uintptr_t)host + bytes - 5000) / GPU_PIN_BYTES * GPU_PIN_BYTES;
-	unsigned char *across = (unsigned char *)boundary - 5000;
+	size_t bytes = GPU_PIN_BYTES;
+	unsigned char *space = new_bytes(3 * GPU_PIN_BYTES), kept[10000];
+	unsigned char *boundary =
+		(unsigned char *)(((uintptr_t)space + 2 * GPU_PIN_BYTES) / GPU_PIN_BYTES * GPU_PIN_BYTES);
+	unsigned char *host = boundary - GPU_PIN_BYTES / 2, *across = boundary - 5000;
 	struct gpu_fixture fixture;
 	struct gpu_memory memory;
 	struct gpu_pin pin, twice;
@@ -81,6 +82,7 @@ static void a_copy_crosses_what_is_pinned_in_pieces(void **state)
 	assert_int_equal(gpu_memory_create_now(fixture.engines[1], &memory, sizeof(kept)), 0);
 	assert_int_equal(gpu_pin_add_now(fixture.engines[0], &pin, host, bytes), 0);
 	assert_int_equal(gpu_pin_add_now(fixture.engines[1], &twice, host + 4096, 4096), -EEXIST);
+	assert_int_equal(gpu_pin_add_now(fixture.engines[1], &twice, host, 4096), -EEXIST);
 	fill(across, sizeof(kept), 1);
 	memcpy(kept, across, sizeof(kept));
 	assert_int_equal(gpu_copy_now(fixture.engines[1], GPU_FROM_HOST, memory.address, host_address(across),
@@ -95,6 +97,31 @@ static void a_copy_crosses_what_is_pinned_in_pieces(void **state)
 	assert_int_equal(gpu_pin_add_now(fixture.engines[0], &pin, host, bytes), 0);
 	assert_int_equal(gpu_pin_remove_now(fixture.engines[0], &pin), 0);
 	assert_int_equal(gpu_memory_destroy_now(fixture.engines[1], &memory), 0);
+	gpu_fixture_close(&fixture);
+	munmap(space, 3 * GPU_PIN_BYTES);
+}
+
+/* Also when the engine has gone that was the first to pin it. */
+static void memory_is_pinned_until_the_last_engine_lets_go(void **state)
+{
+	size_t bytes = GPU_PIN_BYTES + 4096;
+	unsigned char *host = new_bytes(bytes);
+	struct gpu_fixture fixture;
+	struct gpu_memory memory;
+	struct gpu_pin first, second;
+
+	gpu_fixture_open(&fixture);
+	assert_int_equal(gpu_pin_add_now(fixture.engines[0], &first, host, bytes), 0);
+	assert_int_equal(gpu_pin_add_now(fixture.engines[1], &second, host, bytes), 0);
+	assert_int_equal(gpu_pin_remove_now(fixture.engines[0], &first), 0);
+	fixture.engines[0] = gpu_engine_free(fixture.engines[0]);
+	assert_true(gpu_has_pinned(host) && gpu_has_pinned(host + bytes - 1));
+	assert_int_equal(gpu_memory_create_now(fixture.engines[1], &memory, 1), 0);
+	assert_int_equal(
+		gpu_copy_now(fixture.engines[1], GPU_FROM_HOST, memory.address, host_address(host), 1), 0);
+	assert_int_equal(gpu_memory_destroy_now(fixture.engines[1], &memory), 0);
+	assert_int_equal(gpu_pin_remove_now(fixture.engines[1], &second), 0);
+	assert_false(gpu_has_pinned(host) || gpu_has_pinned(host + bytes - 1));
 	gpu_fixture_close(&fixture);
 	munmap(host, bytes);
 }
@@ -343,6 +370,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_come_back_from_pinned_and_other_memory),
 		cmocka_unit_test(a_copy_crosses_what_is_pinned_in_pieces),
+		cmocka_unit_test(memory_is_pinned_until_the_last_engine_lets_go),
 		cmocka_unit_test(gpus_copy_from_one_another),
 		cmocka_unit_test(gpus_do_not_reach_one_another),
 		cmocka_unit_test(a_demand_overtakes_what_waits),

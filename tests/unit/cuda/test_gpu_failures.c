@@ -219,6 +219,7 @@ static void a_piece_is_waited_for_if_it_cannot_be_asked_for(void **state)
 	assert_string_equal(problem,
 			    "GPU 0 (stand-in) is lost: cuStreamSynchronize: the stand-in's error 999 "
 			    "(error 999)");
+	assert_int_equal(do_request(&session, UNPIN, &problem), 0);
 	gpu_fixture_close(&session.fixture);
 }
 
@@ -233,6 +234,7 @@ static void a_copy_that_has_failed_moves_nothing_any_more(void **state)
 		assert_int_equal(do_request(&session, request, &problem), 0);
 	assert_int_equal(do_scripted(&session, COPY, "cuEventRecord=999", &problem), -EIO);
 	assert_int_equal(do_request(&session, DESTROY, &problem), 0);
+	assert_int_equal(do_request(&session, UNPIN, &problem), 0);
 	gpu_fixture_close(&session.fixture);
 }
 
@@ -241,8 +243,8 @@ static void a_copy_that_has_failed_moves_nothing_any_more(void **state)
 static void submit_copies(struct session *session, struct test_copy *tests)
 {
 	for (unsigned i = 0; i < COPIES; i++) {
-		test_copy_init(&tests[i], GPU_FROM_HOST, session->memory.address + i, host_address(host + i),
-			       1);
+		test_copy_init(&tests[i], GPU_FROM_HOST, session->memory.address + i,
+			       host_address(session->wide) + i, 1);
 		tests[i].copy.behind = &session->event;
 		if (i == COPIES - 1)
 			tests[i].copy.after = &session->event;
@@ -265,7 +267,6 @@ static void a_gpu_is_lost_in_the_middle(void **state)
 	engine = session.fixture.engines[0];
 	for (enum request request = 0; request < COPY; request++)
 		assert_int_equal(do_request(&session, request, &problem), 0);
-	assert_int_equal(gpu_pin_add_now(engine, &session.pin, host, sizeof(host)), 0);
 	standin_tell("STANDIN_FAILURES", "copy#2=719");
 	standin_hold(true);
 	submit_copies(&session, tests);
@@ -281,7 +282,8 @@ static void a_gpu_is_lost_in_the_middle(void **state)
 		gpu_copy_now(session.fixture.engines[1], GPU_FROM_HOST, other.address, host_address(host), 1),
 		0);
 	assert_int_equal(gpu_memory_destroy_now(session.fixture.engines[1], &other), 0);
-	assert_int_equal(do_request(&session, DESTROY, &problem), 0);
+	for (enum request request = UNPIN; request < REQUESTS; request++)
+		assert_int_equal(do_request(&session, request, &problem), 0);
 	assert_int_equal(session.fixture.failures, 1);
 	gpu_fixture_close(&session.fixture);
 	standin_tell("STANDIN_FAILURES", NULL);
