@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "tests/unit/cuda/gpu_support.h"
 
@@ -328,6 +329,21 @@ static void an_engine_is_not_opened(void **state)
 	}
 }
 
+static void descriptors_have_run_out(void **state)
+{
+	struct gpus gpus;
+	const struct gpu_engine_config config = { .gpus = &gpus, .gpu = 1 };
+	struct rlimit limit, none;
+
+	gpus_find(&gpus);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	expect_no_engine(&config, -EMFILE, "GPU 1 (stand-in): Too many open files");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static void a_gpu_is_refused(void **state)
 {
 	struct gpus gpus;
@@ -355,6 +371,7 @@ int main(void)
 		cmocka_unit_test(a_copy_that_has_failed_moves_nothing_any_more),
 		cmocka_unit_test(a_gpu_is_lost_in_the_middle),
 		cmocka_unit_test(an_engine_is_not_opened),
+		cmocka_unit_test(descriptors_have_run_out),
 		cmocka_unit_test(a_gpu_is_refused),
 	};
 
