@@ -77,6 +77,11 @@ struct driver_access {
 	int flags;
 };
 
+/* It names a GPU to all processes, whatever each of them counts. */
+struct driver_uuid {
+	char bytes[16];
+};
+
 /* Of an event, for another process. */
 struct driver_event_handle {
 	char bytes[64];
@@ -99,6 +104,7 @@ struct driver {
 	int (*device)(int *ret_device, int ordinal);
 	int (*device_name)(char *name, int size, int device);
 	int (*device_bytes)(size_t *ret_bytes, int device);
+	int (*device_uuid)(struct driver_uuid *ret_uuid, int device);
 	int (*device_attribute)(int *ret_value, int attribute, int device);
 	int (*device_reaches)(int *ret_reaches, int device, int peer);
 
@@ -106,6 +112,7 @@ struct driver {
 	int (*context_retain)(struct driver_context **ret_context, int device);
 	int (*context_release)(int device);
 	int (*context_enter)(struct driver_context *context); /* for this thread */
+	int (*context_current)(struct driver_context **ret_context);
 
 	int (*memory_info)(size_t *ret_free, size_t *ret_total);
 	int (*memory_granularity)(size_t *ret_bytes, const struct driver_memory_kind *kind, int which);

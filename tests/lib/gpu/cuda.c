@@ -11,21 +11,30 @@
 /* A forked child has to begin anew, which the driver does not let it do either. */
 static atomic_int initialized_by;
 
-/* As the driver counts: what $CUDA_VISIBLE_DEVICES does not list is not there. */
-static int count_visible(void)
+/* As the driver counts: what $CUDA_VISIBLE_DEVICES does not list is not there. ret_places: of those that are,
+ * their places in the machine. */
+static int find_visible(int ret_places[STANDIN_GPUS_MAX])
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	int count = (int)script_number("STANDIN_GPUS", 1), listed = 0;
 
 	if (count > STANDIN_GPUS_MAX)
 		count = STANDIN_GPUS_MAX;
+	for (int i = 0; i < count; i++)
+		ret_places[i] = i;
 	if (!visible)
 		return count;
-	for (const char *at = visible; *at >= '0' && *at <= '9' && atoi(at) < count; at += *at == ',') {
-		listed++;
+	for (const char *at = visible; listed < count && *at >= '0' && *at <= '9' && atoi(at) < count;
+	     at += *at == ',') {
+		ret_places[listed++] = atoi(at);
 		at += strcspn(at, ",");
 	}
 	return listed;
+}
+
+static int count_visible(void)
+{
+	return find_visible((int[STANDIN_GPUS_MAX]){ 0 });
 }
 
 int standin_gpus(void)
@@ -85,6 +94,18 @@ int cuDeviceTotalMem_v2(size_t *ret_bytes, int device)
 {
 	*ret_bytes = standin_bytes();
 	return standin_enter_device(__func__, device);
+}
+
+int cuDeviceGetUuid_v2(struct driver_uuid *ret_uuid, int device)
+{
+	int error = standin_enter_gpu(__func__, device), places[STANDIN_GPUS_MAX];
+
+	if (error != DRIVER_DONE)
+		return error;
+	(void)find_visible(places);
+	*ret_uuid = (struct driver_uuid){ "stand-in GPU" };
+	ret_uuid->bytes[15] = (char)places[device];
+	return DRIVER_DONE;
 }
 
 int cuDeviceGetAttribute(int *ret_value, int attribute, int device)

@@ -13,6 +13,7 @@ API int cuDeviceGetCount(int *ret_count);
 API int cuDeviceGet(int *ret_device, int ordinal);
 API int cuDeviceGetName(char *name, int size, int device);
 API int cuDeviceTotalMem_v2(size_t *ret_bytes, int device);
+API int cuDeviceGetUuid_v2(struct driver_uuid *ret_uuid, int device);
 API int cuDeviceGetAttribute(int *ret_value, int attribute, int device);
 API int cuDeviceCanAccessPeer(int *ret_reaches, int device, int peer);
 

@@ -327,6 +327,20 @@ static void memory_is_bounded(void)
 	must(driver.memory_create(&first, 1, &kind, 0) == DRIVER_INVALID_VALUE);
 }
 
+static void hidden_gpus_change_no_uuid(void)
+{
+	struct driver_uuid both[2], one;
+
+	start();
+	for (int gpu = 0; gpu < 2; gpu++)
+		did(driver.device_uuid(&both[gpu], gpu));
+	must(memcmp(&both[0], &both[1], sizeof(one)) != 0);
+	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+	did(driver.device_uuid(&one, 0));
+	must(memcmp(&one, &both[1], sizeof(one)) == 0);
+	must(driver.device_uuid(&one, 1) == DRIVER_INVALID_DEVICE);
+}
+
 static void calls_fail(void)
 {
 	struct two two = begin_two();
@@ -498,6 +512,7 @@ static void limits_and_failures_are_the_drivers(void **state)
 	expect(memory_is_bounded, NULL);
 	expect(a_stream_is_of_another_context, NULL);
 	expect(a_host_function_calls_the_driver, "a host function calls cuMemGetInfo_v2");
+	expect(hidden_gpus_change_no_uuid, NULL);
 	expect(calls_fail, NULL);
 	expect(a_gpu_is_lost, NULL);
 }

@@ -33,6 +33,7 @@ static void the_calls_about_gpus_take_the_same(void **state)
 	EXPECT_CALL(driver.device, cuDeviceGet, &number, 0);
 	EXPECT_CALL(driver.device_name, cuDeviceGetName, name, 1, 0);
 	EXPECT_CALL(driver.device_bytes, cuDeviceTotalMem, &bytes, 0);
+	EXPECT_CALL(driver.device_uuid, cuDeviceGetUuid, NULL, 0);
 	EXPECT_CALL(driver.device_attribute, cuDeviceGetAttribute, &number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
 		    0);
 	EXPECT_CALL(driver.device_reaches, cuDeviceCanAccessPeer, &number, 0, 1);
@@ -40,6 +41,7 @@ static void the_calls_about_gpus_take_the_same(void **state)
 	EXPECT_CALL(driver.context_retain, cuDevicePrimaryCtxRetain, NULL, 0);
 	EXPECT_CALL(driver.context_release, cuDevicePrimaryCtxRelease, 0);
 	EXPECT_CALL(driver.context_enter, cuCtxSetCurrent, NULL);
+	EXPECT_CALL(driver.context_current, cuCtxGetCurrent, NULL);
 }
 
 static void the_calls_about_memory_take_the_same(void **state)
@@ -89,11 +91,13 @@ static void the_calls_about_streams_take_the_same(void **state)
 static void the_names_are_the_same(void **state)
 {
 	assert_string_equal(NAME(cuDeviceTotalMem), "cuDeviceTotalMem_v2");
+	assert_string_equal(NAME(cuDeviceGetUuid), "cuDeviceGetUuid_v2");
 	assert_string_equal(NAME(cuDeviceGetAttribute), "cuDeviceGetAttribute");
 	assert_string_equal(NAME(cuDevicePrimaryCtxSetFlags), "cuDevicePrimaryCtxSetFlags_v2");
 	assert_string_equal(NAME(cuDevicePrimaryCtxRetain), "cuDevicePrimaryCtxRetain");
 	assert_string_equal(NAME(cuDevicePrimaryCtxRelease), "cuDevicePrimaryCtxRelease_v2");
 	assert_string_equal(NAME(cuCtxSetCurrent), "cuCtxSetCurrent");
+	assert_string_equal(NAME(cuCtxGetCurrent), "cuCtxGetCurrent");
 	assert_string_equal(NAME(cuMemGetInfo), "cuMemGetInfo_v2");
 	assert_string_equal(NAME(cuMemHostRegister), "cuMemHostRegister_v2");
 	assert_string_equal(NAME(cuMemHostUnregister), "cuMemHostUnregister");
@@ -129,6 +133,7 @@ static void the_structs_are_the_same(void **state)
 	EXPECT_FIELD(CUmemAccessDesc, flags, struct driver_access, flags);
 	assert_int_equal(sizeof(CUmemAllocationProp), sizeof(struct driver_memory_kind));
 	assert_int_equal(sizeof(CUmemAccessDesc), sizeof(struct driver_access));
+	assert_int_equal(sizeof(CUuuid), sizeof(struct driver_uuid));
 	assert_int_equal(sizeof(CUipcEventHandle), sizeof(struct driver_event_handle));
 	assert_int_equal(sizeof(CUdeviceptr), sizeof(driver_address));
 	assert_int_equal(sizeof(CUmemGenericAllocationHandle), sizeof(driver_allocation));
