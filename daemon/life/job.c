@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
 #include "daemon/life/life.h"
@@ -31,6 +32,7 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 	struct job *job = argument;
 
 	residency_serve(job);
+	gpu_serve(job);
 	cache_go_on(job);
 	if (!residency_awaits_slot(job))
 		return;
@@ -65,6 +67,7 @@ static void take_turn(struct job *job)
 	sweep_go_on(job);
 	read_ahead_go_on(job);
 	residency_serve(job);
+	gpu_serve(job);
 	values_go_on(job);
 	cache_go_on(job);
 	prefetch_bring_back(job);
@@ -125,7 +128,7 @@ bool job_is_still(const struct job *job)
 {
 	return !job->life->setup && values_are_quiet(job) && update_is_still(job) &&
 	       durability_is_quiet(job) && gradients_are_quiet(job) && cache_is_quiet(job) &&
-	       residency_is_quiet(job) && members_are_quiet(job);
+	       residency_is_quiet(job) && gpu_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
@@ -238,10 +241,9 @@ static const struct {
 	int (*make)(struct job *job);
 	void (*free)(struct job *job);
 } parts[] = {
-	{ make_life, free_life },	   { budget_new, budget_free },
-	{ telemetry_new, telemetry_free }, { residency_new, residency_free },
-	{ gradients_new, gradients_free }, { update_new, update_free },
-	{ values_new, values_free },	   { durability_new, durability_free },
+	{ make_life, free_life },	   { budget_new, budget_free }, { telemetry_new, telemetry_free },
+	{ residency_new, residency_free }, { gpu_new, gpu_free },	{ gradients_new, gradients_free },
+	{ update_new, update_free },	   { values_new, values_free }, { durability_new, durability_free },
 	{ scrub_new, scrub_free },
 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/refusal.h"
 #include "daemon/residency/residency.h"
@@ -80,6 +81,7 @@ static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 	if (member->has_left)
 		return;
 	residency_ring(member->job);
+	gpu_serve(member->job);
 }
 
 static int make_doorbell(struct member *member)
@@ -189,6 +191,7 @@ void member_free(struct member *member)
 	clear_pages(member);
 	refusal_free(member->untold);
 	free(member->rate_groups);
+	gpu_forget(member);
 	free(member);
 }
 
@@ -198,7 +201,7 @@ void member_let_go(struct member *member)
 
 	give_buffers_back(member);
 	/* A process that lives may read what it has leased, connected or not. */
-	if (member->client && member_has_leases(member))
+	if (member->client && (member_has_leases(member) || gpu_has_leases(member)))
 		return;
 	member_free(member);
 	job_settle(job);

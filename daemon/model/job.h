@@ -69,6 +69,7 @@ struct job_shape {
 	bool is_pushed_once, has_nvme_parameters;
 };
 
+struct job_gpu;
 struct job_residency;
 struct job_resources;
 struct job_values;
@@ -178,6 +179,7 @@ struct job {
 	struct job_telemetry *telemetry; /* daemon/telemetry/own.h */
 	struct job_resources *resources; /* daemon/resources/own.h */
 	struct job_residency *residency;
+	struct job_gpu *gpu;		   /* daemon/gpu/own.h */
 	struct job_gradients *gradients;   /* daemon/gradients/own.h */
 	struct job_update *update;	   /* daemon/update/own.h */
 	struct job_durability *durability; /* daemon/durability/own.h */

@@ -11,6 +11,7 @@
 #include "offload/device/memory.h"
 #include "proto/pages.h"
 
+struct gpu_rank;
 struct job;
 struct pusher;
 struct order;
@@ -78,6 +79,7 @@ struct member {
 		struct step_rates rates;
 	} announced, announced_next;
 	struct pusher *pusher; /* daemon/gradients/own.h; with its pages */
+	struct gpu_rank *gpu;  /* daemon/gpu/own.h; NULL: it gathers on none */
 
 	struct tensor_operation *operation; /* the one that uses the window */
 	struct batch *batch;		    /* or many do: daemon/values/batch.c */

@@ -91,6 +91,7 @@ struct job;
 struct life_recovery;
 struct node;
 struct node_durability;
+struct node_gpu;
 struct staging;
 struct node_recovery;
 struct node_resources;
@@ -149,6 +150,7 @@ struct node {
 	struct node_settings settings;
 	struct node_resources *resources; /* daemon/resources/own.h */
 	struct node_telemetry *telemetry; /* daemon/telemetry/own.h */
+	struct node_gpu *gpu;		  /* daemon/gpu/own.h; NULL: nobody has asked for one */
 	struct node_values *values;
 	struct node_recovery *recovery;	    /* daemon/recovery/own.h */
 	struct node_scrub *scrub;	    /* daemon/scrub/own.h */

@@ -91,32 +91,39 @@ static bool gather_refuse_owed(struct pending *pending)
 	return true;
 }
 
-void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
+bool gather_admit(struct pending *pending, uint32_t epoch, uint32_t unit, uint64_t version)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
-	if (!job_check_live(pending, gather->epoch) || !job_check_unit(pending, gather->unit))
-		return;
-	pending->unit = gather->unit;
-	pending->waiter = (struct waiter){ .is_gather = true,
-					   .blocked = gather->is_blocking ? member : NULL,
-					   .done = on_resident };
-	if (unit_is_trainable(&job->catalog.units[gather->unit]))
-		pending->waiter.version = gather->version;
-	queue_init(&pending->waiter.link);
+	if (!job_check_live(pending, epoch) || !job_check_unit(pending, unit))
+		return false;
+	pending->unit = unit;
+	if (unit_is_trainable(&job->catalog.units[unit]))
+		pending->waiter.version = version;
 	if (pending->waiter.version > job->decided + 2) {
 		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
-			      (unsigned long long)gather->version);
-		return;
+			      (unsigned long long)version);
+		return false;
 	}
 	figures_of(job)->misses++;
 	/* Sent before the refusal of its step was read. */
 	if (pending->waiter.version > member_last_version(member)) {
 		pending_error(pending, -EAGAIN, "the awaited step was refused");
-		return;
+		return false;
 	}
-	if (gather_refuse_owed(pending))
+	return !gather_refuse_owed(pending);
+}
+
+void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+
+	pending->waiter.is_gather = true;
+	pending->waiter.blocked = gather->is_blocking ? member : NULL;
+	pending->waiter.done = on_resident;
+	if (!gather_admit(pending, gather->epoch, gather->unit, gather->version))
 		return;
 	if (residency_want(job, job->catalog.units[gather->unit].pack, &pending->waiter, TIER_DEMAND))
 		grant(pending);

@@ -25,7 +25,7 @@ static const struct order *order_of(const struct job *job, uint32_t rank)
 	return job->members.ranks[rank] ? job->members.ranks[rank]->order : NULL;
 }
 
-static uint32_t expected(const struct job *job, uint32_t rank, uint32_t ahead)
+uint32_t prefetch_expected(const struct job *job, uint32_t rank, uint32_t ahead)
 {
 	const struct order *order = order_of(job, rank);
 
@@ -55,7 +55,13 @@ void prefetch_find_next_uses(struct job *job)
 	memset(job->residency->next_use, 0xff, job->catalog.pack_count * sizeof(*job->residency->next_use));
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		for (uint32_t ahead = 0; ahead < horizon(job, rank); ahead++)
-			note_use(job, expected(job, rank, ahead), ahead + 1);
+			note_use(job, prefetch_expected(job, rank, ahead), ahead + 1);
+}
+
+uint32_t prefetch_next_use(struct job *job, uint32_t pack)
+{
+	prefetch_find_next_uses(job);
+	return job->residency->next_use[pack];
 }
 
 static bool is_wanted(const struct job *job, uint32_t pack)
@@ -85,6 +91,11 @@ static bool read_traces(struct job *job)
 		if (job->members.ranks[rank] && member_read_trace(job->members.ranks[rank]))
 			has_news = true;
 	return has_news;
+}
+
+void prefetch_look(struct job *job)
+{
+	read_traces(job);
 }
 
 static void open_classes(struct job *job)
@@ -132,7 +143,7 @@ static void load_next(struct job *job)
 	open_classes(job);
 	for (uint32_t ahead = 0; ahead < longest; ahead++)
 		for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-			uint32_t unit = expected(job, rank, ahead);
+			uint32_t unit = prefetch_expected(job, rank, ahead);
 
 			if (unit != ORDER_NONE && !load(job, unit))
 				return;
@@ -145,7 +156,7 @@ static bool has_absent(const struct job *job)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		for (uint32_t ahead = 0; ahead < horizon(job, rank); ahead++)
-			if (is_wanted(job, job->catalog.units[expected(job, rank, ahead)].pack))
+			if (is_wanted(job, job->catalog.units[prefetch_expected(job, rank, ahead)].pack))
 				return true;
 	return false;
 }

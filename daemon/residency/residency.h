@@ -157,6 +157,9 @@ char *residency_address(const struct job *job, uint32_t pack);
 char *residency_element(const struct job *job, uint32_t pack, enum unit_section section, uint64_t element);
 
 /* ---- gather.c ---- */
+/* A gather of the pending's member may wait for that version, which is in its waiter then. False: the request
+ * is answered. */
+bool gather_admit(struct pending *pending, uint32_t epoch, uint32_t unit, uint64_t version);
 void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
 /* The member closes the step before version, so it gets what it waits for at that version: it would hold a
  * lease on older values through its step. */
@@ -175,6 +178,11 @@ void prefetch_bring_back(struct job *job);
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch);
 /* Gathers of the rank follow another order from now on. */
 void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *phase);
+/* Reads what the ranks have gathered since. The unit that one of them is expected to gather next but so many;
+ * ORDER_NONE: nothing is known. In how many gathers a pack is used next, of any rank. */
+void prefetch_look(struct job *job);
+uint32_t prefetch_expected(const struct job *job, uint32_t rank, uint32_t ahead);
+uint32_t prefetch_next_use(struct job *job, uint32_t pack);
 /* The ranks will gather something else next than was expected. */
 void prefetch_expect_anew(struct job *job);
 /* Lists all packs by their first use in a pass: a whole one, or what is left of the present one. order has

@@ -1,6 +1,7 @@
 #include "daemon/service/node_parts.h"
 
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/life/life.h"
 #include "daemon/observe/observe.h"
 #include "daemon/recovery/recovery.h"
@@ -37,6 +38,7 @@ static void close_parts(struct node *node)
 	recovery_close(node);
 	observe_free(node);
 	node_life_free(node);
+	gpu_node_free(node);
 }
 
 static bool has_ended(const struct node *node)

@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/life.h"
 #include "daemon/model/model.h"
@@ -226,6 +227,8 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(GATHER, gather, gather_start(pending, request->gather));
 		HANDLE_JOB(GATHER_CANCEL, gather_cancel, gather_cancel(pending, request->gather_cancel));
 		HANDLE_JOB(GATHER_AWAIT, gather_await, gather_await(pending, request->gather_await));
+		HANDLE_JOB(GPU_ATTACH, gpu_attach, gpu_attach(pending, request->gpu_attach));
+		HANDLE_JOB(GPU_GATHER, gpu_gather, gpu_gather(pending, request->gpu_gather));
 		HANDLE_JOB(PREFETCH, prefetch, prefetch_hint(pending, request->prefetch));
 		HANDLE_JOB(PHASE, phase, prefetch_enter_phase(pending, request->phase));
 		HANDLE_JOB(BUFFER_WAIT, buffer_wait, gradient_wait(pending, request->buffer_wait));
@@ -284,6 +287,8 @@ bool request_may_wait(const Tierd__Wire__Request *request)
 {
 	switch (request->body_case) {
 	case TIERD__WIRE__REQUEST__BODY_GATHER:
+	case TIERD__WIRE__REQUEST__BODY_GPU_ATTACH:
+	case TIERD__WIRE__REQUEST__BODY_GPU_GATHER:
 	case TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT:
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE:
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE:

@@ -33,6 +33,8 @@ static int read_gpu(const struct driver *driver, int ordinal, struct gpu *ret_gp
 	if (reading.error == DRIVER_DONE)
 		reading.error = driver->device_name(gpu.name, sizeof(gpu.name), reading.device);
 	if (reading.error == DRIVER_DONE)
+		reading.error = driver->device_uuid(&gpu.uuid, reading.device);
+	if (reading.error == DRIVER_DONE)
 		reading.error = driver->device_bytes(&bytes, reading.device);
 	domain = attribute(&reading, DRIVER_PCI_DOMAIN);
 	bus = attribute(&reading, DRIVER_PCI_BUS);

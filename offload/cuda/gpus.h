@@ -9,13 +9,15 @@
 
 #include <stdint.h>
 
-#include "common/dynamic_library.h"
+#include "offload/cuda/driver.h"
 
 #define GPUS_MAX 64
 
 struct gpu {
 	char name[128]; /* of a MIG slice: with its profile */
 	char bus[16];	/* its PCI address, as lspci shows it */
+	struct driver_uuid
+		uuid; /* of the GPU, or of the slice: the same in all processes, whatever they see */
 	uint64_t bytes;
 	int capability_major, capability_minor;
 	bool shares_memory; /* one process's memory can be mapped by others, by descriptor */

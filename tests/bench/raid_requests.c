@@ -81,6 +81,8 @@ static Tierd__Wire__TensorPiece **many_pieces(void)
 	R(gather, NULL, GATHER, gather, Gather, body.job = 1; body.epoch = 1)                                \
 	R(gather_await, NULL, GATHER_AWAIT, gather_await, GatherAwait, body.job = 1; body.request = 1)       \
 	R(gather_cancel, NULL, GATHER_CANCEL, gather_cancel, GatherCancel, body.job = 1; body.request = 1)   \
+	R(gpu_attach, NULL, GPU_ATTACH, gpu_attach, GpuAttach, body.job = 1; body.epoch = 1)                 \
+	R(gpu_gather, NULL, GPU_GATHER, gpu_gather, GpuGather, body.job = 1; body.epoch = 1)                 \
 	R(phase, NULL, PHASE, phase, Phase, body.job = 1; body.name = name_of(connection))                   \
 	R(prefetch, NULL, PREFETCH, prefetch, Prefetch, body.job = 1; body.n_units = HINTS;                  \
 	  body.units = zeros)                                                                                \

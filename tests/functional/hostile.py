@@ -8,14 +8,14 @@ import sys
 
 import frames
 from frames import HELLO_REPLY, REPLY
-from hostile_cases import blobs, crowds, framing, hellos, names, numbers, others, packing, readers, snapshots, stages, traces, verifies, watches
+from hostile_cases import blobs, crowds, framing, gpus, hellos, names, numbers, others, packing, readers, snapshots, stages, traces, verifies, watches
 from hostile_cases.case import BARE, DEFINED, EPOCH, JOB, LEFT, OPENED, READER, READING, READY, Answered
 from messages import DROP, LEASES, LEAVE, MAP, NODE, READER_OPEN, Client, codes, data, define, number, open_job
 from messages import READY as READY_FIELD
 from users import Rank
 from waiting import wait_until
 
-PARTS = (framing, hellos, packing, stages, names, numbers, readers, verifies, blobs, watches, traces, snapshots, crowds, others)
+PARTS = (framing, hellos, packing, stages, names, numbers, readers, verifies, blobs, gpus, watches, traces, snapshots, crowds, others)
 TABLE = [case for part in PARTS for case in part.CASES]
 NAME = "hostile"
 code = codes() | {"OK": 0}

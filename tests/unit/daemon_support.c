@@ -241,6 +241,11 @@ static void unmap_all(struct actor *actor)
 	unmap(&actor->gradients);
 	unmap(&actor->statistics);
 	unmap(&actor->reader_window);
+	unmap(&actor->gpu_directory);
+	unmap(&actor->gpu_leases);
+	if (actor->gpu_memory > 0)
+		close(actor->gpu_memory);
+	actor->gpu_memory = 0;
 	forget_file(actor);
 }
 
@@ -260,6 +265,12 @@ static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, co
 			map(&actor->cache, fds[5], PROT_READ);
 		map(&actor->leases, fds[2], PROT_READ | PROT_WRITE);
 		map(&actor->gradients, fds[3], PROT_READ | PROT_WRITE);
+	}
+	if (reply->body_case == TIERD__WIRE__REPLY__BODY_GPU_ATTACH) {
+		assert(count == 3);
+		map(&actor->gpu_directory, fds[0], PROT_READ);
+		map(&actor->gpu_leases, fds[1], PROT_READ | PROT_WRITE);
+		actor->gpu_memory = fcntl(fds[2], F_DUPFD_CLOEXEC, 3);
 	}
 	if (reply->body_case == TIERD__WIRE__REPLY__BODY_READER_OPEN) {
 		assert(count == 1);

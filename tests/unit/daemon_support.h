@@ -122,7 +122,9 @@ struct actor {
 	struct memory_view {
 		char *base;
 		size_t bytes;
-	} window, directory, arena, cache, leases, gradients, statistics, reader_window;
+	} window, directory, arena, cache, leases, gradients, statistics, reader_window, gpu_directory,
+		gpu_leases;
+	int gpu_memory;	 /* its descriptor; 0: none */
 	int reader_file; /* for memory of a reader, once it was given; 0: none */
 };
 

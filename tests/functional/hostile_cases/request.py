@@ -2,7 +2,7 @@
 from hostile_cases.case import EPOCH, JOB, READER
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SHARE, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GPU_ATTACH, GPU_GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
     READ_MANY, READER_MEMORY, READER_READ_MANY, SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
 )
@@ -22,8 +22,10 @@ KINDS = {
     VERIFY: "a part to verify", SCRUB: "a question for the scrub", TRACE: "a trace", TRACE_READ: "a trace to read",
     SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
     SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep", FORK: "a fork",
-    SHARE: "a job to share",
+    SHARE: "a job to share", GPU_ATTACH: "a GPU", GPU_GATHER: "a gather on a GPU",
 }
+
+EVENTS, HANDLE, UUID = 32, bytes(64), bytes(16)
 
 tensor = data(1, "t") + number(3, 1) + data(4, varint(10)) + number(7, 2)
 
@@ -57,6 +59,8 @@ def of_job(job=JOB, epoch=EPOCH, unit=0):
         READ: name + number(2, unit) + data(4, "parameter") + number(6, 10),
         READ_MANY: name + data(3, piece_to_read(unit)) * 2,
         STATISTICS: name,
+        GPU_ATTACH: now + data(3, UUID) + data(5, HANDLE) * EVENTS,
+        GPU_GATHER: now + number(3, unit),
         AWAIT: name + number(2, 1),
         HURRY: name + number(2, 1),
     }

@@ -1,0 +1,164 @@
+/* The GPUs of the node that somebody uses. */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpu/own.h"
+
+int gpu_node_new(struct node *node)
+{
+	if (!node->gpu)
+		node->gpu = calloc(1, sizeof(*node->gpu));
+	return node->gpu ? 0 : -ENOMEM;
+}
+
+void gpu_node_free(struct node *node)
+{
+	struct node_gpu *own = node->gpu;
+
+	for (unsigned i = 0; own && i < GPUS_MAX; i++) {
+		if (own->in_use[i].event)
+			event_free(own->in_use[i].event);
+		gpu_engine_free(own->in_use[i].engine);
+	}
+	free(TAKE_PTR(node->gpu));
+}
+
+/* ---- A GPU is opened ---- */
+
+static void tell_loss(struct queue *jobs, const struct gpu_in_use *gpu)
+{
+	QUEUE_FOREACH (job_link, jobs) {
+		struct job *job = queue_entry(job_link, struct job, link);
+
+		QUEUE_FOREACH (link, &job->gpu->tiers) {
+			struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
+
+			if (tier->gpu == gpu)
+				gpu_tier_fail(tier, -ENODEV, gpu->problem);
+		}
+	}
+}
+
+static void on_lost(void *context, const char *problem)
+{
+	struct gpu_in_use *gpu = context;
+
+	snprintf(gpu->problem, sizeof(gpu->problem), "%s", problem);
+	log_error("%s; its jobs go on without it", problem);
+	tell_loss(&gpu->node->jobs.live, gpu);
+	tell_loss(&gpu->node->jobs.dying, gpu);
+}
+
+static void on_results(evutil_socket_t fd, short events, void *argument)
+{
+	gpu_engine_reap(((struct gpu_in_use *)argument)->engine);
+}
+
+static int find(struct gpu_opening *opening, const struct gpus *gpus)
+{
+	for (unsigned i = 0; i < gpus->count; i++)
+		if (memcmp(&gpus->gpus[i].uuid, opening->uuid, sizeof(opening->uuid)) == 0)
+			return (int)i;
+	if (gpus->count > 0)
+		snprintf(opening->problem, sizeof(opening->problem),
+			 "tierd sees %u GPU%s, and that of the rank is not among them; see \"tierctl "
+			 "doctor\", and "
+			 "CUDA_VISIBLE_DEVICES of tierd",
+			 gpus->count, gpus->count == 1 ? "" : "s");
+	else
+		snprintf(opening->problem, sizeof(opening->problem),
+			 "tierd sees no GPU: %s; see \"tierctl doctor\"", gpus->driver.problem);
+	return -ENODEV;
+}
+
+/* There is one slow worker, so nobody else opens or closes a GPU meanwhile. */
+static void run_opening(struct work *work)
+{
+	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
+	struct node_gpu *own = opening->tier->job->node->gpu;
+	struct gpu_engine_config config = { .gpus = &own->gpus, .failed = on_lost };
+	struct gpu_problem problem;
+
+	if (!own->has_looked)
+		gpus_find(&own->gpus);
+	own->has_looked = true;
+	opening->status = find(opening, &own->gpus);
+	if (opening->status < 0)
+		return;
+	config.gpu = (unsigned)opening->status;
+	opening->gpu = &own->in_use[config.gpu];
+	opening->gpu->number = config.gpu;
+	config.context = opening->gpu;
+	opening->status = 0;
+	if (opening->gpu->engine)
+		return;
+	opening->status = gpu_engine_new(&config, &problem, &opening->gpu->engine);
+	if (opening->status < 0)
+		snprintf(opening->problem, sizeof(opening->problem), "%s", problem.text);
+}
+
+static int watch(struct gpu_in_use *gpu, struct node *node)
+{
+	if (gpu->event)
+		return 0;
+	gpu->node = node;
+	gpu->event = event_new(node->loop, gpu_engine_fd(gpu->engine), EV_READ | EV_PERSIST, on_results, gpu);
+	return gpu->event && event_add(gpu->event, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+static void on_opened(struct work *work)
+{
+	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
+	struct gpu_tier *tier = opening->tier;
+
+	if (opening->status == 0) {
+		opening->gpu->tiers++;
+		opening->status = watch(opening->gpu, tier->job->node);
+	}
+	gpu_tier_opened(tier);
+}
+
+void gpu_open(struct gpu_opening *opening)
+{
+	opening->work = (struct work){ .run = run_opening, .done = on_opened, .urgency = WORK_NORMAL };
+	workers_submit(opening->tier->job->node->slow_workers, &opening->work);
+}
+
+/* ---- And closed ---- */
+
+struct closing {
+	struct work work;
+	struct gpu_in_use *gpu;
+};
+
+static void run_closing(struct work *work)
+{
+	struct closing *closing = container_of(work, struct closing, work);
+
+	closing->gpu->engine = gpu_engine_free(closing->gpu->engine);
+}
+
+static void on_closed(struct work *work)
+{
+	free(container_of(work, struct closing, work));
+}
+
+/* Without memory for that it stays open until the daemon ends, or is used again. */
+void gpu_let_go(struct gpu_in_use *gpu)
+{
+	struct closing *closing;
+
+	if (--gpu->tiers > 0)
+		return;
+	closing = calloc(1, sizeof(*closing));
+	if (!closing)
+		return;
+	event_free(TAKE_PTR(gpu->event));
+	*closing =
+		(struct closing){ .work = { .run = run_closing, .done = on_closed, .urgency = WORK_NORMAL },
+				  .gpu = gpu };
+	workers_submit(gpu->node->slow_workers, &closing->work);
+}

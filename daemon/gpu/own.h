@@ -1,0 +1,180 @@
+/* What the GPU module keeps of a node, a job and a member; for its own files. */
+#ifndef TIERD_DAEMON_GPU_OWN_H
+#define TIERD_DAEMON_GPU_OWN_H
+
+#include "common/workers.h"
+#include "daemon/gpu/gpu.h"
+#include "daemon/gpu/state.h"
+#include "daemon/residency/residency.h"
+#include "daemon/resources/resources.h"
+#include "offload/cuda/gpu_engine.h"
+#include "proto/gpu_pages.h"
+
+#define GPU_PROBLEM_TEXT 640
+
+/* ---- node.c: the GPUs of the node ---- */
+
+/* A GPU that somebody uses. A worker opens and closes it, since the driver takes its time. */
+struct gpu_in_use {
+	struct node *node;
+	unsigned number; /* its place in the node's gpus */
+	struct gpu_engine *engine;
+	struct event *event;
+	unsigned tiers;
+	char problem[GPU_PROBLEM_TEXT];
+};
+
+struct node_gpu {
+	struct gpus gpus;
+	bool has_looked;
+	struct gpu_in_use in_use[GPUS_MAX];
+};
+
+/* The GPU is there, with an engine, or a negative errno and the problem. On a worker. */
+struct gpu_opening {
+	struct work work;
+	struct gpu_tier *tier;
+	uint8_t uuid[GPU_UUID_BYTES];
+	int status;
+	struct gpu_in_use *gpu;
+	struct gpu_engine *engine; /* that was made for it */
+	char problem[GPU_PROBLEM_TEXT];
+};
+
+int gpu_node_new(struct node *node);
+/* opened() of the tier follows: tier.c. */
+void gpu_open(struct gpu_opening *opening);
+void gpu_let_go(struct gpu_in_use *gpu);
+
+/* ---- A tier ---- */
+
+/* A rank's part of a tier. */
+struct gpu_rank {
+	struct gpu_tier *tier;
+	struct member *member; /* NULL: it is gone */
+	unsigned place;	       /* in the tier's ranks */
+	struct memory page;
+	struct gpu_lease_header *leases;
+	struct gpu_rank_event {
+		struct gpu_event event;
+		struct gpu_rank *rank;
+	} events[GPU_EVENTS];
+	unsigned busy;		/* requests in flight with them */
+	bool is_open;		/* they are, or were */
+	struct queue attaching; /* its attach that waits */
+	int status;
+	char problem[GPU_PROBLEM_TEXT];
+};
+
+/* A place of one pack. */
+struct gpu_slot {
+	struct gpu_tier *tier;
+	struct gpu_event event; /* behind the last copy into it */
+	/* By rank: its events that the next copy into it is behind, a bit for each. */
+	uint32_t behind[GPU_RANKS];
+};
+
+struct gpu_pack {
+	enum gpu_state state;
+	uint32_t slot;
+	uint64_t version; /* of what is in its slot, or on its way there */
+	uint64_t used;	  /* the tier's clock at its last use */
+	enum tier_priority priority;
+	struct queue waiters; /* of pendings */
+	struct queue link;    /* of the tier's queue */
+	struct waiter host;   /* for its values in host memory */
+	struct gpu_copy copy;
+	struct gpu_rank *awaited; /* whose event the copy is behind */
+	struct gpu_tier *tier;
+};
+
+enum gpu_tier_state {
+	GPU_TIER_OPENING, /* its GPU, its memory, its events */
+	GPU_TIER_OPEN,
+	GPU_TIER_FAILED, /* the problem says why */
+	GPU_TIER_ENDING,
+	GPU_TIER_GONE,
+};
+
+struct gpu_tier {
+	struct queue link; /* of the job's */
+	struct job *job;
+	enum gpu_tier_state state;
+	uint64_t budget;
+	struct gpu_in_use *gpu;
+	struct gpu_opening opening;
+	struct gpu_memory memory;
+	struct gpu_pin pin; /* of the arena */
+	struct memory directory_memory;
+	struct directory_header *directory;
+	struct slots slots;
+	struct gpu_slot *places; /* by slot */
+	struct gpu_pack *packs;
+	struct gpu_rank *ranks[GPU_RANKS];
+	struct queue slot_queue; /* packs that wait for a slot */
+	uint64_t clock;
+	uint64_t moving_bytes;
+	unsigned outstanding; /* requests in flight, of all kinds */
+	int status;
+	char problem[GPU_PROBLEM_TEXT];
+};
+
+struct job_gpu {
+	struct queue tiers;
+};
+
+static inline uint32_t gpu_pack_number(const struct gpu_pack *pack)
+{
+	return (uint32_t)(pack - pack->tier->packs);
+}
+
+static inline bool gpu_tier_is_whole(const struct gpu_tier *tier)
+{
+	return tier->slots.count == tier->job->catalog.pack_count;
+}
+
+/* ---- tier.c ---- */
+
+/* The job's tier on that GPU; it is made if need be. NULL: out of memory. */
+struct gpu_tier *gpu_tier_find(struct job *job, const uint8_t *uuid, uint64_t budget);
+void gpu_tier_opened(struct gpu_tier *tier);
+/* True: it has no ranks any more, and comes to its end. In the job's turn: it may be freed. */
+bool gpu_tier_ends(struct gpu_tier *tier);
+/* Its GPU does nothing for it any more: who waits is told, and what is in flight comes home. */
+void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem);
+
+/* ---- rank.c ---- */
+
+/* Goes on with the attaches that wait, once the tier is open or has failed. */
+void gpu_ranks_go_on(struct gpu_tier *tier);
+/* Something of a rank has come home: it goes, if it is gone. */
+void gpu_rank_settle(struct gpu_rank *rank);
+bool gpu_rank_has_lease(const struct gpu_rank *rank, uint32_t unit);
+
+/* ---- pack.c: what state.c has in its table, and more ---- */
+
+bool gpu_close(struct gpu_pack *pack);
+void gpu_enter_queue(struct gpu_pack *pack);
+void gpu_leave_queue(struct gpu_pack *pack);
+void gpu_expect(struct gpu_pack *pack);
+void gpu_leave_queue_and_expect(struct gpu_pack *pack);
+void gpu_copy(struct gpu_pack *pack);
+void gpu_show(struct gpu_pack *pack);
+void gpu_publish(struct gpu_pack *pack);
+void gpu_give_slot(struct gpu_pack *pack);
+
+/* Does what there is to do for those who wait for the pack. */
+void gpu_pack_go_on(struct gpu_pack *pack);
+/* Loads it, or renews it, for somebody who will want it. False: there is no slot for it. */
+bool gpu_pack_prefetch(struct gpu_pack *pack, uint32_t distance);
+/* Fails those who wait. */
+void gpu_pack_fail(struct gpu_pack *pack, int status);
+/* The event of a rank that is gone is not awaited any more. */
+void gpu_pack_forget(struct gpu_pack *pack, const struct gpu_rank *rank);
+
+/* ---- gather.c ---- */
+
+/* Answers those who wait, as far as the pack has what they want. */
+void gpu_grant(struct gpu_pack *pack);
+
+#endif

@@ -1,0 +1,388 @@
+/* A job's packs on a GPU that the stand-in plays: which bytes come there, when they are overwritten, and what
+ * a rank is told that gets none. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpu/own.h"
+#include "tests/unit/gpu/gpu_peer.h"
+#include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
+#include "tests/unit/training.h"
+
+/* Of a unit of actor_play(). */
+#define UNIT_BYTES (PLAY_ELEMENTS * 2)
+
+static struct actor actor;
+static struct gpu_peer peer;
+/* As the stand-in has it of GPU 0. */
+static unsigned char uuid[GPU_UUID_BYTES];
+
+static int setup(void **state)
+{
+	struct gpus gpus;
+
+	setenv("STANDIN_GPUS", "1", 1);
+	setenv("STANDIN_BYTES", "67108864", 1);
+	unsetenv("STANDIN_FAILURES");
+	gpus_find(&gpus);
+	assert_int_equal(gpus.count, 1);
+	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
+	gpu_peer_start(&peer);
+	return scene_setup(state);
+}
+
+static int teardown(void **state)
+{
+	int r = scene_teardown(state);
+
+	gpu_peer_end(&peer);
+	return r;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* ---- Requests ---- */
+
+static uint32_t send_attach(struct actor *rank, uint64_t budget)
+{
+	Tierd__Wire__GpuAttach attach = TIERD__WIRE__GPU_ATTACH__INIT;
+	ProtobufCBinaryData events[GPU_EVENTS];
+
+	for (unsigned i = 0; i < GPU_EVENTS; i++)
+		events[i] = (ProtobufCBinaryData){ GPU_HANDLE_BYTES, peer.events[i] };
+	attach.job = rank->job;
+	attach.epoch = rank->epoch;
+	attach.uuid = (ProtobufCBinaryData){ sizeof(uuid), uuid };
+	attach.budget = budget;
+	attach.n_events = GPU_EVENTS;
+	attach.events = events;
+	return actor_send(rank, WIRE_REQUEST(GPU_ATTACH, gpu_attach, &attach));
+}
+
+static const Tierd__Wire__GpuAttachReply *attach(uint64_t budget)
+{
+	const struct answer *answer = actor_await(&actor, send_attach(&actor, budget), 0);
+	const Tierd__Wire__GpuAttachReply *reply = answer->reply->gpu_attach;
+	unsigned char handles[64][GPU_HANDLE_BYTES];
+
+	assert_int_equal(answer->status, 0);
+	assert_true(reply->n_events <= ARRAY_LENGTH(handles));
+	for (size_t i = 0; i < reply->n_events; i++)
+		memcpy(handles[i], reply->events[i].data, GPU_HANDLE_BYTES);
+	gpu_peer_map(&peer, actor.gpu_memory, reply->memory_bytes, (unsigned)reply->n_events,
+		     (const unsigned char(*)[GPU_HANDLE_BYTES])handles);
+	return reply;
+}
+
+static uint32_t send_gather(struct actor *rank, uint32_t unit, uint64_t version)
+{
+	Tierd__Wire__GpuGather gather = TIERD__WIRE__GPU_GATHER__INIT;
+
+	gather.job = rank->job;
+	gather.epoch = rank->epoch;
+	gather.unit = unit;
+	gather.version = version;
+	gather.is_blocking = true;
+	return actor_send(rank, WIRE_REQUEST(GPU_GATHER, gpu_gather, &gather));
+}
+
+/* The peer reads the unit's beginning behind its copy. */
+static void read_unit(const Tierd__Wire__GpuGatherReply *reply)
+{
+	gpu_peer_read(&peer, reply->offset, reply->has_arrived ? PEER_NO_EVENT : reply->event);
+}
+
+static const Tierd__Wire__GpuGatherReply *gather(uint32_t unit, uint64_t version)
+{
+	const struct answer *answer = actor_await(&actor, send_gather(&actor, unit, version), 0);
+
+	assert_int_equal(answer->status, 0);
+	assert_true(answer->reply->gpu_gather->version >= version);
+	return answer->reply->gpu_gather;
+}
+
+static struct gpu_lease_header *leases_of(const struct actor *rank)
+{
+	return (struct gpu_lease_header *)rank->gpu_leases.base;
+}
+
+/* As the library does where a tier does not keep all units. */
+static void release(uint32_t unit)
+{
+	uint64_t number = atomic_fetch_add(&leases_of(&actor)->recorded, 1) + 1;
+
+	gpu_peer_record(&peer, number);
+	atomic_store(&gpu_lease_released(leases_of(&actor), PLAY_UNITS)[unit], number);
+	assert_true(lease_give(&gpu_lease_counters(leases_of(&actor))[unit]));
+}
+
+static void give_lease(uint32_t unit)
+{
+	assert_true(lease_give(&gpu_lease_counters(leases_of(&actor))[unit]));
+}
+
+/* What host memory has of the unit. */
+static void expect_host_values(uint32_t unit, uint64_t version)
+{
+	unsigned char found[PEER_READ_BYTES];
+	const void *address;
+
+	gpu_peer_look(&peer, found);
+	assert_int_equal(actor_gather(&actor, unit, version, &address), 0);
+	assert_memory_equal(found, address, sizeof(found));
+	actor_release(&actor, unit);
+}
+
+static struct gpu_tier *tier_of(const struct job *job)
+{
+	struct queue *link = queue_first(&job->gpu->tiers);
+
+	return link ? queue_entry(link, struct gpu_tier, link) : NULL;
+}
+
+/* ---- Values ---- */
+
+static void a_tier_without_a_budget_keeps_all_units(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+
+	assert_true(attach(0)->is_whole);
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++) {
+		read_unit(gather(unit, 0));
+		expect_host_values(unit, 0);
+		give_lease(unit);
+	}
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
+		while (tier_of(job)->packs[job->catalog.units[unit].pack].state != GPU_RESIDENT)
+			scene_wait(&scene);
+	/* Now they are in the directory. */
+	assert_true(gather(3, 0)->has_arrived);
+}
+
+static void units_take_turns_in_the_slots_that_there_are(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+
+	assert_false(attach(3 * UNIT_BYTES)->is_whole);
+	assert_int_equal(tier_of(job)->slots.count, 3);
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (uint32_t unit = 0; unit < PLAY_UNITS; unit++) {
+			read_unit(gather(unit, 0));
+			expect_host_values(unit, 0);
+			release(unit);
+		}
+}
+
+/* The stand-in would end the peer, whose reads a copy has overtaken. */
+static void nothing_is_overwritten_before_what_reads_it_has_ended(void **state)
+{
+	unsigned char found[PEER_READ_BYTES];
+	const Tierd__Wire__GpuGatherReply *reply;
+	struct job *job = actor_play(&scene, &actor);
+	uint32_t waiting;
+	const void *address;
+
+	attach(2 * UNIT_BYTES);
+	gpu_peer_hold(&peer, true);
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		read_unit(gather(unit, 0));
+		release(unit);
+	}
+	waiting = send_gather(&actor, 2, 0);
+	for (unsigned i = 0; i < 20 && tier_of(job)->packs[job->catalog.units[2].pack].state != GPU_COPYING;
+	     i++)
+		scene_wait(&scene);
+	assert_int_equal(tier_of(job)->packs[job->catalog.units[2].pack].state, GPU_COPYING);
+	for (unsigned i = 0; i < 20; i++) {
+		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+		assert_int_equal(actor_outstanding(&actor), 1);
+		usleep(1000);
+	}
+	gpu_peer_hold(&peer, false);
+	gpu_peer_look(&peer, found);
+	assert_int_equal(actor_gather(&actor, 1, 0, &address), 0);
+	assert_memory_equal(found, address, sizeof(found));
+	reply = actor_await(&actor, waiting, 0)->reply->gpu_gather;
+	read_unit(reply);
+	expect_host_values(2, 0);
+}
+
+static void a_step_brings_newer_values(void **state)
+{
+	unsigned char before[PEER_READ_BYTES], after[PEER_READ_BYTES];
+
+	actor_play(&scene, &actor);
+	attach(0);
+	read_unit(gather(1, 0));
+	gpu_peer_look(&peer, before);
+	give_lease(1);
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
+		training_push(&actor, unit, 1);
+	assert_int_equal(actor_take_step(&actor), 0);
+	read_unit(gather(1, 1));
+	gpu_peer_look(&peer, after);
+	assert_true(memcmp(before, after, sizeof(before)) != 0);
+	expect_host_values(1, 1);
+}
+
+/* It is asked for while the step is under way. */
+static void values_of_a_step_are_waited_for(void **state)
+{
+	uint32_t step, number;
+
+	actor_play(&scene, &actor);
+	attach(2 * UNIT_BYTES);
+	read_unit(gather(1, 0));
+	release(1);
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
+		training_push(&actor, unit, 1);
+	step = actor_send_step(&actor, 0.1f);
+	number = send_gather(&actor, 1, 1);
+	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
+	read_unit(actor_find(&actor, number, 0)->reply->gpu_gather);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	expect_host_values(1, 1);
+}
+
+static struct actor other;
+
+static void open_two_ranks(void)
+{
+	struct actor *ranks[] = { &actor, &other };
+
+	for (unsigned i = 0; i < 2; i++) {
+		const struct actor_job job = {
+			.rank = i, .world_size = 2, .stage = 3, .host_budget = 2 * PLAY_HOST_BUDGET
+		};
+
+		assert_int_equal(actor_enter(&scene, ranks[i]), 0);
+		assert_int_equal(actor_open(ranks[i], &job), 0);
+		assert_int_equal(actor_define_units(ranks[i], PLAY_UNITS, PLAY_ELEMENTS), 0);
+	}
+	actor_ready_both(&actor, &other);
+}
+
+/* One rank waits for the step that another one has still to close; that one needs the values before it. */
+static void a_rank_gets_the_values_that_it_needs_for_the_step(void **state)
+{
+	uint32_t step, newer, older;
+
+	open_two_ranks();
+	attach(0);
+	assert_int_equal(actor_await(&other, send_attach(&other, 0), 0)->status, 0);
+	step = actor_send_step(&actor, 0.1f);
+	newer = send_gather(&actor, 1, 1);
+	older = send_gather(&other, 1, 0);
+	assert_int_equal(actor_await(&other, older, 0)->status, 0);
+	assert_int_equal(actor_find(&other, older, 0)->reply->gpu_gather->version, 0);
+	assert_true(lease_give(&gpu_lease_counters(leases_of(&other))[1]));
+	assert_int_equal(actor_take_step(&other), 0);
+	assert_int_equal(actor_await(&actor, newer, 0)->status, 0);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+}
+
+/* ---- Ranks that get none ---- */
+
+static const char *refused(uint32_t number, int status)
+{
+	const struct answer *answer = actor_await(&actor, number, 0);
+
+	assert_int_equal(answer->status, status);
+	return answer->reply->status->message;
+}
+
+static void a_gpu_that_is_not_there_is_refused(void **state)
+{
+	actor_play(&scene, &actor);
+	uuid[0] ^= 1;
+	assert_non_null(strstr(refused(send_attach(&actor, 0), -ENODEV),
+			       "tierd sees 1 GPU, and that of the rank is not"));
+	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -EINVAL), "rank 0 has asked for no GPU"));
+	/* The rank may ask again. */
+	uuid[0] ^= 1;
+	attach(0);
+	assert_non_null(
+		strstr(refused(send_attach(&actor, 0), -EEXIST), "rank 0 has asked for a GPU already"));
+}
+
+static void a_budget_without_room_for_two_units_is_refused(void **state)
+{
+	actor_play(&scene, &actor);
+	assert_non_null(strstr(refused(send_attach(&actor, UNIT_BYTES), -ENOMEM),
+			       "the job needs at least 4.0 MiB of GPU 0 (stand-in)"));
+	attach(2 * UNIT_BYTES);
+}
+
+static void memory_that_a_gpu_does_not_have_is_not_waited_for(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+
+	setenv("STANDIN_FAILURES", "cuMemCreate=2", 1);
+	refused(send_attach(&actor, 0), -ENOMEM);
+	unsetenv("STANDIN_FAILURES");
+	scene_settle(&scene);
+	assert_null(tier_of(job));
+	attach(0);
+}
+
+static void who_leases_all_slots_is_told(void **state)
+{
+	actor_play(&scene, &actor);
+	attach(2 * UNIT_BYTES);
+	gather(0, 0);
+	gather(1, 0);
+	assert_non_null(
+		strstr(refused(send_gather(&actor, 2, 0), -EDEADLK), "can never be gathered on GPU 0"));
+	release(0);
+	read_unit(gather(2, 0));
+	expect_host_values(2, 0);
+}
+
+static void a_tier_goes_with_its_last_rank(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+
+	attach(0);
+	gather(0, 0);
+	actor_die(&actor);
+	while (tier_of(job))
+		scene_wait(&scene);
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+}
+
+static void a_gpu_that_is_lost_takes_nothing_else_with_it(void **state)
+{
+	const void *address;
+
+	actor_play(&scene, &actor);
+	attach(2 * UNIT_BYTES);
+	gather(0, 0);
+	release(0);
+	setenv("STANDIN_FAILURES", "cuMemcpyAsync=719!", 1);
+	assert_non_null(strstr(refused(send_gather(&actor, 1, 0), -ENODEV), "GPU 0 (stand-in)"));
+	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -ENODEV), "GPU 0 (stand-in)"));
+	unsetenv("STANDIN_FAILURES");
+	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_tier_without_a_budget_keeps_all_units),
+		TEST(units_take_turns_in_the_slots_that_there_are),
+		TEST(nothing_is_overwritten_before_what_reads_it_has_ended),
+		TEST(a_step_brings_newer_values),
+		TEST(values_of_a_step_are_waited_for),
+		TEST(a_rank_gets_the_values_that_it_needs_for_the_step),
+		TEST(a_gpu_that_is_not_there_is_refused),
+		TEST(a_budget_without_room_for_two_units_is_refused),
+		TEST(memory_that_a_gpu_does_not_have_is_not_waited_for),
+		TEST(who_leases_all_slots_is_told),
+		TEST(a_tier_goes_with_its_last_rank),
+		TEST(a_gpu_that_is_lost_takes_nothing_else_with_it),
+	};
+
+	if (argc > 1)
+		return gpu_peer_run(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
