@@ -71,11 +71,12 @@ static void add_gpu(struct doctor *doctor, unsigned number, const struct gpu *gp
 void doctor_look_at_gpus(struct doctor *doctor)
 {
 	unsigned present = count_devices();
-	struct dynamic_library nccl = { 0 };
+	struct dynamic_library nccl_library = { 0 };
+	struct nccl nccl;
 	struct gpus gpus;
 
 	gpus_find(&gpus);
-	(void)nccl_open(&nccl);
+	(void)nccl_open(&nccl, &nccl_library);
 	for (unsigned i = 0; i < gpus.count; i++)
 		add_gpu(doctor, i, &gpus.gpus[i]);
 	if (gpus.count == 0 && present == 0)
@@ -87,5 +88,5 @@ void doctor_look_at_gpus(struct doctor *doctor)
 		    present > 0 ? "NVIDIA's driver (nvidia-smi shows whether it works)" : NULL);
 	add_library(doctor, "NVML", &gpus.nvml,
 		    gpus.count > 0 ? "the package of NVIDIA's driver that has nvidia-smi" : NULL);
-	add_library(doctor, "NCCL", &nccl, gpus.count > 1 ? "NVIDIA's package libnccl2" : NULL);
+	add_library(doctor, "NCCL", &nccl_library, gpus.count > 1 ? "NVIDIA's package libnccl2" : NULL);
 }
