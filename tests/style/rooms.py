@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The modules of daemon/, offload/ and client/, and their order: fails where a file includes a header of a module above its
+"""The modules of daemon/, offload/, collectives/ and client/, and their order: fails where a file includes a header of a module above its
 own, or an object calls a function of one. docs/HACKING.md says what a module above may do instead. Of a module of daemon/
 others include its front alone, MODULE/MODULE.h. No more than LARGEST_CIRCLE files call one another in a circle.
 
@@ -37,6 +37,9 @@ ROOMS = {
         "device": "tiers of memory, io_uring, the schedule of a device",
         "store": "extents, maps, commits, snapshots, forks",
         "cuda": "GPUs: what serves them, their memory, copies from and to it, kernels",
+    },
+    "collectives": {
+        "nccl": "GPU memory of ranks: communicators, by NCCL",
     },
     "client": {
         "library": "libtierd",
