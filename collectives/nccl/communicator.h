@@ -91,7 +91,7 @@ struct communicator_options {
 	unsigned first_member, local_count;
 	const struct communicator_member *members; /* those of this process, from first_member on */
 	size_t staging_bytes;			   /* the same everywhere */
-	uint64_t creation_timeout_ns;
+	uint64_t creation_timeout_ns;		   /* its closing's, too */
 	/* From the moment at which an operation is put on the streams, or the one before it is done, until it
 	 * is done: what its stream waits for counts. */
 	uint64_t operation_timeout_ns;
@@ -125,7 +125,7 @@ struct communicator_request {
 	void *array;
 	const void *contribution; /* of a sum: the whole array, unless the rank is absent */
 	float *sum;		  /* of a reduce-scatter: the rank's piece of it */
-	bool is_added;		  /* else the sum is overwritten */
+	bool is_added;		  /* else the sum is overwritten; of an all-reduce all ranks' are equal */
 	/* NULL, or called before the first and after the last of the operation is on the stream: the owner
 	 * has the stream wait for what makes the memory ready, and others for the stream. 0, or a negative
 	 * errno, which aborts. */
@@ -136,6 +136,9 @@ struct communicator_request {
 
 /* Numbers the GPUs of ranks as members, in the order of their first ranks, and returns how many these are. */
 unsigned communicator_map(const unsigned *gpu_of_rank, unsigned rank_count, unsigned *ret_member_of_rank);
+
+/* For one of the nodes, which tells the others. Else a negative errno, and the problem says why. */
+int communicator_make_id(const struct nccl *nccl, struct nccl_id *ret_id, char *problem, size_t size);
 
 /* Has NCCL create the members, without waiting for the others. -ENOMEM, -EINVAL (the staging memory is too
  * small). What NCCL refuses, poll finds. */

@@ -6,18 +6,40 @@
 #include "collectives/nccl/own.h"
 #include "common/log.h"
 
-/* Whose text NCCL has last may be another thread's or an older one; it is the best there is. */
+/* What NCCL says of an error. The text that it has last may be another thread's or an older one; it is the
+ * best there is. */
+static void write_error(const struct nccl *nccl, struct ncclComm *comm, int error, char *text, size_t size)
+{
+	const char *last = nccl->last_error(comm);
+
+	snprintf(text, size, "%s (error %d)%s%s; %s", nccl->error_string(error), error,
+		 last && last[0] ? ": " : "", last ? last : "", nccl_remedy(error));
+}
+
+int communicator_make_id(const struct nccl *nccl, struct nccl_id *ret_id, char *problem, size_t size)
+{
+	struct nccl_id id;
+	int error = nccl->make_id(&id);
+	char text[256];
+
+	if (nccl_has_failed(error)) {
+		write_error(nccl, NULL, error, text, sizeof(text));
+		snprintf(problem, size, "ncclGetUniqueId: %s", text);
+		return nccl_errno(error);
+	}
+	*ret_id = id;
+	return 0;
+}
+
 static int refuse(struct communicator *communicator, const char *call, const struct member *member, int error)
 {
-	const struct nccl *nccl = communicator->nccl;
-	const char *last = nccl->last_error(member ? member->comm : NULL);
-	char place[128] = "";
+	char text[384], place[128] = "";
 
 	if (member)
 		communicator_write_member(communicator, member, place, sizeof(place));
-	return communicator_refuse(communicator, nccl_errno(error), "%s%s%s: %s (error %d)%s%s; %s", call,
-				   member ? " on " : "", place, nccl->error_string(error), error,
-				   last && last[0] ? ": " : "", last ? last : "", nccl_remedy(error));
+	write_error(communicator->nccl, member ? member->comm : NULL, error, text, sizeof(text));
+	return communicator_refuse(communicator, nccl_errno(error), "%s%s%s: %s", call, member ? " on " : "",
+				   place, text);
 }
 
 int members_group(struct communicator *communicator, const char *call,

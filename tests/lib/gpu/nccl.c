@@ -214,19 +214,22 @@ int ncclCommFinalize(struct ncclComm *comm)
 	return error;
 }
 
+/* Where it fails by script the member is gone all the same. */
 int ncclCommDestroy(struct ncclComm *comm)
 {
-	int error;
+	int error = script_error(__func__);
 
 	pthread_mutex_lock(&nccl_lock);
-	error = enter(__func__, comm, true);
-	if (error == NCCL_DONE)
+	if (comm_state(comm) != NCCL_DONE || comm->registered > 0)
+		error = nccl_refuse(NCCL_INVALID_USAGE,
+				    "an operation is in progress, or memory is registered");
+	else
 		leave(comm);
 	pthread_mutex_unlock(&nccl_lock);
 	return error;
 }
 
-/* Its memory is freed all the same. */
+/* As above. */
 int ncclCommAbort(struct ncclComm *comm)
 {
 	pthread_mutex_lock(&nccl_lock);

@@ -37,6 +37,7 @@ int node_new(struct node *node, struct machine *machine, const struct node_plan 
 {
 	struct communicator_member members[MACHINE_GPUS] = { 0 };
 	struct dynamic_library library = { 0 };
+	char problem[64];
 	struct communicator_options options = { .job = "gpt",
 						.epoch = 3,
 						.rank_count = plan->rank_count,
@@ -59,7 +60,7 @@ int node_new(struct node *node, struct machine *machine, const struct node_plan 
 	if (plan->id)
 		options.id = *plan->id;
 	else if (options.nccl)
-		assert_int_equal(node->nccl.make_id(&options.id), NCCL_DONE);
+		assert_int_equal(communicator_make_id(&node->nccl, &options.id, problem, sizeof(problem)), 0);
 	make_members(node, options.staging_bytes, members);
 	return communicator_new(&options, node->now_ns, &node->communicator);
 }
@@ -281,4 +282,28 @@ void trial_assert_failed(const struct trial *trial, const struct node *node, int
 		if (asked->is_asked)
 			assert_int_equal(asked->status, status);
 	}
+}
+
+/* ---- Failures ---- */
+
+void node_assert_says(const struct node *node, const char *text)
+{
+	if (!strstr(communicator_problem(node->communicator), text))
+		fail_msg("\"%s\" does not say \"%s\"", communicator_problem(node->communicator), text);
+}
+
+void machine_assert_works(struct machine *machine, const struct node_plan *plan)
+{
+	struct trial trial;
+	struct node node;
+
+	machine_reset(machine);
+	assert_int_equal(node_new(&node, machine, plan), 0);
+	trial_new(&trial, &node, 0, COMMUNICATOR_ALL_REDUCE, REDUCE_BF16, 500);
+	assert_int_equal(trial_announce(&trial, &node), 0);
+	trial_ask(&trial, &node);
+	nodes_await_done(&node, 1, &trial);
+	trial_assert_good(&trial, &node);
+	trial_free(&trial);
+	node_free(&node);
 }

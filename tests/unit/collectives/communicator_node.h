@@ -70,4 +70,9 @@ void trial_assert_good(const struct trial *trial, const struct node *node);
 /* All ranks' requests were done once, with that status. */
 void trial_assert_failed(const struct trial *trial, const struct node *node, int status);
 
+/* What its communicator says has that text in it. */
+void node_assert_says(const struct node *node, const char *text);
+/* What was broken is whole again: a new communicator combines. */
+void machine_assert_works(struct machine *machine, const struct node_plan *plan);
+
 #endif

@@ -60,12 +60,16 @@ static void memory_is_in_use_until_each_gpu_is_past_it(void **state)
 	struct node node;
 
 	for (unsigned slow = 0; slow <= 3; slow += 3) {
+		uint64_t idle_pause;
+
 		node_ready(&node, *state, &two);
+		idle_pause = communicator_poll(node.communicator, 0);
 		machine_hold(*state, slow);
 		put(&trial, &node, 0, COMMUNICATOR_BROADCAST);
 		await_put(&trial, &node);
 		poll_often(&node);
 		assert_int_equal(trial.asked[0].done + trial.asked[1].done, 0);
+		assert_true(communicator_poll(node.communicator, 0) < idle_pause);
 		machine_let_go(*state, slow);
 		finish(&trial, &node);
 		node_free(&node);
