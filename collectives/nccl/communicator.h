@@ -84,7 +84,7 @@ struct communicator_member {
 struct communicator_options {
 	const char *job; /* for texts */
 	uint64_t epoch;
-	const struct nccl *nccl; /* borrowed; with one member: NULL */
+	const struct nccl *nccl; /* borrowed; NULL: of one member, which needs no other */
 	struct nccl_id id;
 	unsigned rank_count, member_count;
 	const unsigned *member_of_rank; /* by rank */

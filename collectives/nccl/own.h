@@ -40,7 +40,7 @@ struct slot {
 
 struct communicator {
 	enum communicator_state state;
-	const struct nccl *nccl; /* NULL: one member, and nothing to move between GPUs */
+	const struct nccl *nccl; /* NULL: of one member, and nothing is to be moved */
 	const struct communicator_gpu_ops *ops;
 	void *owner;
 	char *job;
@@ -92,7 +92,7 @@ void communicator_write_member(const struct communicator *communicator, const st
 			       char *text, size_t size);
 const char *communicator_kind_name(enum communicator_kind kind);
 
-/* ---- members.c: NCCL's calls. With one member they do nothing, and succeed. ---- */
+/* ---- members.c: NCCL's calls. Without NCCL they do nothing, and succeed. ---- */
 
 /* Calls put() for each local member, all in one group of NCCL's. It returns an error of NCCL's, or a negative
  * errno after communicator_refuse(). call: NCCL's name of what it calls. */

@@ -55,7 +55,7 @@ int node_new(struct node *node, struct machine *machine, const struct node_plan 
 		fail_msg("%s", library.problem);
 	options.member_count = communicator_map(plan->gpu_of_rank, plan->rank_count, node->member_of_rank);
 	options.local_count = node->count = plan->count ? plan->count : options.member_count;
-	options.nccl = options.member_count > 1 ? &node->nccl : NULL;
+	options.nccl = options.member_count > 1 || plan->has_nccl ? &node->nccl : NULL;
 	options.staging_bytes = plan->staging_bytes ? plan->staging_bytes : PLENTY;
 	if (plan->id)
 		options.id = *plan->id;

@@ -24,6 +24,7 @@ struct node_plan {
 	unsigned first, count;	  /* the node's members; count 0: all */
 	const struct nccl_id *id; /* NULL: a new one */
 	size_t staging_bytes;	  /* 0: plenty */
+	bool has_nccl;		  /* with one member, too */
 };
 
 /* Begins to create a communicator. Returns what communicator_new() does. */

@@ -21,7 +21,7 @@ static int tear_down(void **state)
 
 static const struct node_plan two = { .rank_count = 2, .gpu_of_rank = { 0, 1 } };
 
-/* A GPU each; some that share one; all on one, without NCCL. */
+/* A GPU each; some that share one; all on one, without NCCL, and with it. */
 static const struct node_plan plans[] = {
 	{ .rank_count = 2, .gpu_of_rank = { 0, 1 } },
 	{ .rank_count = 3, .gpu_of_rank = { 0, 1, 2 } },
@@ -31,6 +31,7 @@ static const struct node_plan plans[] = {
 	{ .rank_count = 4, .gpu_of_rank = { 2, 1, 1, 0 } },
 	{ .rank_count = 1, .gpu_of_rank = { 3 } },
 	{ .rank_count = 3, .gpu_of_rank = { 1, 1, 1 } },
+	{ .rank_count = 2, .gpu_of_rank = { 2, 2 }, .has_nccl = true },
 };
 
 #define FOREACH_PLAN(plan)                                                                                   \
