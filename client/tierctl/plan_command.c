@@ -6,6 +6,7 @@
 
 #include "client/tierctl/plan_flags.h"
 #include "client/tierctl/plan_source.h"
+#include "common/plural.h"
 #include "common/size.h"
 
 /* What nobody knows the size of is larger than any job. */
@@ -246,6 +247,25 @@ static void describe_model(struct plan_request *request)
 	plan_units_count(request->rows.requests[0], job, model);
 }
 
+static int look_at_gpus(struct plan_request *request)
+{
+	struct plan_gpus *gpus = &request->gpus;
+	unsigned ranks = plan_local_ranks(request), count;
+
+	if (gpus->bytes == 0)
+		return COMMAND_DONE;
+	if (plan_gpus_spread(gpus, ranks, &count) < 0)
+		return command_fail(COMMAND_USAGE,
+				    "--gpu says %u GPUs, over which %u rank%s cannot be spread evenly: %u "
+				    "GPU%s would do, or another %s",
+				    gpus->count, ranks, PLURAL(ranks), count, PLURAL(count),
+				    request->local_ranks > 0 ? "--local-ranks" : "--world-size");
+	return plan_gpu_bounds(gpus, request->rows.requests, request->rows.cuts, request->model.micro_batches,
+			       &request->gpu) < 0
+		       ? command_fail_memory()
+		       : COMMAND_DONE;
+}
+
 /* ---- The units ---- */
 
 static int read_files(const struct plan_request *request, Tierd__Wire__PlanRequest *units)
@@ -373,7 +393,9 @@ static int plan(const struct command_context *context, struct plan_request *requ
 		return command_fail_memory();
 	apply_flags(request, request->job);
 	describe_model(request);
-	code = make_rows(request);
+	code = look_at_gpus(request);
+	if (code == COMMAND_DONE)
+		code = make_rows(request);
 	if (code != COMMAND_DONE)
 		return code;
 	return context->is_json ? plan_print_json(request) : plan_print_tables(request);

@@ -25,6 +25,24 @@ static int set_snapshots(const struct flag_value *flag, const char *text, void *
 	return 0;
 }
 
+static int set_gpus(const struct flag_value *flag, const char *text, void *place)
+{
+	return plan_gpus_parse(text, place);
+}
+
+/* In GB/s. */
+static int set_rate(const struct flag_value *flag, const char *text, void *place)
+{
+	char giga[24];
+	uint64_t rate;
+
+	if (snprintf(giga, sizeof(giga), "%sG", text) >= (int)sizeof(giga) ||
+	    plan_parse_count(giga, &rate) < 0 || rate < PLAN_PCIE_LEAST || rate > PLAN_PCIE_MOST)
+		return -EINVAL;
+	*(uint64_t *)place = rate;
+	return 0;
+}
+
 static const char *const moments[] = {
 	[PLAN_MOMENTS_FP32] = "fp32", [PLAN_MOMENTS_BF16] = "bf16", [PLAN_MOMENTS_INT8] = "int8", NULL
 };
@@ -62,6 +80,9 @@ static const struct flag_value values[] = {
 	{ "snapshots", "a number from 0 to 14", set_snapshots, IN(snapshots) },
 	{ "step-ms", "milliseconds, 1 to 4294967295", flag_set_count, IN(step_ms), .most = UINT32_MAX },
 	{ "endurance", FLAG_SIZE_HELP, flag_set_bytes, IN(endurance_bytes), IN(has_endurance) },
+	{ "gpu", "how many there are and the memory of each, such as 4x24G, or 24G of one for each rank", set_gpus, IN(gpus) },
+	{ "activations", FLAG_SIZE_HELP, flag_set_bytes, IN(gpus.activation_bytes), .most = PLAN_MAX_FROZEN_BYTES },
+	{ "pcie", "GB/s from 0.1 to 1000, such as 25", set_rate, IN(gpus.pcie_rate) },
 	{ "host", FLAG_SIZE_HELP, flag_set_bytes, IN(host_bytes), IN(has_host) },
 	{ "nvme", FLAG_SIZE_HELP, flag_set_bytes, IN(nvme_bytes), IN(has_nvme) },
 };
@@ -132,6 +153,16 @@ static int check_job(const struct plan_request *request)
 	return COMMAND_DONE;
 }
 
+static int check_gpus(struct plan_gpus *gpus)
+{
+	if (gpus->bytes == 0 && (gpus->activation_bytes > 0 || gpus->pcie_rate > 0))
+		return command_fail(COMMAND_USAGE, "--activations and --pcie are of GPUs: --gpu COUNTxSIZE "
+						   "says which, such as 4x24G");
+	if (gpus->pcie_rate == 0)
+		gpus->pcie_rate = PLAN_PCIE_USUAL;
+	return COMMAND_DONE;
+}
+
 /* As the example has them. */
 static void complete_gpt(struct plan_gpt *gpt)
 {
@@ -156,5 +187,7 @@ int plan_flags_read(const struct command_context *context, struct plan_request *
 	code = check_model(request);
 	if (code == COMMAND_DONE)
 		code = check_size(request);
-	return code == COMMAND_DONE ? check_job(request) : code;
+	if (code == COMMAND_DONE)
+		code = check_job(request);
+	return code == COMMAND_DONE ? check_gpus(&request->gpus) : code;
 }

@@ -141,8 +141,7 @@ static void add_model(cJSON *json, const struct plan_request *request)
 	cJSON_AddStringToObject(json, "optimizer", model->optimizer->name);
 	cJSON_AddStringToObject(json, "moments", plan_moments(model, text));
 	cJSON_AddNumberToObject(json, "world_size", model->world_size);
-	cJSON_AddNumberToObject(json, "local_ranks",
-				request->local_ranks ? request->local_ranks : model->world_size);
+	cJSON_AddNumberToObject(json, "local_ranks", plan_local_ranks(request));
 	if (request->size.largest_unit > 0)
 		cJSON_AddNumberToObject(json, "largest_unit", (double)request->size.largest_unit);
 	cJSON_AddNumberToObject(json, "micro_batches", model->micro_batches);
@@ -161,6 +160,8 @@ int plan_print_json(const struct plan_request *request)
 		cJSON_AddNumberToObject(json, "nvme_free_bytes", (double)request->nvme_bytes);
 	if (request->connections > 0)
 		cJSON_AddNumberToObject(json, "connections_per_user", request->connections);
+	if (request->gpus.bytes > 0)
+		cJSON_AddItemToObject(json, "gpus", plan_gpus_json(request));
 	stages = cJSON_AddArrayToObject(json, "stages");
 	for (unsigned stage = 0; stage < PLAN_STAGES; stage++)
 		if (request->stage < 0 || request->stage == (int)stage)

@@ -4,6 +4,7 @@
 
 #include "client/tierctl/command.h"
 #include "client/tierctl/plan_ask.h"
+#include "client/tierctl/plan_gpu.h"
 #include "client/tierctl/plan_units.h"
 
 struct plan_request {
@@ -31,11 +32,13 @@ struct plan_request {
 	uint64_t endurance_bytes;     /* that are left of it */
 	unsigned connections;	      /* that a user may have at once; 0: not known */
 	Tierd__Wire__NodeReply *node; /* as it is described to the planner; NULL: nothing is known. Owned */
+	struct plan_gpus gpus;
 
-	Tierd__Wire__JobOpen *job; /* without a placement; owned */
-	struct plan_model model;   /* for the formulas */
-	struct plan_rows rows;	   /* for each stage those of fixed places, and one of auto; then those that
-				      change something */
+	Tierd__Wire__JobOpen *job;  /* without a placement; owned */
+	struct plan_model model;    /* for the formulas */
+	struct plan_gpu_bounds gpu; /* if GPUs were asked for */
+	struct plan_rows rows;	    /* for each stage those of fixed places, and one of auto; then those that
+				       change something */
 };
 
 enum plan_fit {
@@ -52,6 +55,11 @@ enum plan_fit plan_fit(const struct plan_request *request, const struct plan_row
 struct plan_bounds plan_bounds_here(const struct plan_request *request, const struct plan_row *row);
 bool plan_lacks_host(const struct plan_row *row);
 bool plan_lacks_nvme(const struct plan_request *request, const struct plan_row *row);
+
+static inline unsigned plan_local_ranks(const struct plan_request *request)
+{
+	return request->local_ranks > 0 ? request->local_ranks : request->model.world_size;
+}
 
 /* Whether its places are fixed, and nothing is changed. */
 static inline bool plan_row_is_plain(const struct plan_row *row)
@@ -72,7 +80,15 @@ const char *plan_refusal(const struct plan_row *row);
 bool plan_has_days(const struct plan_request *request, const struct plan_place *place);
 uint64_t plan_days(const struct plan_request *request, const struct plan_place *place);
 
+/* PLAN_DEPENDS: what a GPU takes depends on how the model is cut. */
+enum plan_fit plan_gpu_fit(const struct plan_request *request);
+
+/* To one cell: what both have, "1.20 to 3.4 GiB". */
+void plan_add_range(struct table *table, const char *low, const char *high);
+cJSON *plan_gpus_json(const struct plan_request *request);
+
 /* They return an exit code. */
+int plan_print_gpus(const struct plan_request *request);
 int plan_print_json(const struct plan_request *request);
 int plan_print_tables(const struct plan_request *request);
 

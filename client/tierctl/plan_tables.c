@@ -18,21 +18,25 @@ static bool is_wanted(const struct plan_request *request, unsigned stage)
 /* ---- Cells ---- */
 
 /* A unit that both have is written once: with two of them the last column would not fit into 80 columns. */
+void plan_add_range(struct table *table, const char *low, const char *high)
+{
+	const char *unit = strrchr(low, ' ');
+	size_t length = strlen(low);
+
+	if (strcmp(low, high) == 0) {
+		table_add(table, "%s", low);
+		return;
+	}
+	if (unit && strcmp(unit, strrchr(high, ' ')) == 0)
+		length = (size_t)(unit - low);
+	table_add(table, "%.*s to %s", (int)length, low, high);
+}
+
 static void add_bounds(struct table *table, uint64_t low, uint64_t high)
 {
 	char a[TEXT_SIZE], b[TEXT_SIZE];
-	char *unit;
 
-	text_bytes(low, a);
-	text_bytes(high, b);
-	if (strcmp(a, b) == 0) {
-		table_add(table, "%s", a);
-		return;
-	}
-	unit = strrchr(a, ' ');
-	if (unit && strcmp(unit, strrchr(b, ' ')) == 0)
-		*unit = '\0';
-	table_add(table, "%s to %s", a, b);
+	plan_add_range(table, text_bytes(low, a), text_bytes(high, b));
 }
 
 static void add_needs(struct table *table, const struct plan_request *request, const struct plan_row *row)
@@ -222,7 +226,7 @@ static int print_remedies(const struct plan_request *request)
 /* Each rank has a connection. */
 static void print_connections(const struct plan_request *request)
 {
-	unsigned ranks = request->local_ranks ? request->local_ranks : request->model.world_size;
+	unsigned ranks = plan_local_ranks(request);
 
 	if (request->connections == 0 || ranks <= request->connections)
 		return;
@@ -304,6 +308,8 @@ int plan_print_tables(const struct plan_request *request)
 		     "planned");
 	else if (code == COMMAND_DONE)
 		code = print_places(request);
+	if (code == COMMAND_DONE)
+		code = plan_print_gpus(request);
 	if (code == COMMAND_DONE)
 		code = print_remedies(request);
 	if (code == COMMAND_DONE)

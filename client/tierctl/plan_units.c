@@ -298,6 +298,27 @@ int plan_units_of_gpt(Tierd__Wire__PlanRequest *request, const struct plan_gpt *
 
 /* ---- For the formulas ---- */
 
+static uint64_t bytes_in(const Tierd__Wire__Tensor *tensor, uint32_t format)
+{
+	uint64_t elements;
+
+	if (unit_layout_elements(tensor->shape, tensor->n_shape, &elements) < 0)
+		return 0;
+	return elements * (format == FORMAT_FP32 ? 4 : format == FORMAT_BYTES ? 1 : 2);
+}
+
+uint64_t plan_units_bytes(const Tierd__Wire__Tensor *tensor)
+{
+	return bytes_in(tensor, tensor->format);
+}
+
+uint64_t plan_units_gradient_bytes(const Tierd__Wire__Tensor *tensor)
+{
+	if (tensor->is_frozen)
+		return 0;
+	return bytes_in(tensor, tensor->gradient_format ? tensor->gradient_format : tensor->format);
+}
+
 static void count_tensor(const Tierd__Wire__Tensor *tensor, const Tierd__Wire__JobOpen *job,
 			 struct plan_model *model)
 {
@@ -310,9 +331,7 @@ static void count_tensor(const Tierd__Wire__Tensor *tensor, const Tierd__Wire__J
 	if (unit_layout_elements(tensor->shape, tensor->n_shape, &elements) < 0)
 		return;
 	if (tensor->is_frozen)
-		model->frozen_bytes += elements * (tensor->format == FORMAT_FP32    ? 4
-						   : tensor->format == FORMAT_BYTES ? 1
-										    : 2);
+		model->frozen_bytes += plan_units_bytes(tensor);
 	else if (tensor->format >= FORMAT_FP32 && tensor->format <= FORMAT_FP16 &&
 		 tensor->group < job->n_groups)
 		model->elements[formats[tensor->format]][job->groups[tensor->group]->moments] += elements;

@@ -15,6 +15,10 @@ int plan_units_add(Tierd__Wire__PlanRequest *request, const char *name);
 /* To the last unit. */
 int plan_units_add_tensor(Tierd__Wire__PlanRequest *request, const struct tierd_tensor *tensor);
 
+/* Of a tensor and of its gradients as they are pushed, without padding; 0 of a shape that there cannot be. */
+uint64_t plan_units_bytes(const Tierd__Wire__Tensor *tensor);
+uint64_t plan_units_gradient_bytes(const Tierd__Wire__Tensor *tensor);
+
 struct plan_size {
 	uint64_t parameters, largest_unit, frozen_bytes; /* largest_unit: in elements; 0: not known */
 	uint32_t format;				 /* enum tierd_format */

@@ -8,7 +8,7 @@
 
 struct command_context;
 
-#define VERB_MAX_FLAGS 30
+#define VERB_MAX_FLAGS 33
 
 /* What a value or an argument is: "JOB", "USER" (of the machine), "FILE" or "COMMAND" can be completed; so
  * can "one|of|these"; anything else is for people. */

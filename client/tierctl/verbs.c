@@ -158,6 +158,9 @@ static const struct verb_flag plan_flags[] = {
 	{ "endurance", "SIZE", "that is left of it, of all paths (the daemon is asked)" },
 	{ "host", "SIZE", "free on this node (the daemon is asked)" },
 	{ "nvme", "SIZE", "in the same way" },
+	{ "gpu", "COUNTxSIZE", "GPUs here and the memory of each; or SIZE, of one for each rank" },
+	{ "activations", "SIZE", "that a rank keeps on its GPU (what is left there is told)" },
+	{ "pcie", "GB/s", "that a GPU is sent, and sends at once (25, as of PCIe 4 with 16 lanes)" },
 	END,
 };
 

@@ -113,7 +113,7 @@ json '[p["fits"] for p in j["stages"][0]["placements"]] == [True, False, False, 
 	plan --layers 2 --stage 3 --host 1G --nvme 0
 
 # Of units that are known, it is exact; of one model at a time, and who plans has to be there.
-json 'j["is_exact"] and j["units"] == 10 and j["parameters"] == 6416896' plan --layers 8
+json 'j["is_exact"] and j["units"] == 10 and j["parameters"] == 6416896 and "gpus" not in j' plan --layers 8
 expect_status 2 "$TIERCTL" plan --layers 8 --parameters 1B --world-size 8
 expect_text 'of one model'
 expect_status 2 "$TIERCTL" plan
@@ -141,6 +141,40 @@ json '[p["host_buffer_bytes"] for p in j["stages"][0]["placements"]] == [4 << 20
 	plan --units "$scratch/wide" --stage 3 --host 1G --nvme 1G --gradient-bytes 1
 expect_status 2 "$TIERCTL" plan --layers 8 --gradient-bytes 0
 expect_text 'a size such as 64G'
+
+# Of GPUs: what they have to hold, and what PCIe moves; in bounds where the units are not known.
+json '(j["gpus"]["count"] == j["gpus"]["ranks"] == 2 and j["gpus"]["bytes"] == 24 << 30 and j["gpus"]["fits"] and "refusal" not in j["gpus"]
+	and j["gpus"]["to_gpu_bytes"] == 2 * j["gpus"]["from_gpu_bytes"] == 2 * j["gpus"]["at_best"]["to_gpu_bytes"]
+	and j["gpus"]["pcie_seconds"] == j["gpus"]["to_gpu_bytes"] / 12.5e9)' plan --layers 8 --world-size 4 --stage 3 --gpu 2x24G --pcie 12.5
+json '(28e9 <= j["gpus"]["to_gpu_bytes"] < 28.1e9 and 1.12 <= j["gpus"]["pcie_seconds"] < 1.13 and "fits" not in j["gpus"]
+	and j["gpus"]["at_best"]["unit_bytes"] < 1e9 < j["gpus"]["unit_bytes"])' plan --parameters 7B --world-size 4 --stage 3 --gpu 8G
+expect_status 0 "$TIERCTL" plan --layers 8 --world-size 4 --stage 3 --gpu 2x24G --activations 10G
+expect_text '2 GPUs of 24.0 GiB with 2 ranks each'
+expect_text ' 20.0 GiB'
+expect_text 'as of PCIe 4 with 16 lanes (--pcie)'
+# The largest unit is named where it has a name of its own, and what is said to do does.
+expect_status 0 "$TIERCTL" plan --layers 8 --width 4096 --stage 3 --gpu 1x512M
+expect_text 'It does not fit: a GPU of 512 MiB is too small'
+expect_text 'layer.0, has 384 MiB'
+expect_text '--gpu 1x1540M would do'
+json 'j["gpus"]["fits"]' plan --layers 8 --width 4096 --stage 3 --gpu 1x1540M
+expect_status 2 "$TIERCTL" plan --layers 8 --gpu 4x24G
+expect_text '--gpu says 4 GPUs, over which 1 rank cannot be spread evenly: 1 GPU would do, or another --world-size'
+expect_status 2 "$TIERCTL" plan --layers 8 --world-size 8 --local-ranks 6 --gpu 4x24G
+expect_text '6 ranks cannot be spread evenly: 3 GPUs would do, or another --local-ranks'
+for gpus in 0x24G 4x 4x24Q; do
+	expect_status 2 "$TIERCTL" plan --layers 8 --gpu "$gpus"
+	expect_text "--gpu cannot be '$gpus'; it takes how many there are and the memory of each, such as 4x24G"
+done
+for rate in 0 0.01 1001 25G fast; do
+	expect_status 2 "$TIERCTL" plan --layers 8 --gpu 24G --pcie "$rate"
+	expect_text "--pcie cannot be '$rate'; it takes GB/s from 0.1 to 1000"
+done
+for flag in '--pcie 25' '--activations 1G'; do
+	# shellcheck disable=SC2086 # a flag and its value
+	expect_status 2 "$TIERCTL" plan --layers 8 $flag
+	expect_text '--activations and --pcie are of GPUs'
+done
 expect_status 1 env TIERD="$scratch/none" "$TIERCTL" plan --layers 8
 expect_text "tierd, which plans, is not at $scratch/none"
 expect_status 1 env TIERD=/bin/true "$TIERCTL" plan --layers 8
