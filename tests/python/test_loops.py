@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import compare
 import tierd.torch
@@ -322,6 +325,138 @@ def test_training_goes_on_after_a_thread_that_has_died_in_backward(
         hook.remove()
         optimizer.zero_grad()
         step(model, optimizer, 1)
+
+
+Begin = Callable[[Callable[[], object]], "Future[object]"]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Begins something in a thread that lives on, as those in which autograd calls hooks of other devices do."""
+    with ThreadPoolExecutor(1) as threads:
+        yield threads.submit
+
+
+def test_training_goes_on_after_a_backward_that_has_failed_in_a_thread_that_lives_on(
+    both: list[tuple[Model, torch.optim.Optimizer]], begin: Begin
+) -> None:
+    for model, optimizer in both:
+        step(model, optimizer)
+        begin(model(1).backward).result()
+        hook = in_backward(model, ValueError())
+        with pytest.raises(ValueError):
+            begin(model(1).backward).result()
+        hook.remove()
+        optimizer.zero_grad()
+        step(model, optimizer, 1)
+
+
+def test_a_forward_ends_a_backward_that_has_failed_in_another_thread(
+    both: list[tuple[Model, torch.optim.Optimizer]], begin: Begin
+) -> None:
+    for model, optimizer in both:
+        step(model, optimizer)
+        hook = in_backward(model, ValueError())
+        with pytest.raises(ValueError):
+            begin(model(1).backward).result()
+        hook.remove()
+        if model is both[0][0]:
+            assert tierd.torch.job_of(model).core.leases() > 0
+        with torch.no_grad():
+            model(1)
+        if model is both[0][0]:
+            assert tierd.torch.job_of(model).core.leases() == 0
+        optimizer.zero_grad()
+        step(model, optimizer, 1)
+
+
+def test_a_forward_leaves_a_backward_in_another_thread_alone(
+    both: list[tuple[Model, torch.optim.Optimizer]], begin: Begin
+) -> None:
+    for model, optimizer in both:
+        is_in_backward, may_go_on = threading.Event(), threading.Event()
+
+        def waits(gradient: Tensor, here: threading.Event = is_in_backward, then: threading.Event = may_go_on) -> None:
+            here.set()
+            then.wait()
+
+        hook = model.blocks[0].get_parameter("0.weight").register_hook(waits)
+        backward = begin(model(1).backward)
+        is_in_backward.wait()
+        with torch.no_grad():
+            model(1)
+        may_go_on.set()
+        backward.result()
+        hook.remove()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Recomputing(nn.Module):
+    """A unit of whose gradients some come in a backward pass inside of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = checkpoint(self.second, self.first(x), use_reentrant=True)
+        return result
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Recomputing() for _ in range(2))
+        self.first = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+def train_nested(model: Nested, optimizer: torch.optim.Optimizer, is_failing: bool) -> None:
+    batch = torch.linspace(-1, 1, 24).view(4, 6)
+    update(model(batch), optimizer)
+    if is_failing:
+        hook = model.blocks[0].get_parameter("second.weight").register_hook(failing)
+        with pytest.raises(ValueError):
+            model(batch).backward()
+        hook.remove()
+        optimizer.zero_grad()
+    update(model(batch), optimizer)
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["well", "failing"])
+def test_a_backward_inside_of_another_one_is_a_part_of_it(
+    job: str, monkeypatch: pytest.MonkeyPatch, is_failing: bool
+) -> None:
+    models = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        models.append(Nested())
+    ours, plain = [(model, torch.optim.SGD(model.parameters(), lr=0.1)) for model in models]
+    initialize(*ours, job)
+    membership = tierd.torch.job_of(ours[0]).membership
+    push, pushed = membership.push, []
+
+    def count(unit: int, *absent: Any) -> None:
+        pushed.append(unit)
+        push(unit, *absent)
+
+    monkeypatch.setattr(membership, "push", count)
+    train_nested(*ours, is_failing)
+    train_nested(*plain, is_failing)
+    if not is_failing:
+        assert len(pushed) == 2 * len(set(pushed)) == 6
+    assert membership.core.leases() == 0
+    compare.assert_same_bits(*models)
+
+
+def failing(gradient: Tensor) -> None:
+    raise ValueError
 
 
 @pytest.mark.parametrize("name", ["gradients", "push"])

@@ -120,9 +120,9 @@ def plain_step(kind: type[torch.optim.Optimizer]) -> Callable[[torch.optim.Optim
     return plain
 
 
-def at_end_of_backward(callback: Callable[[], None]) -> None:
-    """Calls back when the backward pass under way has ended; not if it fails. Since 1.0; DDP and FSDP use it."""
-    torch.autograd.Variable._execution_engine.queue_callback(callback)
+# Has torch call back when the backward pass under way has ended; not if it fails. The callback goes with the pass's graph task.
+# Since 1.0; DDP and FSDP use it.
+at_end_of_backward: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback
 
 
 def is_making_parameter() -> bool:

@@ -7,15 +7,19 @@ One object per job. Each hook finds its unit and calls one method; what must hol
 - in backward a unit is shown from the first gradient of its outputs until its own gradients are pushed: recomputation
   by checkpoints that do not call the module finds it there;
 - a gradient is taken when autograd has accumulated it; a unit is pushed when it has all of them, else at the end of
-  backward.
+  backward;
+- a backward pass is known by its graph task and not by its thread: for other devices than the processor autograd calls
+  hooks in threads of its own, which never end.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,8 +32,26 @@ from tierd.torch.membership import Membership
 from tierd.torch.storage import Saved, Unit, pack_with, unpack
 from tierd.torch.thawing import on_gradient
 
-# The units that are shown for a backward pass, in the order in which it came to them.
-Shown = list[Unit]
+
+@dataclass
+class _Pass:
+    """A backward pass. One inside of another, as reentrant checkpoints make them, is a pass, too."""
+
+    shown: list[Unit] = field(default_factory=list)  # for it, in the order in which it came to them
+    is_over: bool = False  # torch has let go of it; while we know of it then it has failed
+
+
+class _End:
+    """Torch calls it when a pass has ended well, and lets go of it with the pass, however that has ended."""
+
+    def __init__(self, of: _Pass, ends: Callable[[], None]):
+        self._of, self._ends = of, ends
+
+    def __call__(self) -> None:
+        self._ends()
+
+    def __del__(self) -> None:
+        self._of.is_over = True
 
 
 class _Thread(threading.local):
@@ -48,7 +70,7 @@ class Hooks:
         self._pack = pack_with(addresses)
         self._pack.tierd_hooks = self  # type: ignore[attr-defined]
         self._thread = _Thread()
-        self._passes: dict[threading.Thread, Shown] = {}  # of the backward pass that a thread is in
+        self._passes: dict[int, _Pass] = {}  # by their graph tasks
         self._gradients: dict[Unit, Gradients] = {}
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._is_training: bool | None = None
@@ -106,8 +128,8 @@ class Hooks:
         return begins
 
     def _enter(self, units: list[Unit]) -> None:
-        if self._passes and threading.current_thread() in self._passes and compat.graph_task() == -1:
-            self._abandon()
+        if self._passes and compat.graph_task() == -1:
+            self._end_failed()
         for i, unit in enumerate(units):
             try:
                 unit.enter()
@@ -183,22 +205,24 @@ class Hooks:
             return
 
         def begins(gradient: torch.Tensor) -> None:
-            self._show(self._shown(), units)
+            self._show(self._pass().shown, units)
 
         if len(tensors) == 1:
             tensors[0].register_hook(begins)
         else:
             torch.autograd.graph.register_multi_grad_hook(tensors, begins, mode="any")
 
-    def _shown(self) -> Shown:
-        """Of the outermost pass that this thread is in: one inside of it, as checkpoints make them, is a part of it."""
-        thread = threading.current_thread()
-        if thread not in self._passes:
-            self._passes[thread] = []
-            compat.at_end_of_backward(self._backward_ends)
-        return self._passes[thread]
+    def _pass(self) -> _Pass:
+        """The innermost one that this thread is in."""
+        task = compat.graph_task()
+        if task not in self._passes:
+            self._end_failed()
+            begun = _Pass()
+            compat.at_end_of_backward(_End(begun, functools.partial(self._backward_ends, task)))
+            self._passes[task] = begun
+        return self._passes[task]
 
-    def _show(self, shown: Shown, units: list[Unit]) -> None:
+    def _show(self, shown: list[Unit], units: list[Unit]) -> None:
         before = list(shown)
         for unit in units:
             if unit not in before:
@@ -209,8 +233,8 @@ class Hooks:
             if unit not in units and (unit not in self._gradients or self._gradients[unit].are_complete):
                 self._hide(shown, unit)
 
-    def _hide(self, shown: Shown, unit: Unit) -> None:
-        if unit in shown:
+    def _hide(self, shown: list[Unit], unit: Unit) -> None:
+        with suppress(ValueError):
             shown.remove(unit)
             unit.drop()
 
@@ -219,12 +243,14 @@ class Hooks:
             gradient = taken_from(parameter)
             if gradient is None:
                 return
-            shown = self._shown()
+            self._pass()
             with torch.no_grad():
                 self._take(gradients, tensor, gradient)
             if gradients.are_complete:
                 gradients.push()
-                self._hide(shown, gradients.unit)
+                # Also where a pass around this one shows it.
+                for each in list(self._passes.values()):
+                    self._hide(each.shown, gradients.unit)
 
         return take
 
@@ -240,24 +266,34 @@ class Hooks:
                 other.push()
             gradients.take(tensor, gradient)
 
-    def _backward_ends(self) -> None:
+    def _backward_ends(self, task: int) -> None:
+        if all(each.is_over for other, each in list(self._passes.items()) if other != task):
+            try:
+                self._push_begun()
+            except BaseException:
+                self._passes[task].is_over = True
+                raise
+        self._end_pass(task)
+
+    def _push_begun(self) -> None:
         for gradients in self._gradients.values():
             if gradients.are_begun:
                 gradients.push()
-        self._end_pass(threading.current_thread())
 
-    def _abandon(self) -> None:
-        """A pass has failed: torch does not say so, but another one begins."""
-        for gradients in self._gradients.values():
-            gradients.discard()
-        # Also a buffer that a call had given when Ctrl-C was heard.
-        self._membership.core.discard_all()
-        own = threading.current_thread()
-        for thread in [thread for thread in self._passes if thread is own or not thread.is_alive()]:
-            self._end_pass(thread)
+    def _end_failed(self) -> None:
+        """Torch does not say that a pass has failed: it lets go of it. What such passes have left goes."""
+        failed = [task for task, each in list(self._passes.items()) if each.is_over]
+        # Where others are under way the gradients may be theirs.
+        if failed and len(failed) == len(self._passes):
+            for gradients in self._gradients.values():
+                gradients.discard()
+            # Also a buffer that a call had given when Ctrl-C was heard.
+            self._membership.core.discard_all()
+        for task in failed:
+            self._end_pass(task)
 
-    def _end_pass(self, thread: threading.Thread) -> None:
-        for unit in self._passes.pop(thread, ()):
+    def _end_pass(self, task: int) -> None:
+        for unit in self._passes.pop(task).shown:
             unit.drop()
 
     # ---- The step
@@ -285,9 +321,7 @@ class Hooks:
                 "parameters, so call it when backward() has ended",
             )
         self._leave_interrupted()
-        own = threading.current_thread()
-        if any(thread is own or not thread.is_alive() for thread in self._passes):
-            self._abandon()
+        self._end_failed()
         return any(unit.pushes for unit in self._gradients)
 
     def end_step(self) -> None:
