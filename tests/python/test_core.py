@@ -116,6 +116,18 @@ def test_ctrl_c_ends_a_wait_which_can_begin_again(
         job.close()
 
 
+def test_a_job_tells_where_its_memory_is_mapped(daemon: Daemon) -> None:
+    (job,) = open_ranks("mapped", 1, 100)
+    parameters, gradients = job.mappings()
+    with job.gather(0) as lease:
+        view: Any = lease[0]
+        address = numpy.frombuffer(view, numpy.uint8).ctypes.data
+    assert parameters[0] <= address
+    assert address + 200 <= sum(parameters)
+    assert gradients[1] >= 200
+    assert gradients[0] not in (0, parameters[0])
+
+
 def test_ctrl_c_ends_the_waits_of_a_reader(daemon: Daemon) -> None:
     (job,) = open_ranks("looked_at", 1, 100)
     reader = _core.Node().open_reader("looked_at")

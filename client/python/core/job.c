@@ -291,6 +291,19 @@ static PyObject *job_watch(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+/* For who pins them for a device. */
+static PyObject *job_mappings(PyObject *self, PyObject *unused)
+{
+	struct tierd_mappings mappings;
+
+	if (map(self, &mappings) < 0)
+		return NULL;
+	return Py_BuildValue("(KK)(KK)", (unsigned long long)(uintptr_t)mappings.parameters,
+			     (unsigned long long)mappings.parameter_bytes,
+			     (unsigned long long)(uintptr_t)mappings.gradients,
+			     (unsigned long long)mappings.gradient_bytes);
+}
+
 static PyObject *job_undo_writes(PyObject *self, PyObject *unused)
 {
 	struct tierd_mappings mappings;
@@ -389,6 +402,8 @@ static PyMethodDef job_methods[] = {
 	FAST("leases", job_leases, "leases(unit=None): how many this rank has, on one unit or on all."),
 	{ "watch", job_watch, METH_NOARGS,
 	  "Has catch_writes() catch writes to this job's gathered memory; again after each ready()." },
+	{ "mappings", job_mappings, METH_NOARGS,
+	  "(address, bytes) of the job's parameters and of its gradients, again after each ready()." },
 	{ "undo_writes", job_undo_writes, METH_NOARGS,
 	  "Undoes those that catch_writes() has caught. False: not all of them could be." },
 	FAST("prefetch", job_prefetch, "prefetch(unit, …): these are wanted soon, in this order."),
