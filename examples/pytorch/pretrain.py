@@ -31,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=8, metavar="N", help="(%(default)s)")
     parser.add_argument("--width", type=int, default=256, metavar="N", help="a multiple of 64 (%(default)s)")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16", help="(%(default)s)")
+    parser.add_argument("--device", default="cpu", help="cpu, or a GPU: cuda (%(default)s)")
     parser.add_argument("--learning-rate", type=float, default=1e-3, metavar="X", help="after warm-up (%(default)s)")
     parser.add_argument("--warmup", type=int, default=20, metavar="STEPS", help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
@@ -52,8 +53,8 @@ class GPT(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]
-        values = self.tokens(tokens) + self.positions(torch.arange(length))
-        mask = nn.Transformer.generate_square_subsequent_mask(length, dtype=values.dtype)
+        values = self.tokens(tokens) + self.positions(torch.arange(length, device=tokens.device))
+        mask = nn.Transformer.generate_square_subsequent_mask(length, values.device, values.dtype)
         logits: Tensor = self.head(self.blocks(values, mask, is_causal=True))
         return logits
 
@@ -93,11 +94,13 @@ def main() -> None:
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), options.learning_rate, weight_decay=0.1)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / options.warmup))
 
-    model, optimizer = tierd.initialize(model, optimizer, job=options.job, max_grad_norm=1.0, nvme=options.nvme)
+    job = {"job": options.job, "nvme": options.nvme, "device": options.device}
+    model, optimizer = tierd.initialize(model, optimizer, max_grad_norm=1.0, **job)
+    device = next(model.parameters()).device
     start, steps = time.monotonic(), 0
     for _ in range(options.passes):
         for (batch,) in tierd.resumable(loader, scheduler):
-            loss = loss_of(model, batch)
+            loss = loss_of(model, batch.to(device))
             loss.backward()
             tierd.state["bytes"] = tierd.state.get("bytes", 0) + batch.numel() * ranks
             optimizer.step()

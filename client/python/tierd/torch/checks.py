@@ -45,8 +45,10 @@ def check(model: nn.Module) -> None:
                 errno.EINVAL,
                 f"{name} is on tierd already, or was when its job was closed: make the model anew before initialize()",
             )
-        if parameter.device.type not in ("cpu", "meta"):
-            raise Error(errno.ENOTSUP, f"{name} is on {parameter.device}: tierd trains in the host's memory yet")
+        if parameter.device.type not in ("cpu", "meta", "cuda"):
+            raise Error(
+                errno.ENOTSUP, f"{name} is on {parameter.device}: models are on the processor, or on GPUs as cuda"
+            )
         if parameter.is_sparse or parameter.layout is not torch.strided:
             raise Error(errno.ENOTSUP, f"{name} is {parameter.layout}: tierd has dense parameters alone")
     check_memory(model)
@@ -56,6 +58,17 @@ def check(model: nn.Module) -> None:
                 errno.EINVAL,
                 f"buffer {name} is on meta, and the job has none for it: make the model in tierd.init(values=False), where "
                 "buffers have values",
+            )
+
+
+def check_on_gpu(model: nn.Module) -> None:
+    """tierd.Error: something that tierd cannot compute on a GPU."""
+    for name, parameter in model.named_parameters():
+        if any(getattr(parameter, attribute, None) is not None for attribute in ("quant_state", "CB", "SCB")):
+            raise Error(
+                errno.ENOTSUP,
+                f"{name} is quantized by bitsandbytes, which has scales where tierd does not look: on a GPU leave the base as it "
+                'is, in bfloat16, or compute it on the processor (device="cpu")',
             )
 
 

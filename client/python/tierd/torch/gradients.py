@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
@@ -37,17 +37,17 @@ class Gradients:
     def __init__(self, unit: Unit):
         self.unit = unit
         self._buffers: dict[int, torch.Tensor] = {}
-        self._here: set[int] = set()
+        self._parts: dict[int, Any] = {}  # of the tensors whose gradients are here
         self._awaited = 0  # of them, when the first one came
 
     @property
     def are_begun(self) -> bool:
-        return bool(self._here)
+        return bool(self._parts)
 
     @property
     def are_complete(self) -> bool:
         """Whether none will come, or no other: what is frozen now has none."""
-        return len(self._here) == (self._awaited if self._here else self.unit.count_trained())
+        return len(self._parts) == (self._awaited if self._parts else self.unit.count_trained())
 
     def take(self, tensor: int, gradient: torch.Tensor) -> None:
         """Copies a gradient that autograd has accumulated. -ENOBUFS: this rank holds all buffers itself."""
@@ -66,25 +66,20 @@ class Gradients:
                     f"unit {unit.name} has a second part of gradients in this step, and early_updates=True promises one "
                     "backward() for each, with room for them (gradient_bytes=): zero_grad() gives the step up",
                 )
-            capsules = in_range("wait", f"for a buffer of {unit.name}", lambda: unit.membership.gradients(unit.index))
+            capsules = in_range("wait", f"for a buffer of {unit.name}", lambda: unit.memory.gradients(unit))
             if capsules is None:
                 return
             self._buffers = {i: from_dlpack(capsule) for i, capsule in enumerate(capsules)}
             self._awaited = unit.count_trained()
-        buffer = self._buffers[tensor]
-        if tensor in self._here:
-            buffer.add_(gradient)
-        else:
-            buffer.copy_(gradient)
-            self._here.add(tensor)
+        self._parts[tensor] = self.unit.memory.part(self._buffers[tensor], gradient, self._parts.get(tensor))
 
     def push(self) -> None:
         """Hands over what is there. A tensor that no rank has a gradient of in any micro-batch stays as it is."""
-        absent = [tensor for tensor in range(len(self.unit.parameters)) if tensor not in self._here]
-        self._buffers.clear()
-        self._here.clear()
+        absent = [tensor for tensor in range(len(self.unit.parameters)) if tensor not in self._parts]
+        parts = [(self._buffers[tensor], part) for tensor, part in self._parts.items()]
+        self.discard()
         self.unit.pushes += 1  # before: Ctrl-C is heard when the call has come back
-        in_range("push", self.unit.name, lambda: self.unit.membership.push(self.unit.index, absent))
+        in_range("push", self.unit.name, lambda: self.unit.memory.push(self.unit, absent, parts))
 
     def take_own(self) -> list[tuple[int, torch.Tensor]]:
         """Gradients that the caller has set himself; parameters have them no more."""
@@ -101,4 +96,4 @@ class Gradients:
     def discard(self) -> None:
         """What is there does not count. The buffer is given back with all others."""
         self._buffers.clear()
-        self._here.clear()
+        self._parts.clear()

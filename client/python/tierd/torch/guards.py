@@ -160,7 +160,7 @@ def _apply(self: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], re
 
 def _check_kept(name: str, parameter: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Raises where the function would make another type of it, or move it."""
-    sample = torch.zeros([1] * parameter.dim(), dtype=parameter.dtype)
+    sample = torch.zeros([1] * parameter.dim(), dtype=parameter.dtype, device=parameter.device)
     try:
         changed = function(sample)
     except (RuntimeError, AssertionError) as error:
@@ -173,5 +173,5 @@ def _check_kept(name: str, parameter: torch.Tensor, function: Callable[[torch.Te
     raise Error(
         errno.ENOTSUP,
         f"{name} is {sample.dtype} on {sample.device} in the daemon, and cannot become another ({what}): convert the model "
-        "before tierd.initialize(); it is trained in the host's memory",
+        "before tierd.initialize(), whose device= says on what it is computed",
     )

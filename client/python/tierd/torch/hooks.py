@@ -27,9 +27,10 @@ from torch import nn
 
 from tierd._core import Error
 from tierd.torch import compat
+from tierd.torch.device import Host
 from tierd.torch.gradients import Gradients, taken_from
 from tierd.torch.membership import Membership
-from tierd.torch.storage import Saved, Unit, pack_with, unpack
+from tierd.torch.storage import Addresses, Saved, Unit, pack_with, unpack
 from tierd.torch.thawing import on_gradient
 
 
@@ -38,7 +39,12 @@ class _Pass:
     """A backward pass. One inside of another, as reentrant checkpoints make them, is a pass, too."""
 
     shown: list[Unit] = field(default_factory=list)  # for it, in the order in which it came to them
-    is_over: bool = False  # torch has let go of it; while we know of it then it has failed
+    over: threading.Event = field(default_factory=threading.Event)  # torch has let go of it
+
+    @property
+    def is_over(self) -> bool:
+        """While we know of it it has failed then."""
+        return self.over.is_set()
 
 
 class _End:
@@ -51,7 +57,7 @@ class _End:
         self._ends()
 
     def __del__(self) -> None:
-        self._of.is_over = True
+        self._of.over.set()
 
 
 class _Thread(threading.local):
@@ -65,8 +71,9 @@ class _Thread(threading.local):
 class Hooks:
     """The hooks of one job in a model."""
 
-    def __init__(self, membership: Membership, model: nn.Module, addresses: dict[int, tuple[Unit, int, int]]):
+    def __init__(self, membership: Membership, memory: Host, model: nn.Module, addresses: Addresses):
         self._membership = membership
+        self._memory = memory
         self._pack = pack_with(addresses)
         self._pack.tierd_hooks = self  # type: ignore[attr-defined]
         self._thread = _Thread()
@@ -271,7 +278,7 @@ class Hooks:
             try:
                 self._push_begun()
             except BaseException:
-                self._passes[task].is_over = True
+                self._passes[task].over.set()
                 raise
         self._end_pass(task)
 
@@ -287,6 +294,7 @@ class Hooks:
         if failed and len(failed) == len(self._passes):
             for gradients in self._gradients.values():
                 gradients.discard()
+            self._memory.push_all()
             # Also a buffer that a call had given when Ctrl-C was heard.
             self._membership.core.discard_all()
         for task in failed:
@@ -321,6 +329,10 @@ class Hooks:
                 "parameters, so call it when backward() has ended",
             )
         self._leave_interrupted()
+        if not self._memory.is_backward_here:
+            # The thread that a pass has failed in lets go of it a moment after backward() has raised.
+            for each in list(self._passes.values()):
+                each.over.wait()
         self._end_failed()
         return any(unit.pushes for unit in self._gradients)
 

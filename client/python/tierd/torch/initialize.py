@@ -16,8 +16,9 @@ from tierd import _core
 from tierd._core import Error
 from tierd.daemon import find_or_start
 from tierd.torch import arguments, compat, deepspeed
-from tierd.torch.checks import check, check_state, check_values
+from tierd.torch.checks import check, check_on_gpu, check_state, check_values
 from tierd.torch.clipping import clip_grad_norm_
+from tierd.torch.device import choose, move_buffers
 from tierd.torch.job import TorchJob, open_jobs
 from tierd.torch.opening import Opening, open_as
 from tierd.torch.optimizer import translate
@@ -42,6 +43,7 @@ def initialize(
     stage: int | None = None,
     rank: int | None = None,
     world_size: int | None = None,
+    device: str | torch.device | None = None,
     units: Chooser | None = None,
     gradient_bytes: int | str | None = None,
     gradient_dtype: torch.dtype | None = None,
@@ -70,8 +72,8 @@ def initialize(
     same script, started again with the same job, goes on. All ranks of a launch call it; rank 0 gives a new job its values.
 
     Args:
-        model: parameters are float32, bfloat16 or float16, in the host's memory; frozen ones may be integers, too. Those
-            whose values are the job's, or rank 0's, may be on meta. It may not be wrapped (DistributedDataParallel).
+        model: parameters are float32, bfloat16 or float16, in the host's memory or on one GPU; frozen ones may be integers, too.
+            Those whose values are the job's, or rank 0's, may be on meta. It may not be wrapped (DistributedDataParallel).
         optimizer: made over this model's parameters, before it has moments. AdamW, Adam, SGD and Lion are the daemon's. Any
             other runs in the trainer, and a line says so. Several, in a list, take each step together. Groups stay live: a
             new learning rate counts from the next step. Parameters of no optimizer are not updated. None: that of the
@@ -81,6 +83,8 @@ def initialize(
         max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not. None: as the configuration says, else 0.
         stage: of ZeRO, 0 to 3: what is partitioned over the ranks. None: as the configuration says, else 3.
         rank, world_size: both, or neither: then what torchrun, Slurm or Open MPI say, else 0 of 1.
+        device: on which the model is computed: "cpu", or a GPU, "cuda" or "cuda:1", to which each unit is copied when it is
+            needed; "cuda" is the GPU of the rank's number on its node. Buffers are moved there, too. None: where its parameters are.
         units: names of classes whose modules are gathered as one (["GPT2Block"]), or a function of a module's name and the
             module; None: the blocks of the model (units.choose). The largest unit bounds how small the daemon may be.
         gradient_bytes: of each rank's room for gradients on their way to the daemon, at least the largest unit's; None: room for
@@ -120,7 +124,7 @@ def initialize(
     Raises:
         TypeError: an argument that is unknown or of a wrong type, by its name.
         tierd.Error: a parameter or a value that is not supported; a job of another model or with other options (EINVAL), or that
-            another process has (EBUSY); ranks that differ; no daemon; no room, with the plan (ENOMEM, ENOSPC).
+            another process has (EBUSY); ranks that differ; no daemon; no such GPU (ENODEV); no room, with the plan (ENOMEM, ENOSPC).
     """
     arguments.module(model, optimizer)
     options = arguments.options(options, initialize)
@@ -143,6 +147,9 @@ def initialize(
     reconnect_ms = arguments.integer("reconnect_ms", reconnect_ms)
     socket = arguments.socket_path(socket)
     check(model)
+    chosen = choose(model, device)
+    if chosen.type != "cpu":
+        check_on_gpu(model)
     settle(model)
     opening = open_as(
         model,
@@ -169,7 +176,7 @@ def initialize(
             errno.EBUSY, f"job {job} is open in this process: tierd.close(model) ends that, and then it goes on here"
         )
     core = _open(_core.Node(path, reconnect_ms), opening, has_room=gradient_bytes is not None)
-    torch_job = TorchJob(model, opening, core, path, clip_norm)
+    torch_job = TorchJob(model, opening, core, path, clip_norm, chosen)
     try:
         is_new = core.state()["status"] == _core.NEW
         if is_new and rank == 0:
@@ -180,6 +187,8 @@ def initialize(
         if is_new and rank == 0:
             torch_job.write()
         torch_job.membership.ready()
+        if device is not None:
+            move_buffers(model, torch_job.memory.device)
         torch_job.install(opening.units)
         if not is_new:
             torch_job.restore()

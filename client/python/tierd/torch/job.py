@@ -21,6 +21,7 @@ from tierd._core import Error, StaleError
 from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
 from tierd.torch.copies import keep_single
+from tierd.torch.device import Host, memory_for
 from tierd.torch.guards import Handle, guard
 from tierd.torch.holders import naming_holders
 from tierd.torch.hooks import Hooks
@@ -33,7 +34,7 @@ from tierd.torch.ranges import in_range
 from tierd.torch.resume import Position
 from tierd.torch.state_dicts import install_loading, install_saving, uninstall
 from tierd.torch.step import Step
-from tierd.torch.storage import Copying, Unit, place_of
+from tierd.torch.storage import Addresses, Copying, Unit, place_of
 from tierd.torch.thawing import is_frozen_for_good, is_in_no_group, refuse
 from tierd.torch.units import Plan
 
@@ -44,7 +45,15 @@ open_jobs: list[TorchJob] = []
 class TorchJob:
     """What `initialize()` makes of a model. One object per job and process."""
 
-    def __init__(self, model: nn.Module, opening: Opening, core: _core.Job, socket: str, max_grad_norm: float):
+    def __init__(
+        self,
+        model: nn.Module,
+        opening: Opening,
+        core: _core.Job,
+        socket: str,
+        max_grad_norm: float,
+        device: torch.device = Host.device,
+    ):
         self.name: str = opening.options["name"]
         self.rank: int = opening.options["rank"]
         owner = opening.options.get("owner", -1)
@@ -63,9 +72,12 @@ class TorchJob:
         self.membership = Membership(core)
         self.units: list[Unit] = []
         self.position = Position(self)
-        self.addresses: dict[int, tuple[Unit, int, int]] = {}
+        self.addresses: Addresses = {}
         self.copying = Copying()
-        self._hooks = Hooks(self.membership, model, self.addresses)
+        self.memory = memory_for(device, self.membership, self.addresses)
+        self.membership.unmapped, self.membership.mapped = self.memory.lose, self.memory.map
+        self.membership.settle = self.memory.settle
+        self._hooks = Hooks(self.membership, self.memory, model, self.addresses)
         self.membership.lost = self._lose
         self.membership.tell_failure = self.finish
         self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
@@ -100,7 +112,7 @@ class TorchJob:
         """Defines the units."""
         for plan in opening.units:
             index = self.core.define(plan.name, opening.tensors(plan))
-            unit = Unit(self.membership, index, plan, self.addresses)
+            unit = Unit(self.membership, self.memory, index, plan, self.addresses)
             unit.saving, unit.copying = self._hooks.saving, self.copying
             self.units.append(unit)
 
@@ -182,6 +194,7 @@ class TorchJob:
             yield False
             return
         try:
+            self.memory.settle()
             with naming_holders(self.units, self.addresses):
                 self.core.write_begin()
         except KeyboardInterrupt as error:
@@ -409,6 +422,7 @@ class TorchJob:
         if self.membership.is_void:
             self._hooks.end_step()
             # With the connection the memory may have gone, and other tensors come to lie there.
+            self.memory.settle()
             self.addresses.clear()
             self.membership.standing = Standing.RUNNING
             self.restore()
@@ -453,6 +467,7 @@ class TorchJob:
         self._last, self.membership.awaited = None, 0
         self._numbers = None
         self._await_announcement()
+        self.memory.lose()
         self._hooks.forget()
 
     def close(self) -> None:
@@ -480,6 +495,7 @@ class TorchJob:
         for handle in (*self._handles, *self._ungrouped.values()):
             handle.remove()
         uninstall(self.model)
+        self.memory.lose()
         self.core.discard_all()
         if self in open_jobs:
             open_jobs.remove(self)

@@ -85,7 +85,7 @@ class Kept:
         if versions == self._versions:
             return {}
         self._versions = versions
-        return {BUFFERS: pack({name: buffer.detach() for name, buffer in buffers.items()})} if buffers else {}
+        return {BUFFERS: pack({name: buffer.detach().cpu() for name, buffer in buffers.items()})} if buffers else {}
 
     def forget(self) -> None:
         """Sends all of it with the next step."""
@@ -167,8 +167,10 @@ def check_value(value: Any, name: str) -> None:
 
 
 def random_states() -> dict[str, Any]:
-    """Of torch, of Python and, where it is in use, of NumPy."""
+    """Of torch, also on GPUs, of Python and of NumPy, where they are in use."""
     states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_initialized():
+        states["cuda"] = torch.cuda.get_rng_state_all()
     if "numpy" in sys.modules:
         name, keys, *rest = sys.modules["numpy"].random.get_state()
         states["numpy"] = (name, tuple(keys.tolist()), *rest)
@@ -179,13 +181,18 @@ def _are_equal(states: dict[str, Any], others: dict[str, Any]) -> bool:
     return (
         states.keys() == others.keys()
         and torch.equal(states["torch"], others["torch"])
-        and all(states[key] == others[key] for key in states if key != "torch")
+        and all(torch.equal(*both) for both in zip(states.get("cuda", ()), others.get("cuda", ()), strict=True))
+        and all(states[key] == others[key] for key in states if key not in ("torch", "cuda"))
     )
 
 
 def set_random_states(states: dict[str, Any]) -> None:
     """Sets them as they were kept."""
     torch.set_rng_state(states["torch"])
+    if "cuda" in states and torch.cuda.is_available():
+        # There may be fewer now.
+        for device, state in zip(range(torch.cuda.device_count()), states["cuda"], strict=False):
+            torch.cuda.set_rng_state(state, device)
     random.setstate(states["python"])
     if "numpy" in states and "numpy" in sys.modules:
         sys.modules["numpy"].random.set_state(states["numpy"])

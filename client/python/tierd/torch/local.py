@@ -194,8 +194,9 @@ class LocalOptimizers:
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
         for number, parameter in zip(numbers, parameters, strict=True):
             for key, value in state_dict["state"].get(number, {}).items():
-                if isinstance(value, torch.Tensor) and value.is_floating_point():
-                    optimizer.state[parameter][key] = value.detach().to(torch.float32, copy=True)
+                if isinstance(value, torch.Tensor):
+                    dtype = torch.float32 if value.is_floating_point() else value.dtype
+                    optimizer.state[parameter][key] = value.detach().to("cpu", dtype, copy=True)
         if self._can_try:
             self._try_loaded(optimizer)
         self._has_kept = False
@@ -330,7 +331,7 @@ def _divide(tensors: list[Tensor], world_size: int) -> list[list[Tensor]]:
 def _lend(core: Job, tensor: Tensor) -> bool:
     """Makes a parameter of it that has its master and the gradient. False: it has no gradient in this step."""
     unit, index = tensor.place
-    gradient = torch.empty(tensor.parameter.shape, dtype=torch.float32)
+    gradient = torch.empty(tensor.parameter.shape, dtype=torch.float32, device="cpu")
     value = torch.empty_like(gradient)
     try:
         core.read(unit.index, index, "gradient", to_dlpack(gradient))
@@ -344,7 +345,9 @@ def _lend(core: Job, tensor: Tensor) -> bool:
 
 
 def _wide(value: Any, dtype: torch.dtype) -> Any:
-    return value.float() if isinstance(value, torch.Tensor) and value.dtype == dtype else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.float().cpu() if value.dtype == dtype else value.cpu()
 
 
 def copy_over(optimizer: Optimizer, group: dict[str, Any], value: nn.Parameter) -> Optimizer:

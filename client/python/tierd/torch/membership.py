@@ -71,6 +71,10 @@ class Membership:
         self.awaited = 0  # the step that was closed last: what is trained is of it, or it has failed
         self.tell_failure: Callable[[], object] = lambda: None  # raises what that step has failed with
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
+        # Called before the job is made ready, and when it is: its memory is another one then.
+        self.unmapped: Callable[[], None] = lambda: None
+        self.mapped: Callable[[], None] = lambda: None
+        self.settle: Callable[[], None] = lambda: None  # called before a step is closed, which changes values
         self.is_early = False  # all gradients of a unit are pushed at once
         # Called before the first gradient of a step, once; None: nobody wants to know.
         self.announce: Callable[[], None] | None = None
@@ -88,10 +92,12 @@ class Membership:
     def ready(self) -> int:
         """Waits for all ranks; the step at which the job stands. Says for whom, where that takes long."""
         timeout_ms = PATIENCE_MS
+        self.unmapped()
         while True:
             try:
                 self.step = self.core.ready(timeout_ms)["step"]
                 self.core.watch()
+                self.mapped()
                 return self.step
             except StaleError:
                 # Another rank was lost while this one waited.
@@ -118,6 +124,10 @@ class Membership:
         with record_function(f"tierd.gather {name}"):
             there = self.until_it_stands(lambda: self.core.capsules(unit, False))
             return there or in_range("wait", name, lambda: self.until_it_stands(lambda: self.core.capsules(unit)))
+
+    def capsules_there(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]] | None:
+        """The same without waiting; None: the unit is not there."""
+        return self.until_it_stands(lambda: self.core.capsules(unit, False))
 
     def capsule(self, unit: int, tensor: int, name: str) -> tuple[int, CapsuleType]:
         return in_range("gather", name, lambda: self.until_it_stands(lambda: self.core.capsule(unit, tensor)))
@@ -156,6 +166,7 @@ class Membership:
                 self.keep(key, blob)
             return self.core.step(rates, groups)
 
+        self.settle()
         return self.attempt(close)
 
     def keep(self, key: str, blob: bytes) -> None:

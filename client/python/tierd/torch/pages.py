@@ -40,6 +40,8 @@ def rest(tensor: torch.Tensor) -> None:
 
     Nothing is done if a page of it is the process' own, as where a private mapping was written, or there is no file.
     """
+    if tensor.device.type != "cpu":
+        return
     first, kinds = _kinds(tensor.data_ptr(), tensor.numel() * tensor.element_size())
     if all(kind & _SWAPPED == 0 and kind & (_IN_MEMORY | _OF_A_FILE) != _IN_MEMORY for kind in set(kinds)):
         take_out(first * mmap.PAGESIZE, len(kinds) * mmap.PAGESIZE)

@@ -40,7 +40,7 @@ class _Copies:
             with unit.shown():
                 for own in unit.parameters:
                     if id(own) in self._wanted:
-                        self._made[id(own)] = own.detach().clone()
+                        self._made[id(own)] = own.detach().to("cpu", copy=True)
         return self._made[id(parameter)]
 
     def replace_views(self, state: Any, addresses: Mapping[int, tuple[Unit, int, int]]) -> None:
@@ -50,7 +50,7 @@ class _Copies:
                 unit, tensor, _ = addresses.get(value.untyped_storage().data_ptr(), (None, 0, 0))
                 if unit is not None:
                     is_whole = value.shape == unit.parameters[tensor].shape
-                    state[name] = self.of(unit, tensor) if is_whole else value.clone()
+                    state[name] = self.of(unit, tensor) if is_whole else value.to("cpu", copy=True)
 
 
 def install_saving(job: TorchJob) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
-from torch.utils.dlpack import from_dlpack
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -27,6 +26,7 @@ from tierd.torch import compat
 from tierd.torch.meta import replace
 
 if TYPE_CHECKING:
+    from tierd.torch.device import Host
     from tierd.torch.membership import Membership
     from tierd.torch.units import Plan
 
@@ -54,6 +54,10 @@ class Packed(NamedTuple):
     offset: int
 
 
+# Units' memory, by the addresses of storages: the unit, which of its tensors, of which version.
+Addresses = dict[int, tuple["Unit", int, int]]
+
+
 class Copying(threading.local):
     """Whether a thread makes a state_dict of a job: what is detached for that is copied."""
 
@@ -70,11 +74,13 @@ class Unit:
     def __init__(
         self,
         membership: Membership,
+        memory: Host,
         index: int,
         plan: Plan,
-        addresses: dict[int, tuple[Unit, int, int]],
+        addresses: Addresses,
     ):
         self.membership = membership
+        self.memory = memory
         self.index = index
         self.name = plan.name
         self.is_trained = plan.is_trained
@@ -95,15 +101,14 @@ class Unit:
         self._hidden_classes = [_hidden_class(kind) for kind in self._classes]
         self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._shapes = [parameter.shape for parameter in self.parameters]
-        self.nothing = [_nothing(parameter) for parameter in self.parameters]
+        self.nothing = [_nothing(parameter, memory.device) for parameter in self.parameters]
         self._is_raw = [dtype not in _FORMATS for dtype in self._dtypes]
 
     def enter(self) -> None:
         """Shows the unit until a `leave()` for each `enter()`."""
         with self._lock:
+            self._be_here()
             if self._uses == 0:
-                if self._holds == 0:
-                    self._gather()
                 self._set_classes(self._classes)
             self._uses += 1
 
@@ -131,18 +136,18 @@ class Unit:
         The class stays the one that gathers: no hooks for saved tensors can be set up for such a forward, but by that.
         """
         with self._lock:
-            if not self._is_here:
-                self._gather()
+            self._be_here()
             self._holds += 1
 
     def drop(self) -> None:
         with self._lock:
             self._holds -= 1
-            if not self._is_here:
+            if not self.is_here:
                 self._let_go()
 
     @property
-    def _is_here(self) -> bool:
+    def is_here(self) -> bool:
+        """Whether its parameters have their values."""
         return self._uses > 0 or self._holds > 0
 
     def hide(self) -> None:
@@ -150,9 +155,12 @@ class Unit:
         for tensor, (parameter, nothing) in enumerate(zip(self.parameters, self.nothing, strict=True)):
             if parameter.is_meta:
                 replace(parameter, nothing)
+            gradient, parameter.grad = parameter.grad, None
+            parameter.data = nothing
+            if gradient is not None:
+                parameter.grad = gradient.to(nothing.device)
             _registry[parameter] = (weakref.ref(self), tensor)
         self._set_classes(self._hidden_classes)
-        self._let_go()
 
     def lend(self, tensor: int, value: torch.Tensor, gradient: torch.Tensor) -> None:
         """Makes a hidden parameter one of its own class with that value and gradient, both fp32, until `take_back()`."""
@@ -168,6 +176,12 @@ class Unit:
         parameter.__class__ = self._hidden_classes[tensor]
         return value
 
+    def _be_here(self) -> None:
+        if self.is_here:
+            self.memory.join(self)
+        else:
+            self._gather()
+
     def _gather(self) -> None:
         if compat.is_tracing():
             raise Error(
@@ -175,16 +189,14 @@ class Unit:
                 f"{self.name} is gathered within torch.jit.trace, which would keep values that go again: trace a copy of the "
                 "model (copy.deepcopy), or use torch.compile",
             )
-        version, capsules = self.membership.capsules(self.index, self.name)
+        version, tensors = self.memory.gather(self)
         if version < self.membership.awaited and self.is_trained:
-            del capsules  # the error would keep them, and with them a lease
+            del tensors  # the error would keep them, and with them a lease
             self.membership.tell_failure()
             return self._gather()
         with compat.without_torch_function():
-            for tensor, capsule in enumerate(capsules):
-                view = self._view(from_dlpack(capsule), tensor)
-                self.parameters[tensor].data = view
-                self._addresses[view.untyped_storage().data_ptr()] = (self, tensor, version)
+            for parameter, view in zip(self.parameters, tensors, strict=True):
+                parameter.data = view
         self.version = version
 
     def _let_go(self) -> None:
@@ -192,12 +204,14 @@ class Unit:
         with compat.without_torch_function():
             for parameter, nothing in zip(self.parameters, self.nothing, strict=True):
                 parameter.data = nothing
+        self.memory.let_go()
 
     def _set_classes(self, classes: list[type]) -> None:
         for parameter, kind in zip(self.parameters, classes, strict=True):
             parameter.__class__ = kind
 
-    def _view(self, memory: torch.Tensor, tensor: int) -> torch.Tensor:
+    def view(self, memory: torch.Tensor, tensor: int) -> torch.Tensor:
+        """The daemon's memory of a parameter as one of its type and shape."""
         if self._is_raw[tensor]:
             return memory.view(self._dtypes[tensor]).view(self._shapes[tensor])
         return memory
@@ -233,13 +247,12 @@ class Unit:
     def unpack(self, packed: Packed) -> torch.Tensor:
         """The tensor again. RuntimeError: a step has changed the unit since it was saved."""
         with self._lock:
-            if self._is_here:
+            if self.is_here:
+                self.memory.join(self)
                 with compat.without_torch_function():
                     version, memory = self.version, self.parameters[packed.tensor].detach()
             else:
-                version, capsule = self.membership.capsule(self.index, packed.tensor, self.name)
-                memory = self._view(from_dlpack(capsule), packed.tensor)
-                self._addresses[memory.untyped_storage().data_ptr()] = (self, packed.tensor, version)
+                version, memory = self.memory.tensor(self, packed.tensor)
         # Versions of what is frozen rise, too, but its values stay.
         if version != packed.version and self.is_trained and not self.membership.is_void:
             raise RuntimeError(
@@ -262,7 +275,7 @@ class Unit:
             self.leave()
 
 
-def pack_with(addresses: dict[int, tuple[Unit, int, int]]) -> Callable[[torch.Tensor], Packed | Saved]:
+def pack_with(addresses: Addresses) -> Callable[[torch.Tensor], Packed | Saved]:
     """A hook for tensors saved for backward that keeps places instead of a unit's memory."""
 
     def pack(tensor: torch.Tensor) -> Packed | Saved:
@@ -317,11 +330,11 @@ def is_hidden(parameter: torch.Tensor) -> bool:
     return isinstance(parameter, _Hidden)
 
 
-def _nothing(parameter: nn.Parameter) -> torch.Tensor:
+def _nothing(parameter: nn.Parameter, device: torch.device) -> torch.Tensor:
     """As large as the parameter, of one element; wrong in each computation, should it ever get into one."""
     value = float("nan") if parameter.is_floating_point() else 0
     # Not made of its type at once, which torch 2.4 cannot of 8-bit floats.
-    return torch.tensor(value).to(parameter.dtype).expand(parameter.shape)
+    return torch.tensor(value).to(parameter.dtype).to(device).expand(parameter.shape)
 
 
 # Attributes and methods of a parameter's metadata, shown or hidden. No version of torch has all of these.

@@ -1,0 +1,290 @@
+"""Where units are computed with: in the host's memory, as the daemon has them, or on a GPU, to which they are copied.
+
+What must hold on a GPU:
+
+- the lease on a unit is held until its copy is done, and no longer: no step waits for views on the GPU;
+- a stream that computes waits for a copy before it reads it, and the copying one before it writes over what may still be
+  read; no thread waits for either;
+- the gradients of a unit are pushed when they are copied: who comes by looks, and a step waits for those that are left;
+- copies are of values as they are: before a step, or another writing, all are forgotten.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils.dlpack import from_dlpack
+from typing_extensions import CapsuleType
+
+from tierd._core import Error
+from tierd.torch.arguments import wrong_type
+from tierd.torch.cuda import Cuda, OutOfMemory
+from tierd.torch.fetching import Copies, Lease, no_room
+from tierd.torch.pinning import Pinning
+from tierd.torch.pushing import Part, Pushes
+from tierd.torch.ranges import in_range
+
+if TYPE_CHECKING:
+    from tierd.torch.membership import Membership
+    from tierd.torch.storage import Addresses, Unit
+
+
+class Host:
+    """The daemon's memory itself. A view of it has a share of the lease."""
+
+    device = torch.device("cpu")
+    # Whether autograd runs backward passes in the thread that calls it.
+    is_backward_here = True
+
+    def __init__(self, membership: Membership, addresses: Addresses):
+        self._membership = membership
+        self._addresses = addresses
+
+    # ---- Parameters
+
+    def gather(self, unit: Unit) -> Lease:
+        """The unit's version, and its tensors as they are computed with."""
+        version, capsules = self._membership.capsules(unit.index, unit.name)
+        tensors = _views(unit, capsules)
+        for tensor, view in enumerate(tensors):
+            self._addresses[view.untyped_storage().data_ptr()] = (unit, tensor, version)
+        return version, tensors
+
+    def tensor(self, unit: Unit, tensor: int) -> tuple[int, torch.Tensor]:
+        """One of a unit that nobody has gathered."""
+        version, capsule = self._membership.capsule(unit.index, tensor, unit.name)
+        view = unit.view(from_dlpack(capsule), tensor)
+        self._addresses[view.untyped_storage().data_ptr()] = (unit, tensor, version)
+        return version, view
+
+    def join(self, unit: Unit) -> None:
+        """This thread uses a unit that was gathered before."""
+
+    def let_go(self) -> None:
+        """A unit's tensors are no parameters any more."""
+
+    # ---- Gradients
+
+    def gradients(self, unit: Unit) -> tuple[CapsuleType | None, ...] | None:
+        """A buffer for them. None: the iteration is void. -ENOBUFS: this rank holds all buffers itself."""
+        return self._membership.gradients(unit.index)
+
+    def part(self, buffer: torch.Tensor, gradient: torch.Tensor, before: Any) -> Any:
+        """A gradient for the buffer, in which is what came before, if anything did."""
+        return buffer.copy_(gradient) if before is None else buffer.add_(gradient)
+
+    def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, Any]]) -> None:
+        """Hands the buffers over, which the list alone has, with their parts."""
+        parts.clear()
+        self._membership.push(unit.index, absent)
+
+    def push_all(self) -> None:
+        """Nothing that was pushed is on its way any more."""
+
+    # ---- The job
+
+    def map(self) -> None:
+        """The job is ready, with new memory."""
+
+    def settle(self) -> None:
+        """Before values change: what is on its way gets there, and no lease is left that nobody uses."""
+
+    def lose(self) -> None:
+        """The memory goes, and what was pushed is lost."""
+
+
+def _views(unit: Unit, capsules: Iterable[CapsuleType]) -> list[torch.Tensor]:
+    return [unit.view(from_dlpack(capsule), tensor) for tensor, capsule in enumerate(capsules)]
+
+
+class Device(Host):
+    """A GPU."""
+
+    is_backward_here = False
+
+    def __init__(self, membership: Membership, cuda: Cuda, addresses: Addresses):
+        super().__init__(membership, addresses)
+        self.device = cuda.device
+        self._cuda = cuda
+        self._pinning = Pinning(cuda)
+        self._copies = Copies(cuda, self._pinning, addresses)
+        self._pushes = Pushes(cuda, membership)
+        self._lock = threading.Lock()  # of the mappings
+
+    def gather(self, unit: Unit) -> Lease:
+        if self._cuda.is_captured():
+            raise Error(
+                errno.ENOTSUP,
+                f"{unit.name} is gathered within the capture of a CUDA graph, which would keep addresses of memory that goes to "
+                "other units: leave torch.cuda.graph and make_graphed_callables out",
+            )
+        self._look()
+        there = in_range("gather", unit.name, lambda: self._use(unit))
+        self._fetch_ahead(unit)
+        return there
+
+    def _use(self, unit: Unit) -> Lease:
+        while (there := self._copies.use(unit)) is None:
+            self._fetch(unit)
+        return there
+
+    def _fetch(self, unit: Unit) -> None:
+        lease = self._lease_there(unit)
+        if lease is None:
+            # The daemon may wait for the room of those.
+            self._copies.finish()
+            version, capsules = self._membership.capsules(unit.index, unit.name)
+            lease = version, _views(unit, capsules)
+        if not self._is_mapped(lease):
+            return
+        try:
+            self._copies.make(unit, lease, is_wanted=True)
+        except OutOfMemory as error:
+            said = str(error)
+        else:
+            return
+        # Not within that: its frames have views of the lease.
+        raise no_room(self._cuda, unit, said)
+
+    def _fetch_ahead(self, unit: Unit) -> None:
+        """Copies the unit that comes next, if it can be had now."""
+        following = self._copies.order.follow(unit)
+        if following is None or following in self._copies:
+            return
+        lease = self._lease_there(following)
+        if (
+            lease is None
+            or (following.is_trained and lease[0] < self._membership.awaited)
+            or not self._is_mapped(lease)
+        ):
+            return
+        try:
+            self._copies.make(following, lease, is_wanted=False)
+        except OutOfMemory:
+            return
+
+    def _is_mapped(self, lease: Lease) -> bool:
+        """False: its memory goes. A connection that was lost may have been opened again without a word, with other memory."""
+        self.map()
+        return all(self._pinning.has(tensor) for tensor in lease[1] if tensor.numel())
+
+    def _lease_there(self, unit: Unit) -> Lease | None:
+        """None: the unit is not in the host's memory now."""
+        there = self._membership.capsules_there(unit.index)
+        return None if there is None else (there[0], _views(unit, there[1]))
+
+    def tensor(self, unit: Unit, tensor: int) -> tuple[int, torch.Tensor]:
+        version, tensors = self._use(unit)
+        return version, tensors[tensor]
+
+    def join(self, unit: Unit) -> None:
+        self._copies.join(unit)
+
+    def let_go(self) -> None:
+        self._copies.let_leases_go()
+
+    # ---- Gradients
+
+    def gradients(self, unit: Unit) -> tuple[CapsuleType | None, ...] | None:
+        self._look()
+        return self._pushes.gradients(unit)
+
+    def part(self, buffer: torch.Tensor, gradient: torch.Tensor, before: Part | None) -> Part:
+        return self._pushes.part(buffer, gradient, before)
+
+    def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, Part]]) -> None:
+        self._pushes.begin(unit, absent, parts)
+        parts.clear()
+        self._look()
+
+    def push_all(self) -> None:
+        self._pushes.finish()
+
+    def _look(self) -> None:
+        self._copies.let_leases_go()
+        self._pushes.push_done()
+
+    # ---- The job
+
+    def map(self) -> None:
+        mappings = self._membership.until_it_stands(lambda: self._membership.core.mappings())
+        with self._lock:
+            if mappings != self._pinning.mappings:
+                self._copies.await_all()
+                self._pinning.unmap()
+                self._copies.finish()
+                self._pinning.map(mappings)
+
+    def settle(self) -> None:
+        self._pushes.finish()
+        self._copies.forget()
+
+    def lose(self) -> None:
+        self._pushes.discard()
+        self._copies.forget()
+        self._pinning.unmap()
+
+
+# ---- Which it is
+
+
+def choose(model: nn.Module, device: Any) -> torch.device:
+    """Where the model is computed: as is said, else where its parameters are. A GPU without a number is that of the local rank.
+
+    TypeError, tierd.Error: it is no such device, or not there; parameters are on several.
+    """
+    found = {str(item.device): name for name, item in model.named_parameters() if not item.is_meta}
+    if len(found) > 1:
+        (one, first), (other, second), *_ = found.items()
+        raise Error(
+            errno.ENOTSUP,
+            f"{first} is on {one} and {second} on {other}: each rank computes on one device, so put all on that, or on the "
+            'processor and say device="cuda"',
+        )
+    if device is None:
+        device = next(iter(found), "cpu")
+    if not isinstance(device, str | torch.device):
+        raise wrong_type("device", device, 'such as "cuda", "cuda:1" or "cpu" is wanted')
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        chosen = torch.device("meta")
+    if chosen.type not in ("cpu", "cuda"):
+        raise Error(errno.ENOTSUP, f'device is {str(device)!r}: models are computed on "cpu", or on GPUs as "cuda"')
+    return chosen if chosen.type == "cpu" else _gpu(chosen.index)
+
+
+def _gpu(index: int | None) -> torch.device:
+    count = Cuda.count()
+    if index is None:
+        # Some launchers show each rank a GPU of its own.
+        index = _local_rank() % count
+    if index >= count:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hint = "" if visible is None else f", as CUDA_VISIBLE_DEVICES={visible} has it"
+        raise Error(errno.ENODEV, f"device is cuda:{index}, and there are {count}, which count from 0{hint}")
+    return torch.device("cuda", index)
+
+
+def _local_rank() -> int:
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+    found = [os.environ[name] for name in names if os.environ.get(name, "").isdecimal()]
+    return int(found[0]) if found else torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+
+
+def memory_for(device: torch.device, membership: Membership, addresses: Addresses) -> Host:
+    return Host(membership, addresses) if device.type == "cpu" else Device(membership, Cuda(device.index), addresses)
+
+
+def move_buffers(model: nn.Module, device: torch.device) -> None:
+    """As `model.to(device)` moves them."""
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.device != device:
+                module._buffers[name] = buffer.to(device)
