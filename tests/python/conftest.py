@@ -77,6 +77,10 @@ def tell_progress(text: str) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cases(config))
+    if kind := os.environ.get("TIERD_GPU"):
+        from gpu_stand_in import compute_there  # PyTorch takes seconds, which not all tests need
+
+        compute_there(kind)
 
 
 @dataclass

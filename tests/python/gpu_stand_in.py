@@ -8,6 +8,7 @@ over that may still be read, where it goes while it is copied from, and where it
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+import tierd.torch.device
 
 
 class Stream:
@@ -222,3 +225,12 @@ class StandIn:
         for stream in self._streams:
             used = [each for _, addresses in stream.work for each in addresses]
             assert not any(address <= each < address + size for each in used), "what is copied is unpinned"
+
+
+def compute_there(kind: str) -> None:
+    """Has models whose device is not said computed on it; its streams are "late" or "early"."""
+    StandIn.is_late = {"late": True, "early": False}[kind]
+    devices: Any = tierd.torch.device
+    devices.Cuda = StandIn
+    module: Any = sys.modules["tierd.torch.initialize"]
+    module.choose = lambda model, device: devices.choose(model, "cuda" if device is None else device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from models import BY_NAME, CASES, Case
 from reference import Plan, exact, plain
 from training import trained
 
+# A GPU has copies of the last two units still, and reads them once.
+HAS_COPIES = "TIERD_GPU" in os.environ
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 BETAS = (0.9, 0.95)
 ADAMW = partial(torch.optim.AdamW, lr=1e-3, betas=BETAS, eps=1e-6, weight_decay=0.1)
@@ -141,7 +144,7 @@ class Evicting(Plan):
         for loss in super().losses(model, step):
             evict(model)
             yield loss
-            assert tierd.torch.summary(model).gather_misses > 0
+            assert HAS_COPIES or tierd.torch.summary(model).gather_misses > 0
 
 
 @EVERY_CASE
@@ -160,7 +163,8 @@ class Crowded(Plan):
             summary = tierd.torch.summary(model)
             assert summary.resident_units <= 2 < summary.units == 6
             yield loss
-            assert tierd.torch.summary(model).gather_read_bytes >= 4 * summary.unit_bytes / 6
+            read = tierd.torch.summary(model).gather_read_bytes
+            assert read >= (2 if HAS_COPIES else 4) * summary.unit_bytes / 6
 
 
 def wide() -> nn.Module:
