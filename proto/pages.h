@@ -222,11 +222,11 @@ static inline bool lease_take(struct directory_entry *entry, _Atomic uint32_t *l
 
 /* After a release; true: the daemon asked to be told, once. It sets the wish and then looks at the leases, we
  * give the lease and then look at the wish. */
-static inline bool release_is_awaited(struct lease_header *header)
+static inline bool release_is_awaited(_Atomic uint32_t *is_release_wanted)
 {
-	if (atomic_load_explicit(&header->is_release_wanted, memory_order_seq_cst) == 0)
+	if (atomic_load_explicit(is_release_wanted, memory_order_seq_cst) == 0)
 		return false;
-	atomic_store_explicit(&header->is_release_wanted, 0, memory_order_relaxed);
+	atomic_store_explicit(is_release_wanted, 0, memory_order_relaxed);
 	return true;
 }
 

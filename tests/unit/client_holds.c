@@ -17,21 +17,22 @@ void client_attach(struct directory_header *directory, struct lease_header *leas
 	for (unsigned i = 0; i < UNITS; i++)
 		hot[i].awaited_mask = UINT64_MAX;
 	attachment = (struct attachment){ .directory = directory,
-					  .entries = directory_entries(directory),
 					  .leases = leases,
-					  .counters = lease_counters(leases, buffer_count) };
+					  .host = { .entries = directory_entries(directory),
+						    .counters = lease_counters(leases, buffer_count),
+						    .is_release_wanted = &leases->is_release_wanted } };
 	job = (struct tierd_job){ .attachment = &attachment, .hot = hot, .doorbell_fd = -1 };
 }
 
 bool client_take(uint32_t unit, uint64_t awaited, uint64_t *ret_offset, uint64_t *ret_version)
 {
 	job.awaited = awaited;
-	return hold_take(&job, &attachment, unit, ret_offset, ret_version) == 1;
+	return hold_take(&job, &attachment, PLACE_HOST, unit, ret_offset, ret_version) == 1;
 }
 
 void client_give(uint32_t unit)
 {
-	if (!hold_give(&job, unit))
+	if (!hold_give(&job, PLACE_HOST, unit))
 		abort();
 }
 

@@ -31,6 +31,11 @@ void unit_clear_gradient_padding(const struct unit *unit, char *gradients);
 /* Which call gathers: that decides whether a thread waits at once, and which function traces the gather. */
 enum gather_call { GATHER_ONE, GATHER_BEGIN, GATHER_MANY };
 
+extern const struct ticket_kind gather_kinds[PLACES];
+
+int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call call,
+		struct tierd_ticket **ret_ticket);
+
 /* If the unit has become resident, the ticket is done already. */
 int gather_begin_locked(struct tierd_job *job, uint32_t unit, enum gather_call call,
 			struct tierd_ticket **ret_ticket);
@@ -43,7 +48,7 @@ void gathers_leave(struct tierd_job *job);
 
 /* Gives back leases whose replies were lost with a connection. False: the rank has other leases on the unit.
  */
-bool gathers_forget(struct tierd_job *job, uint32_t unit);
+bool gathers_forget(struct tierd_job *job, enum place place, uint32_t unit);
 
 /* Waits for the replies to abandoned gathers, each of which may bring a lease that is given back. May release
  * the lock; if it returns 0, the job is still fit for the call. */

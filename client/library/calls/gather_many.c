@@ -19,9 +19,9 @@ static size_t take_resident(struct tierd_job *job, const struct attachment *atta
 	for (size_t i = 0; i < count; i++) {
 		ret_parameters[i].base = NULL;
 		if (UNLIKELY(!hold_is_known(job, units[i])) ||
-		    UNLIKELY(hold_take(job, attachment, units[i], &offset, &version) != 1))
+		    UNLIKELY(hold_take(job, attachment, PLACE_HOST, units[i], &offset, &version) != 1))
 			continue;
-		hold_show(job, attachment, units[i], offset, version, &ret_parameters[i]);
+		hold_show(job, attachment, PLACE_HOST, units[i], offset, version, &ret_parameters[i]);
 		taken++;
 	}
 	return taken;
@@ -148,7 +148,7 @@ static int gather_misses(struct tierd_job *job, const uint32_t *units, size_t co
 		note_gathers(job, units + misses.noted, count - misses.noted);
 	for (size_t i = 0; i < count && r < 0; i++) {
 		if (ret_parameters[i].base)
-			hold_give(job, units[i]);
+			hold_give(job, PLACE_HOST, units[i]);
 		ret_parameters[i].base = NULL;
 	}
 	return r;

@@ -98,7 +98,7 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint
 		     bool is_overwritten)
 {
 	const struct unit *definition = job->units[unit];
-	bool has_debug = job->attachment->debug != NULL;
+	bool has_debug = job->attachment->host.debug != NULL;
 	struct gradient_buffer *own = &job->attachment->buffers[buffer];
 	struct gradient_span span = { offset, gradient_bytes(job, unit) };
 	uint64_t dirty = make_dirty(job->attachment, span);

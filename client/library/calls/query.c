@@ -7,6 +7,15 @@
 
 /* ---- Leases ---- */
 
+static uint64_t unit_leases(const struct tierd_job *job, uint32_t unit)
+{
+	uint64_t leases = 0;
+
+	for (int place = 0; place < PLACES; place++)
+		leases += attachment_leases(job->attachment, (enum place)place, unit);
+	return leases;
+}
+
 int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases)
 {
 	int r = CHECK_GIVEN(job, ret_leases);
@@ -19,7 +28,7 @@ int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases)
 		r = job_check_unit(job, unit);
 	if (r == 0)
 		*ret_leases = unit == TIERD_ALL ? attachment_all_leases(job->attachment, job->unit_count)
-						: attachment_leases(job->attachment, unit);
+						: unit_leases(job, unit);
 	connection_exit(job->node);
 	return r;
 }

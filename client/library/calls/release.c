@@ -38,7 +38,7 @@ int tierd_release(struct tierd_job *job, uint32_t unit)
 	if (UNLIKELY(!job))
 		return CHECK_GIVEN(job);
 	begin(job);
-	is_given = LIKELY(hold_is_known(job, unit)) && LIKELY(hold_give(job, unit));
+	is_given = LIKELY(hold_is_known(job, unit)) && LIKELY(hold_give(job, PLACE_HOST, unit));
 	end(job);
 	if (LIKELY(is_given))
 		return 0;
@@ -58,14 +58,14 @@ int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t coun
 	begin(job);
 	for (i = 0; i < count; i++) {
 		if (LIKELY(hold_is_known(job, units[i])) &&
-		    LIKELY(hold_give_quietly(job, units[i], &attachment)))
+		    LIKELY(hold_give_quietly(job, PLACE_HOST, units[i], &attachment)))
 			continue;
 		if (is_left(job))
 			break;
 		r = r < 0 ? r : fail_to_release(job, units[i]);
 	}
 	if (attachment)
-		hold_tell(job, attachment);
+		hold_tell(job, attachment, PLACE_HOST);
 	end(job);
 	if (i < count) {
 		int left = left_release(job, units + i, count - i);
@@ -88,9 +88,9 @@ int tierd_release_all(struct tierd_job *job)
 		return r;
 	r = gathers_are_over(job);
 	for (uint32_t unit = 0; r == 0 && unit < job->ready_units; unit++) {
-		while (hold_give(job, unit))
+		while (hold_give(job, PLACE_HOST, unit))
 			;
-		job->units[unit]->unheard = 0;
+		job->units[unit]->unheard[PLACE_HOST] = 0;
 	}
 	if (r == 0) {
 		gradients_settle(job);

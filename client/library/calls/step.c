@@ -205,7 +205,7 @@ static int check_leases(struct tierd_job *job, const char *before)
 		add_held(&buffers, name);
 	r = refuse_held(&buffers, "gradient buffers", "push or discard them", before);
 	for (uint32_t unit = 0; unit < job->unit_count && r == 0; unit++)
-		if (job->hot[unit].awaited_mask && !gathers_forget(job, unit))
+		if (job->hot[unit].awaited_mask && !gathers_forget(job, PLACE_HOST, unit))
 			add_held(&leases, job_unit_name(job, unit));
 	return r < 0 ? r : refuse_held(&leases, "leases", "release them", before);
 }

@@ -118,12 +118,16 @@ static int prepare(struct attachment *attachment, const struct tierd_job *job,
 	if (!attachment->buffers)
 		return -ENOMEM;
 	attachment->directory = attachment->directory_mapping.address;
-	attachment->entries = directory_entries(attachment->directory);
 	attachment->leases = attachment->lease_mapping.address;
-	attachment->arena = attachment->arena_mapping.address;
 	attachment->buffer_count = reply->gradient_buffers;
 	attachment->buffer_states = lease_buffers(attachment->leases);
-	attachment->counters = lease_counters(attachment->leases, attachment->buffer_count);
+	attachment->host = (struct lease_table){
+		.entries = directory_entries(attachment->directory),
+		.counters = lease_counters(attachment->leases, attachment->buffer_count),
+		.is_release_wanted = &attachment->leases->is_release_wanted,
+		.memory = attachment->arena_mapping.address,
+		.bytes = attachment->arena_mapping.bytes,
+	};
 	for (uint32_t i = 0; i < job->unit_count; i++)
 		if (unit_layout_gradient_bytes(&job->units[i]->layout) >
 		    attachment->gradient_buffers.last_bytes + attachment->gradient_buffers.room)
@@ -218,7 +222,7 @@ static int attach(struct attachment *attachment, struct tierd_job *job,
 	if (r == 0)
 		r = prepare(attachment, job, reply, fds[FD_ARENA]);
 	if (r == 0 && debug_is_wanted())
-		r = debug_new(job, attachment, &attachment->debug);
+		r = debug_new(job, attachment, &attachment->host.debug);
 	if (r == 0)
 		r = job->hot ? check_places(job, attachment->directory)
 			     : place_units(job, attachment->directory);
@@ -255,7 +259,7 @@ struct attachment *attachment_free(struct attachment *attachment, bool is_child)
 			mapping_free(&attachment->arena_mapping);
 			mapping_free(&attachment->lease_mapping);
 			mapping_free(&attachment->gradient_mapping);
-			debug_free(attachment->debug);
+			debug_free(attachment->host.debug);
 		}
 		free(attachment->buffers);
 		free(attachment);
@@ -266,12 +270,16 @@ struct attachment *attachment_free(struct attachment *attachment, bool is_child)
 
 /* ---- Of earlier connections ---- */
 
-uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit)
+uint64_t attachment_leases(const struct attachment *attachment, enum place place, uint32_t unit)
 {
 	uint64_t leases = 0;
 
-	for (; attachment; attachment = attachment->older)
-		leases += atomic_load_explicit(&attachment->counters[unit], memory_order_seq_cst);
+	for (; attachment; attachment = attachment->older) {
+		const struct lease_table *table = attachment_table(attachment, place);
+
+		if (table)
+			leases += atomic_load_explicit(&table->counters[unit], memory_order_seq_cst);
+	}
 	return leases;
 }
 
@@ -280,7 +288,8 @@ uint64_t attachment_all_leases(const struct attachment *attachment, uint32_t uni
 	uint64_t leases = 0;
 
 	for (uint32_t unit = 0; unit < unit_count; unit++)
-		leases += attachment_leases(attachment, unit);
+		for (int place = 0; place < PLACES; place++)
+			leases += attachment_leases(attachment, (enum place)place, unit);
 	return leases;
 }
 

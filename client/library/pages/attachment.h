@@ -31,15 +31,25 @@ struct gradient_buffer {
 	uint64_t offset;      /* once it was taken */
 };
 
+/* The kinds of memory in which a rank has leases on units, each by itself. */
+enum place { PLACE_HOST, PLACES };
+
+/* Of one of them: by unit, the words of the daemon and the counters of this rank. */
+struct lease_table {
+	struct directory_entry *entries;
+	_Atomic uint32_t *counters;
+	_Atomic uint32_t *is_release_wanted;
+	char *memory; /* where offsets count from */
+	uint64_t bytes;
+	struct debug *debug; /* NULL: not TIERD_DEBUG=leases */
+};
+
 struct attachment {
 	/* Constant, but for the atomics: read without the lock. */
 	_Atomic uint64_t live_epoch; /* ATTACHMENT_NO_EPOCH: ended, or never begun */
 	struct directory_header *directory;
-	struct directory_entry *entries;
+	struct lease_table host;
 	struct lease_header *leases;
-	_Atomic uint32_t *counters;
-	char *arena;
-	struct debug *debug; /* NULL: not TIERD_DEBUG=leases */
 	struct attachment *older;
 
 	/* With the node's lock. */
@@ -55,6 +65,13 @@ struct attachment {
 	uint64_t arena_page_bytes;
 };
 
+/* NULL: the attachment has nothing of that memory. */
+static inline const struct lease_table *attachment_table(const struct attachment *attachment,
+							 enum place place)
+{
+	return place == PLACE_HOST ? &attachment->host : NULL;
+}
+
 /* Maps the pages of a ready for the job; the descriptors are the caller's. -EPROTO: they are not as the
  * protocol says; -EPROTONOSUPPORT: of another version, and the connection has ended. */
 int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds);
@@ -62,9 +79,9 @@ int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *repl
 /* Frees it and the older ones. In a forked child they have no mappings. */
 struct attachment *attachment_free(struct attachment *attachment, bool is_child);
 
-/* How many leases this rank has on the unit, or on all units, in this attachment and the older ones. It may
- * be NULL. */
-uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit);
+/* How many leases this rank has on the unit in that memory, or on all units wherever they are, in this
+ * attachment and the older ones. It may be NULL. */
+uint64_t attachment_leases(const struct attachment *attachment, enum place place, uint32_t unit);
 uint64_t attachment_all_leases(const struct attachment *attachment, uint32_t unit_count);
 
 /* Unmaps older attachments once no lease is left in any attachment: of two leases on a unit it is not known

@@ -52,7 +52,7 @@ int debug_new(const struct tierd_job *job, const struct attachment *attachment, 
 	debug->unit_offsets = calloc(job->unit_count, sizeof(uint64_t));
 	if (!debug->page_leases || !debug->unit_leases || !debug->unit_offsets)
 		return -ENOMEM;
-	if (mprotect(attachment->arena, attachment->arena_mapping.bytes, PROT_NONE) < 0)
+	if (mprotect(attachment->host.memory, attachment->arena_mapping.bytes, PROT_NONE) < 0)
 		return -errno;
 	*ret_debug = TAKE_PTR(debug);
 	return 0;
@@ -61,7 +61,8 @@ int debug_new(const struct tierd_job *job, const struct attachment *attachment, 
 static int page_take(struct debug *debug, uint64_t page)
 {
 	if (debug->page_leases[page] == 0 &&
-	    mprotect(debug->attachment->arena + page * debug->page_bytes, debug->page_bytes, PROT_READ) < 0)
+	    mprotect(debug->attachment->host.memory + page * debug->page_bytes, debug->page_bytes,
+		     PROT_READ) < 0)
 		return -errno;
 	debug->page_leases[page]++;
 	return 0;
@@ -70,7 +71,7 @@ static int page_take(struct debug *debug, uint64_t page)
 static void page_give(struct debug *debug, uint64_t page)
 {
 	if (--debug->page_leases[page] == 0)
-		(void)mprotect(debug->attachment->arena + page * debug->page_bytes, debug->page_bytes,
+		(void)mprotect(debug->attachment->host.memory + page * debug->page_bytes, debug->page_bytes,
 			       PROT_NONE);
 }
 
@@ -144,7 +145,7 @@ bool debug_give(struct debug *debug, uint32_t number)
 	if (is_held) {
 		debug->unit_leases[number]--;
 		sections_give(debug, debug->job->units[number], debug->unit_offsets[number], UNIT_SECTIONS);
-		lease_give(&attachment->counters[number]);
+		lease_give(&attachment->host.counters[number]);
 	}
 	pthread_mutex_unlock(&debug->lock);
 	return is_held;
@@ -171,7 +172,7 @@ int debug_close_others(struct debug *debug)
 
 	for (uint64_t page = 0; page < pages; page++)
 		if (debug->page_leases[page] == 0 &&
-		    mprotect(debug->attachment->arena + page * debug->page_bytes, debug->page_bytes,
+		    mprotect(debug->attachment->host.memory + page * debug->page_bytes, debug->page_bytes,
 			     PROT_NONE) < 0)
 			return -errno;
 	return 0;

@@ -42,7 +42,7 @@ struct unit {
 	uint64_t *gradient_offsets;    /* in a view of gradients */
 	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, by the directory page */
 	uint64_t end;		       /* of the last section, from the unit's offset */
-	uint32_t unheard;	       /* gathers whose replies were lost with a connection */
+	uint32_t unheard[PLACES];      /* gathers whose replies were lost with a connection */
 };
 
 /* What the hot path of a gather needs of a unit, side by side. */

@@ -15,9 +15,9 @@ static struct queue jobs = { &jobs, &jobs };
 
 static bool is_held(const struct attachment *attachment, uint32_t unit)
 {
-	return attachment->debug
-		       ? debug_holds(attachment->debug, unit)
-		       : atomic_load_explicit(&attachment->counters[unit], memory_order_seq_cst) > 0;
+	return attachment->host.debug
+		       ? debug_holds(attachment->host.debug, unit)
+		       : atomic_load_explicit(&attachment->host.counters[unit], memory_order_seq_cst) > 0;
 }
 
 static bool has_any(const struct tierd_job *job, const struct attachment *attachment)
@@ -37,7 +37,7 @@ static void copy_unit(const struct attachment *attachment, const struct unit *un
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
 		uint64_t at = offset + unit->spans[section];
 
-		memcpy(copy + at, attachment->arena + at,
+		memcpy(copy + at, attachment->host.memory + at,
 		       unit->layout.elements[section] * section_element_bytes((enum unit_section)section));
 	}
 }
@@ -55,25 +55,25 @@ static int replace_arena(const struct tierd_job *job, const struct attachment *a
 	for (uint32_t unit = 0; unit < job->unit_count; unit++)
 		if (is_held(attachment, unit))
 			copy_unit(attachment, job->units[unit],
-				  directory_word_offset(attachment->entries[unit].word), copy);
-	if (mprotect(copy, bytes, PROT_READ) < 0 ||
-	    mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, attachment->arena) == MAP_FAILED) {
+				  directory_word_offset(attachment->host.entries[unit].word), copy);
+	if (mprotect(copy, bytes, PROT_READ) < 0 || mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+							   attachment->host.memory) == MAP_FAILED) {
 		int r = -errno;
 
 		munmap(copy, bytes);
 		return r;
 	}
-	return attachment->debug ? debug_close_others(attachment->debug) : 0;
+	return attachment->host.debug ? debug_close_others(attachment->host.debug) : 0;
 }
 
 static void keep(const struct tierd_job *job, const struct attachment *attachment)
 {
-	if (attachment->debug)
-		debug_lock(attachment->debug);
+	if (attachment->host.debug)
+		debug_lock(attachment->host.debug);
 	if (has_any(job, attachment) && replace_arena(job, attachment) < 0)
-		(void)mprotect(attachment->arena, attachment->arena_mapping.bytes, PROT_NONE);
-	if (attachment->debug)
-		debug_unlock(attachment->debug);
+		(void)mprotect(attachment->host.memory, attachment->arena_mapping.bytes, PROT_NONE);
+	if (attachment->host.debug)
+		debug_unlock(attachment->host.debug);
 }
 
 void left_keep(struct tierd_job *job)
@@ -96,7 +96,7 @@ static void keep_counters(const struct tierd_job *job, const struct attachment *
 {
 	size_t bytes = attachment->lease_mapping.bytes;
 	char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	_Atomic uint32_t *counters = attachment->counters;
+	_Atomic uint32_t *counters = attachment->host.counters;
 	size_t at = (size_t)((char *)counters - (char *)attachment->lease_mapping.address);
 
 	if (copy == MAP_FAILED)
@@ -152,7 +152,7 @@ static void end(struct tierd_job *job)
 
 static bool give(struct tierd_job *job, uint32_t unit)
 {
-	bool is_given = unit < job->unit_count && hold_give_to_oldest(job->attachment, unit);
+	bool is_given = unit < job->unit_count && hold_give_to_oldest(job->attachment, PLACE_HOST, unit);
 
 	job->left_leases -= is_given;
 	return is_given;

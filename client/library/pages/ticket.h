@@ -4,11 +4,11 @@
 #define TIERD_CLIENT_TICKET_H
 
 #include "client/library/connection/connection.h"
+#include "client/library/pages/attachment.h"
 
 #define TICKET_MAX_FDS 6
 #define TICKET_EVENTS 3
 
-struct attachment;
 struct tierd_ticket;
 
 /* A reply: a status with its text, a body, and descriptors. Those that the handler does not take are closed.
@@ -65,6 +65,7 @@ struct tierd_ticket {
 	} events[TICKET_EVENTS]; /* by enum tierd_event */
 	union {
 		struct {
+			enum place place;
 			uint32_t unit;
 			uint64_t offset, version;
 			bool is_blocking, is_leased;
