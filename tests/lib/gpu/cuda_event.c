@@ -18,10 +18,13 @@
 #define MAGIC UINT64_C(0x4556454e54303031)
 #define LOOK_NS 10000000 /* between looks whether the GPU is lost */
 
-/* An event is recorded again and again; a wait is for the last record before it. */
+/* An event is recorded again and again, in any streams; a wait is for the last record before it, whichever of
+ * the others come first. */
+#define RECORDS 256 /* of an event, at once */
 struct state {
 	uint64_t magic;
-	_Atomic uint32_t recorded, finished;
+	_Atomic uint32_t recorded;
+	_Atomic uint32_t finished[RECORDS]; /* by number: the last one that has ended there */
 	pthread_mutex_t lock;
 	struct race_clock clock; /* of the last record */
 };
@@ -209,7 +212,7 @@ int cuIpcOpenEventHandle(struct driver_event **ret_event, struct driver_event_ha
 
 static bool has_finished(const struct state *state, uint32_t number)
 {
-	return (int32_t)(state->finished - number) >= 0;
+	return (int32_t)(state->finished[number % RECORDS] - number) >= 0;
 }
 
 static int wait_for(struct state *state, uint32_t number, int device)
@@ -217,12 +220,13 @@ static int wait_for(struct state *state, uint32_t number, int device)
 	const struct timespec look = { .tv_nsec = LOOK_NS };
 
 	while (!has_finished(state, number)) {
-		uint32_t finished = state->finished;
+		uint32_t finished = state->finished[number % RECORDS];
 
 		if (standin_lost(device) != DRIVER_DONE)
 			return standin_lost(device);
 		if (!has_finished(state, number))
-			syscall(SYS_futex, &state->finished, FUTEX_WAIT, finished, &look, NULL, 0);
+			syscall(SYS_futex, &state->finished[number % RECORDS], FUTEX_WAIT, finished, &look,
+				NULL, 0);
 	}
 	return DRIVER_DONE;
 }
@@ -276,8 +280,8 @@ static int finish_record(struct driver_stream *stream, struct task *task)
 {
 	struct state *state = task->event->state;
 
-	state->finished = task->number;
-	syscall(SYS_futex, &state->finished, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	state->finished[task->number % RECORDS] = task->number;
+	syscall(SYS_futex, &state->finished[task->number % RECORDS], FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	return DRIVER_DONE;
 }
 

@@ -1,5 +1,6 @@
 /* The stand-in for the GPU driver finds the mistakes that it is there for. Each case is a process of its own:
  * some end by them, and the driver serves no forked child. */
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -232,6 +233,34 @@ static void a_stream_waits_for_a_kernel(void)
 	did(driver.event_record(behind, two.in));
 	did(driver.stream_wait(two.out, behind, 0));
 	did(driver.copy(in_host(BYTES), two.memory, BYTES, two.out));
+	did(driver.stream_synchronize(two.out));
+	must(is_all(host + BYTES, BYTES, 9));
+}
+
+static void wait_for_it(void *argument)
+{
+	must(sem_wait(argument) == 0);
+}
+
+/* Who waits for the first record does not go on with the second, which ends before it. */
+static void an_event_is_recorded_again(void)
+{
+	struct two two = begin_two();
+	struct driver_event *behind = event();
+	struct driver_stream *other = stream();
+	sem_t going;
+
+	sem_init(&going, 0, 0);
+	did(cuLaunchHostFunc(two.in, wait_for_it, &going));
+	launch(&two);
+	did(driver.event_record(behind, two.in));
+	did(driver.stream_wait(two.out, behind, 0));
+	did(driver.copy(in_host(BYTES), two.memory, BYTES, two.out));
+	for (int i = 0; i < 5; i++)
+		did(driver.event_record(behind, other));
+	did(driver.stream_synchronize(other));
+	must(cuStreamQuery(two.out) == DRIVER_NOT_READY);
+	must(sem_post(&going) == 0);
 	did(driver.stream_synchronize(two.out));
 	must(is_all(host + BYTES, BYTES, 9));
 }
@@ -495,6 +524,7 @@ static void copies_that_wait_pass(void **state)
 	expect(nothing_has_to_wait, NULL);
 	expect(another_process_waits, NULL);
 	expect(a_stream_waits_for_a_kernel, NULL);
+	expect(an_event_is_recorded_again, NULL);
 	expect(memory_is_filled, NULL);
 }
 
