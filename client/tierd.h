@@ -177,11 +177,13 @@ struct tierd_job_options {
 	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused, by the push, or by the tierd_step after it. With one rank gradients then take no more memory than as they are pushed */
 	bool drafted;                 /* units of a new job may be defined after others have been written: values wait in a draft, on NVMe where the daemon has paths, until all ranks are ready. Of a job that has a state it means nothing */
 	uint64_t gradient_bytes;      /* per rank, one room for the gradients of as many units as have a place in it at once, of gradient_buffers at most (0: 64); it has at least the bytes of the largest unit's. 0: buffers of fixed sizes */
+	int32_t gpu;                  /* the GPU on which this rank gathers, too (see tierd_gather_on), as CUDA counts them in this process; -1: none */
+	uint64_t gpu_budget;          /* bytes of that GPU's memory for this job, the same for all ranks there; 0: as much as it has use for, and there is */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
 	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT, TIERD_DURABILITY_DEFAULT, 0, \
-	NULL, -1, false, 0, false, 0, 0, false, false, 0 }
+	NULL, -1, false, 0, false, 0, 0, false, false, 0, -1, 0 }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -193,6 +195,7 @@ struct tierd_job_state {
 	uint32_t epoch;
 	uint64_t step; /* the last applied step; 0: none yet */
 	float loss_scale; /* multiply the loss of the coming step with it */
+	uint64_t gpu_bytes; /* of the memory that the job has on this rank's GPU, once it is ready; 0: none, and tierd_gather_on says why */
 };
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
@@ -216,7 +219,8 @@ int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ti
  *
  * Leases may outlive this, tierd_job_detach and tierd_disconnect: then the handle is freed with the last of them, and the
  * values under them, and the offsets of their views, stay as they were, in a copy of this process's own, for which nobody
- * waits. Until then tierd_release, tierd_release_many and tierd_release_all may be called, and everything else is -EBADF.
+ * waits. Until then tierd_release, tierd_release_many, tierd_release_all and tierd_release_on may be called, and everything else is
+ * -EBADF. Of values on a GPU there is no copy: they stay mapped, and may change.
  * Other threads may release, and read under their leases, during these calls; nothing else. In a forked child a release is
  * -ECHILD, as ever. */
 int tierd_job_close(struct tierd_job *job);
@@ -316,7 +320,20 @@ int tierd_release_many(struct tierd_job *job, const uint32_t *units /* or NULL i
  * -ESTALE. -EBUSY: a gather was begun, and its ticket neither ended nor freed. */
 int tierd_release_all(struct tierd_job *job);
 
-/* How many leases this rank has on the unit, of all connections; TIERD_ALL: on all units. -EINVAL: no such unit. */
+/* The same in the memory of this rank's GPU (see the options), for what is queued there: stream is a CUstream or
+ * cudaStream_t of that GPU's primary context, which is also CUDA's runtime's, NULL its default stream. The addresses of the
+ * view are the GPU's, and what the stream is given from now on sees the values. Nobody waits for the copy here. A unit
+ * that is there costs no call of CUDA's. The driver cannot map this memory read-only: a kernel that writes there breaks
+ * the parameters of all ranks on that GPU, until they are updated. Leases here and by tierd_gather are independent.
+ * -EOPNOTSUPP: the job has no memory there, and the message says why; -EINVAL: also a stream of another context. */
+int tierd_gather_on(struct tierd_job *job, uint32_t unit, void *stream /* or NULL */, struct tierd_view *ret_parameters);
+/* Gives such a lease back, at once: the unit is overwritten only when what the stream has been given so far has ended.
+ * What other streams do with the unit the stream has to wait for. It must be there until the next step is closed, or the
+ * job left. -EINVAL: this rank has no lease on the unit there, or, and then it still has it, a stream of another
+ * context. */
+int tierd_release_on(struct tierd_job *job, uint32_t unit, void *stream /* or NULL */);
+
+/* How many leases this rank has on the unit, of all connections and in all memory; TIERD_ALL: on all units. -EINVAL: no such unit. */
 int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases);
 
 /* Where this rank sees parameters and gradients: all views point into these. For who registers memory with a device. */

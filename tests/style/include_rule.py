@@ -12,8 +12,8 @@ import tempfile
 MAY_INCLUDE = {
     "common": set(),
     "proto": {"common"},
-    # Of the machine's GPUs users are told by their own processes, too.
-    "client": {"proto", "common", "offload/cuda/gpus.h", "collectives/nccl/nccl.h"},
+    # Of the machine's GPUs users are told by their own processes, too, and a rank gathers on one.
+    "client": {"proto", "common", "offload/cuda/driver.h", "offload/cuda/gpus.h", "collectives/nccl/nccl.h"},
     "offload": {"common"},
     "collectives": {"common"},
     "daemon": {"common", "proto", "offload", "collectives"},

@@ -70,7 +70,7 @@ def check_options(names):
     tested = open("tests/functional/resuming.c").read()
     for name in names:
         require(name in said, f"whether {name} may differ is not in tierd_job_options(3)")
-        if name not in ("name", "rank"):
+        if name not in ("name", "rank", "gpu"):
             require(f"OPTION({name}," in tested, f"whether {name} may differ is not in tests/functional/resuming.c")
 
 

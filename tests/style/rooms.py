@@ -49,6 +49,7 @@ ROOMS = {
     },
     "client/library": {
         "connection": "the socket that all threads share: frames, mappings, messages of errors",
+        "gpu": "the GPU that a rank gathers on: its memory, streams, events",
         "pages": "what a rank has of a job: tickets, leases, gradient buffers, the exchange window",
         "joining": "a rank comes into its job: opened, ready, and again after a connection was lost",
         "calls": "the functions of tierd.h",

@@ -33,7 +33,7 @@ enum gather_call { GATHER_ONE, GATHER_BEGIN, GATHER_MANY };
 
 extern const struct ticket_kind gather_kinds[PLACES];
 
-int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call call,
+int gather_send(struct tierd_job *job, enum place place, uint32_t unit, enum gather_call call,
 		struct tierd_ticket **ret_ticket);
 
 /* If the unit has become resident, the ticket is done already. */

@@ -73,7 +73,7 @@ static int gather_locked(struct tierd_job *job, uint32_t unit, struct tierd_view
 	int r = job_check_unit(job, unit);
 
 	if (r == 0)
-		r = gather_send(job, unit, GATHER_ONE, &ticket);
+		r = gather_send(job, PLACE_HOST, unit, GATHER_ONE, &ticket);
 	if (r < 0)
 		return r;
 	r = gather_finish(ticket, connection_deadline(job->node, -1), ret_parameters);

@@ -7,16 +7,38 @@
 
 /* ---- From request to reply ---- */
 
-static void encode(const struct tierd_ticket *ticket, Tierd__Wire__Gather *ret_gather)
+static int ask_for_host(struct tierd_ticket *ticket,
+			int (*send)(struct tierd_ticket *ticket, const Tierd__Wire__Request *request))
 {
 	const struct tierd_job *job = ticket->job;
+	Tierd__Wire__Gather gather = TIERD__WIRE__GATHER__INIT;
 
-	tierd__wire__gather__init(ret_gather);
-	ret_gather->job = job->number;
-	ret_gather->epoch = job->epoch;
-	ret_gather->unit = ticket->gather.unit;
-	ret_gather->version = job_awaited(job, ticket->gather.unit);
-	ret_gather->is_blocking = ticket->gather.is_blocking;
+	gather.job = job->number;
+	gather.epoch = job->epoch;
+	gather.unit = ticket->gather.unit;
+	gather.version = job_awaited(job, ticket->gather.unit);
+	gather.is_blocking = ticket->gather.is_blocking;
+	return send(ticket, WIRE_REQUEST(GATHER, gather, &gather));
+}
+
+static int ask_for_gpu(struct tierd_ticket *ticket,
+		       int (*send)(struct tierd_ticket *ticket, const Tierd__Wire__Request *request))
+{
+	const struct tierd_job *job = ticket->job;
+	Tierd__Wire__GpuGather gather = TIERD__WIRE__GPU_GATHER__INIT;
+
+	gather.job = job->number;
+	gather.epoch = job->epoch;
+	gather.unit = ticket->gather.unit;
+	gather.version = job_awaited(job, ticket->gather.unit);
+	gather.is_blocking = ticket->gather.is_blocking;
+	return send(ticket, WIRE_REQUEST(GPU_GATHER, gpu_gather, &gather));
+}
+
+static int ask(struct tierd_ticket *ticket,
+	       int (*send)(struct tierd_ticket *ticket, const Tierd__Wire__Request *request))
+{
+	return ticket->gather.place == PLACE_HOST ? ask_for_host(ticket, send) : ask_for_gpu(ticket, send);
 }
 
 static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
@@ -60,7 +82,6 @@ static void granted(struct tierd_ticket *ticket, uint64_t offset, uint64_t versi
 /* A step has failed since the request was sent, so that another version is awaited now. */
 static void gather_again(struct tierd_ticket *ticket)
 {
-	Tierd__Wire__Gather gather;
 	uint64_t offset, version;
 	int r;
 
@@ -71,12 +92,12 @@ static void gather_again(struct tierd_ticket *ticket)
 	r = hold_take(ticket->job, hold_newest(ticket->job), ticket->gather.place, ticket->gather.unit,
 		      &offset, &version);
 	if (r == 1) {
+		ticket->gather.has_arrived = true;
 		have(ticket, offset, version);
 	} else if (r < 0) {
 		ticket_complete(ticket, TIERD_DONE, r, "opening the pages of a leased unit failed");
 	} else {
-		encode(ticket, &gather);
-		ticket_send_again(ticket, WIRE_REQUEST(GATHER, gather, &gather));
+		(void)ask(ticket, ticket_send_again);
 	}
 }
 
@@ -86,6 +107,26 @@ static void gather_answer(struct tierd_ticket *ticket, const struct answer *answ
 		gather_again(ticket);
 	else if (!ticket_is_refused(ticket, answer))
 		granted(ticket, answer->reply->gather->offset, answer->reply->gather->version);
+}
+
+static void gather_on_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	const Tierd__Wire__GpuGatherReply *reply = answer->reply->gpu_gather;
+	const struct gpu_tier *tier = hold_newest(ticket->job)->gpu;
+
+	if (answer->status == -EAGAIN) {
+		gather_again(ticket);
+		return;
+	}
+	if (ticket_is_refused(ticket, answer))
+		return;
+	if (!tier || (!reply->has_arrived && reply->event >= gpu_tier_events(tier))) {
+		ticket_violation(ticket, "an event that there is not");
+		return;
+	}
+	ticket->gather.has_arrived = reply->has_arrived;
+	ticket->gather.event = reply->event;
+	granted(ticket, reply->offset, reply->version);
 }
 
 static void gather_abandon(struct tierd_ticket *ticket)
@@ -119,21 +160,28 @@ const struct ticket_kind gather_kinds[PLACES] = {
 		.abandon = gather_abandon,
 		.lose = gather_lose,
 	},
+	[PLACE_GPU] = {
+		.name = "tierd_gather_on",
+		.body = TIERD__WIRE__REPLY__BODY_GPU_GATHER,
+		.answer = gather_on_answer,
+		.abandon = gather_abandon,
+		.lose = gather_lose,
+	},
 };
 
-int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call call, struct tierd_ticket **ret_ticket)
+int gather_send(struct tierd_job *job, enum place place, uint32_t unit, enum gather_call call,
+		struct tierd_ticket **ret_ticket)
 {
-	Tierd__Wire__Gather gather;
 	struct tierd_ticket *ticket = NULL;
-	int r = ticket_new(job->node, job, &gather_kinds[PLACE_HOST], &ticket);
+	int r = ticket_new(job->node, job, &gather_kinds[place], &ticket);
 
 	if (r < 0)
 		return r;
+	ticket->gather.place = place;
 	ticket->gather.unit = unit;
 	ticket->gather.is_blocking = call != GATHER_BEGIN;
 	ticket->gather.is_of_many = call == GATHER_MANY;
-	encode(ticket, &gather);
-	r = ticket_send(ticket, WIRE_REQUEST(GATHER, gather, &gather));
+	r = ask(ticket, ticket_send);
 	if (r == 0)
 		*ret_ticket = ticket;
 	return r;
@@ -168,7 +216,7 @@ int gather_begin_locked(struct tierd_job *job, uint32_t unit, enum gather_call c
 				    strerror(-r));
 	if (r == 0) {
 		job->gather_misses++;
-		return gather_send(job, unit, call, ret_ticket);
+		return gather_send(job, PLACE_HOST, unit, call, ret_ticket);
 	}
 	r = ticket_new(job->node, job, &gather_kinds[PLACE_HOST], &ticket);
 	if (r < 0) {

@@ -89,6 +89,9 @@ int job_options_check(const struct tierd_job_options *options)
 	if (options->source_owner > UINT32_MAX)
 		return message_fail(-EINVAL, "source_owner %lld is no user",
 				    (long long)options->source_owner);
+	if (options->gpu < -1)
+		return message_fail(-EINVAL, "gpu is %d; it is a GPU's number, from 0 on, or -1 for none",
+				    (int)options->gpu);
 	if (options->group_count > TIERD_MAX_GROUPS)
 		return message_fail(-EINVAL, "%u parameter groups are more than %d", options->group_count,
 				    TIERD_MAX_GROUPS);

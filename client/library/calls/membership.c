@@ -89,6 +89,11 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 		r = job_new(node, &own, &groups, &job);
 	if (r < 0)
 		return r;
+	if (own.gpu >= 0)
+		r = gpu_new(own.gpu, &job->gpu);
+	if (r < 0)
+		return r;
+	job->gpu_budget = own.gpu_budget;
 	job_options_encode(&own, &groups, &open);
 	r = reopen_remember(node, &open.base, &job->opening);
 	if (r == 0)

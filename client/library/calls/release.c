@@ -45,6 +45,44 @@ int tierd_release(struct tierd_job *job, uint32_t unit)
 	return is_left(job) ? left_release(job, &unit, 1) : fail_to_release(job, unit);
 }
 
+/* ---- On a GPU ---- */
+
+/* Whichever attachment the lease is in, the order is that of what the newest has. */
+static int pass(const struct tierd_job *job, uint32_t unit, struct driver_stream *stream)
+{
+	struct gpu_tier *tier = hold_newest(job)->gpu;
+
+	return LIKELY(tier) ? gpu_tier_pass(tier, unit, stream) : gpu_note(job->gpu, stream);
+}
+
+static int fail_to_release_on(const struct tierd_job *job, uint32_t unit)
+{
+	if (job->generation != connection_generation || unit >= job->ready_units)
+		return fail_to_release(job, unit);
+	return message_fail(-EINVAL, "unit \"%s\" is released without having been gathered on the GPU",
+			    job->units[unit]->name);
+}
+
+int tierd_release_on(struct tierd_job *job, uint32_t unit, void *stream)
+{
+	int r = 1;
+
+	if (UNLIKELY(!job))
+		return CHECK_GIVEN(job);
+	begin(job);
+	if (LIKELY(hold_is_known(job, unit)) && LIKELY(job->gpu)) {
+		r = pass(job, unit, stream);
+		if (LIKELY(r == 0) && UNLIKELY(!hold_give(job, PLACE_GPU, unit)))
+			r = 1;
+	}
+	end(job);
+	if (LIKELY(r <= 0))
+		return r;
+	return is_left(job) && job->gpu ? left_release_on(job, unit, stream) : fail_to_release_on(job, unit);
+}
+
+/* ---- Many ---- */
+
 int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	const struct attachment *attachment = NULL;

@@ -193,21 +193,30 @@ static int refuse_held(const struct held_units *held, const char *what, const ch
 			    held->count > 1 ? "s" : "", held->names, more, advice, before);
 }
 
+static int check_place(struct tierd_job *job, enum place place, const char *what, const char *before)
+{
+	struct held_units leases = { 0 };
+
+	for (uint32_t unit = 0; unit < job->unit_count; unit++)
+		if (job->hot[unit].awaited_mask && !gathers_forget(job, place, unit))
+			add_held(&leases, job_unit_name(job, unit));
+	return refuse_held(&leases, what, "release them", before);
+}
+
 /* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
  * before: for what they have to go. */
 static int check_leases(struct tierd_job *job, const char *before)
 {
-	struct held_units buffers = { 0 }, leases = { 0 };
+	struct held_units buffers = { 0 };
 	uint32_t next = 0;
 	int r;
 
 	for (const char *name = gradients_held(job, &next); name; name = gradients_held(job, &next))
 		add_held(&buffers, name);
 	r = refuse_held(&buffers, "gradient buffers", "push or discard them", before);
-	for (uint32_t unit = 0; unit < job->unit_count && r == 0; unit++)
-		if (job->hot[unit].awaited_mask && !gathers_forget(job, PLACE_HOST, unit))
-			add_held(&leases, job_unit_name(job, unit));
-	return r < 0 ? r : refuse_held(&leases, "leases", "release them", before);
+	if (r == 0)
+		r = check_place(job, PLACE_HOST, "leases", before);
+	return r < 0 ? r : check_place(job, PLACE_GPU, "leases on a GPU", before);
 }
 
 int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_ticket **ret_ticket)
@@ -223,6 +232,19 @@ int step_ticket_new(struct tierd_job *job, const char *before, struct tierd_tick
 	return r < 0 ? r : ticket_new(job->node, job, &step_kind, ret_ticket);
 }
 
+/* Whoever has gathered the old version on the GPU has released it, and the update comes after what was queued
+ * until then. Nobody gathers it any more, so no lease that is not seen here is taken. */
+static int fence(struct tierd_job *job)
+{
+	struct gpu_tier *tier = job->attachment->gpu;
+	int r;
+
+	if (!tier)
+		return 0;
+	r = check_place(job, PLACE_GPU, "leases on a GPU", "the step");
+	return r < 0 ? r : gpu_tier_fence(tier);
+}
+
 int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request)
 {
 	struct tierd_job *job = ticket->job;
@@ -230,7 +252,11 @@ int step_ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *re
 
 	/* Before it is sent: a gather after it must not find the old version. */
 	job->awaited++;
-	r = ticket_send(ticket, request);
+	r = fence(job);
+	if (r < 0)
+		ticket_abandon(ticket);
+	else
+		r = ticket_send(ticket, request);
 	if (r < 0)
 		job->awaited--;
 	return r;

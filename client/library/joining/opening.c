@@ -47,7 +47,8 @@ static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 				    strerror(-r));
 	}
 	job->number = reply->job;
-	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
+	job->state =
+		(struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale, 0 };
 	job->epoch = reply->epoch;
 	job->incarnation = job->node->incarnation;
 	return 0;

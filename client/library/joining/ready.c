@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/library/joining/gpu_attach.h"
 #include "client/library/joining/reopen.h"
 #include "client/library/pages/buffers.h"
 
@@ -23,7 +24,8 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	gradients_recover(job);
 	job->refused_pushes = 0;
 	job->push_error = 0;
-	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
+	job->state =
+		(struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale, 0 };
 	job->epoch = reply->epoch;
 	job->is_paced = reply->durability_seconds > 0;
 	job->awaited = reply->step;
@@ -46,23 +48,25 @@ static void restore_phase(struct tierd_job *job)
 	connection_post(job->node, connection_number(job->node), WIRE_REQUEST(PHASE, phase, &phase));
 }
 
-static void ready_answer(struct tierd_ticket *ticket, const struct answer *answer)
+static void finish(struct tierd_ticket *ticket, int r, const char *text)
+{
+	struct tierd_job *job = ticket->job;
+
+	job->is_getting_ready = false;
+	if (r == 0) {
+		job->state.gpu_bytes = job->attachment->gpu ? job->attachment->gpu->table.bytes : 0;
+		job->has_abandoned_ready = ticket->is_orphan;
+		ticket->state = job->state;
+	}
+	ticket_complete(ticket, TIERD_DONE, r, text);
+}
+
+static void ready_granted(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	struct tierd_job *job = ticket->job;
 	const Tierd__Wire__JobReadyReply *reply = answer->reply->job_ready;
 	int r = 0;
 
-	job->is_getting_ready = false;
-	/* The values of the job are lost: the rank may write others, which it could not while the job is
-	 * stale. */
-	if (answer->status == -ENODATA)
-		job->is_stale = false;
-	if (ticket_is_refused(ticket, answer))
-		return;
-	if (reply->unit_count != job->unit_count) {
-		ticket_violation(ticket, "other units");
-		return;
-	}
 	if (ticket->fd_count > 0)
 		r = attachment_new(job, reply, answer->fds);
 	if (r == -EPROTO)
@@ -75,10 +79,32 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 			attachment_collect(job);
 			restore_phase(job);
 		}
-		job->has_abandoned_ready = ticket->is_orphan;
-		ticket->state = job->state;
 	}
-	ticket_complete(ticket, TIERD_DONE, r, "mapping the job's memory failed");
+	if (r < 0 || !gpu_attach_ask(ticket))
+		finish(ticket, r, "mapping the job's memory failed");
+}
+
+static void ready_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	struct tierd_job *job = ticket->job;
+
+	if (ticket->is_attaching) {
+		if (gpu_attach_answer(ticket, answer))
+			finish(ticket, 0, NULL);
+		return;
+	}
+	/* The values of the job are lost: the rank may write others, which it could not while the job is
+	 * stale. */
+	if (answer->status == -ENODATA)
+		job->is_stale = false;
+	if (answer->status < 0)
+		finish(ticket, answer->status, answer->text);
+	else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_READY)
+		ticket_violation(ticket, "another reply");
+	else if (answer->reply->job_ready->unit_count != job->unit_count)
+		ticket_violation(ticket, "other units");
+	else
+		ready_granted(ticket, answer);
 }
 
 static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
@@ -234,7 +260,6 @@ int job_rejoin(struct tierd_job *job)
 
 const struct ticket_kind ready_kind = {
 	.name = "tierd_job_ready",
-	.body = TIERD__WIRE__REPLY__BODY_JOB_READY,
 	.fd_count = ATTACHMENT_FDS,
 	.answer = ready_answer,
 	.begins_epoch = true,

@@ -253,6 +253,7 @@ struct attachment *attachment_free(struct attachment *attachment, bool is_child)
 	while (attachment) {
 		struct attachment *older = attachment->older;
 
+		gpu_tier_free(attachment->gpu, is_child);
 		/* A child may have mapped something else there. */
 		if (!is_child) {
 			mapping_free(&attachment->directory_mapping);
@@ -308,6 +309,10 @@ void attachment_collect(struct tierd_job *job)
 	if (!newest || !newest->older || attachment_all_leases(newest, job->unit_count) > 0)
 		return;
 	for (struct attachment *older = newest->older; older; older = older->older) {
+		struct gpu_tier *tier = older->gpu;
+
+		if (tier)
+			gpu_tier_retire(tier, false);
 		mapping_free(&older->arena_mapping);
 		if (!is_being_zeroed(older))
 			mapping_free(&older->gradient_mapping);

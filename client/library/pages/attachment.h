@@ -1,5 +1,5 @@
 /* An attachment is what a job has mapped over one connection: the directory, the arena, this rank's lease
- * page and its gradients.
+ * page and its gradients, and the same of a GPU, where the rank gathers on one.
  *
  * When the connection is lost and opened again, the job gets another one, and the older ones stay until the
  * job is left: a thread on the hot path may still use them, and gathered units stay readable until they are
@@ -13,11 +13,10 @@
 #include <stdbool.h>
 
 #include "client/library/connection/mapping.h"
+#include "client/library/pages/gpu_tier.h"
 #include "client/library/pages/gradient_room.h"
-#include "proto/pages.h"
 #include "proto/tierd.pb-c.h"
 
-struct debug;
 struct tierd_job;
 
 #define ATTACHMENT_FDS 5 /* that come with a ready */
@@ -31,24 +30,12 @@ struct gradient_buffer {
 	uint64_t offset;      /* once it was taken */
 };
 
-/* The kinds of memory in which a rank has leases on units, each by itself. */
-enum place { PLACE_HOST, PLACES };
-
-/* Of one of them: by unit, the words of the daemon and the counters of this rank. */
-struct lease_table {
-	struct directory_entry *entries;
-	_Atomic uint32_t *counters;
-	_Atomic uint32_t *is_release_wanted;
-	char *memory; /* where offsets count from */
-	uint64_t bytes;
-	struct debug *debug; /* NULL: not TIERD_DEBUG=leases */
-};
-
 struct attachment {
 	/* Constant, but for the atomics: read without the lock. */
 	_Atomic uint64_t live_epoch; /* ATTACHMENT_NO_EPOCH: ended, or never begun */
 	struct directory_header *directory;
 	struct lease_table host;
+	_Atomic(struct gpu_tier *) gpu; /* NULL: none; it comes after the attachment, and stays */
 	struct lease_header *leases;
 	struct attachment *older;
 
@@ -69,7 +56,12 @@ struct attachment {
 static inline const struct lease_table *attachment_table(const struct attachment *attachment,
 							 enum place place)
 {
-	return place == PLACE_HOST ? &attachment->host : NULL;
+	const struct gpu_tier *tier;
+
+	if (place == PLACE_HOST)
+		return &attachment->host;
+	tier = atomic_load_explicit(&attachment->gpu, memory_order_acquire);
+	return tier ? &tier->table : NULL;
 }
 
 /* Maps the pages of a ready for the job; the descriptors are the caller's. -EPROTO: they are not as the

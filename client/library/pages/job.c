@@ -67,6 +67,7 @@ struct tierd_job *job_free(struct tierd_job *job)
 	if (!is_child)
 		mapping_free(&job->window_mapping);
 	fd_close(job->doorbell_fd);
+	gpu_free(job->gpu, is_child);
 	free(job->hot);
 	for (uint32_t i = 0; i < job->unit_count; i++)
 		unit_free(job->units[i]);

@@ -5,7 +5,8 @@
  * when the job was left and no lease on it is held; left.h is about the time between the two.
  *
  * An attachment is what is mapped over one connection: the directory, the arena, this rank's lease page, its
- * gradients. hold.h takes and gives leases there without a lock and without a system call; buffers.h has the
+ * gradients; and gpu_tier.h is what of it lies on a GPU. hold.h takes and gives leases in both without a lock
+ * and without a system call; buffers.h has the
  * states of gradient buffers; debug.h makes memory that is not leased inaccessible (TIERD_DEBUG=leases).
  * Tensors and blobs are copied through the exchange window (window.h), piece by piece.
  *
@@ -80,6 +81,7 @@ struct tierd_job {
 	_Atomic(struct attachment *) attachment; /* the newest; NULL: not ready */
 	struct hot_unit *hot;
 	int doorbell_fd;
+	struct gpu *gpu; /* that the rank gathers on; NULL: none */
 
 	/* With the node's lock. */
 	struct tierd_node *node;
@@ -119,6 +121,11 @@ struct tierd_job {
 	struct tierd_ticket *writing;	  /* of tierd_write_begin(), until the end; owned; NULL: none */
 	struct tierd_ticket *writing_end; /* of its end, until the reply; owned; NULL: none */
 	bool is_writing_busy;		  /* a thread begins or ends it */
+
+	uint64_t gpu_budget;
+	int gpu_refusal; /* why there is no tier on the GPU, with the reason; 0: there is one, or none was
+			    asked for */
+	char gpu_refusal_text[512];
 
 	bool is_getting_ready;
 	bool has_abandoned_ready; /* an abandoned tierd_job_ready() has succeeded */

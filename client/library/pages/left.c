@@ -76,12 +76,23 @@ static void keep(const struct tierd_job *job, const struct attachment *attachmen
 		debug_unlock(attachment->host.debug);
 }
 
+/* What is queued on the GPU goes on without this rank, and others must not overwrite what it reads. A GPU
+ * that is lost reads nothing. */
+static void mark_queued(const struct tierd_job *job)
+{
+	struct gpu_tier *tier = job->attachment ? job->attachment->gpu : NULL;
+
+	if (tier)
+		(void)gpu_tier_fence(tier);
+}
+
 void left_keep(struct tierd_job *job)
 {
 	job_poison(job);
 	if (job->is_kept)
 		return;
 	job->is_kept = true;
+	mark_queued(job);
 	for (const struct attachment *attachment = job->attachment; attachment;
 	     attachment = attachment->older)
 		if (attachment->arena_mapping.address)
@@ -92,23 +103,30 @@ void left_keep(struct tierd_job *job)
 
 /* Replaces the lease page by a private copy, and zeros the daemon's: it sees no lease any more. Without
  * memory for the copy it sees them until this process ends. */
-static void keep_counters(const struct tierd_job *job, const struct attachment *attachment)
+static void keep_counters(const struct tierd_job *job, const struct mapping *page, _Atomic uint32_t *counters)
 {
-	size_t bytes = attachment->lease_mapping.bytes;
+	size_t bytes = page->bytes;
 	char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	_Atomic uint32_t *counters = attachment->host.counters;
-	size_t at = (size_t)((char *)counters - (char *)attachment->lease_mapping.address);
+	size_t at = (size_t)((char *)counters - (char *)page->address);
 
 	if (copy == MAP_FAILED)
 		return;
 	for (uint32_t unit = 0; unit < job->unit_count; unit++)
 		((uint32_t *)(copy + at))[unit] = atomic_exchange(&counters[unit], 0);
-	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, attachment->lease_mapping.address) !=
-	    MAP_FAILED)
+	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, page->address) != MAP_FAILED)
 		return;
 	for (uint32_t unit = 0; unit < job->unit_count; unit++)
 		atomic_store(&counters[unit], ((uint32_t *)(copy + at))[unit]);
 	munmap(copy, bytes);
+}
+
+static void keep_all_counters(const struct tierd_job *job, const struct attachment *attachment)
+{
+	const struct gpu_tier *tier = attachment->gpu;
+
+	keep_counters(job, &attachment->lease_mapping, attachment->host.counters);
+	if (tier)
+		keep_counters(job, &tier->lease_mapping, tier->table.counters);
 }
 
 bool left_begin(struct tierd_job *job)
@@ -130,7 +148,7 @@ bool left_begin(struct tierd_job *job)
 	for (struct attachment *attachment = job->attachment; attachment; attachment = attachment->older) {
 		mapping_free(&attachment->gradient_mapping);
 		if (is_left)
-			keep_counters(job, attachment);
+			keep_all_counters(job, attachment);
 	}
 	mapping_free(&job->window_mapping);
 	if (is_left)
@@ -150,9 +168,9 @@ static void end(struct tierd_job *job)
 		job_free(job);
 }
 
-static bool give(struct tierd_job *job, uint32_t unit)
+static bool give(struct tierd_job *job, enum place place, uint32_t unit)
 {
-	bool is_given = unit < job->unit_count && hold_give_to_oldest(job->attachment, PLACE_HOST, unit);
+	bool is_given = unit < job->unit_count && hold_give_to_oldest(job->attachment, place, unit);
 
 	job->left_leases -= is_given;
 	return is_given;
@@ -164,9 +182,23 @@ int left_release(struct tierd_job *job, const uint32_t *units, size_t count)
 
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < count; i++)
-		if (!give(job, units[i]) && r == 0)
+		if (!give(job, PLACE_HOST, units[i]) && r == 0)
 			r = message_fail(-EINVAL, "unit \"%s\" is released without having been gathered",
 					 job_unit_name(job, units[i]));
+	end(job);
+	return r;
+}
+
+int left_release_on(struct tierd_job *job, uint32_t unit, struct driver_stream *stream)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	/* Its memory is unmapped behind that. */
+	r = gpu_note(job->gpu, stream);
+	if (r == 0 && !give(job, PLACE_GPU, unit))
+		r = message_fail(-EINVAL, "unit \"%s\" is released without having been gathered on the GPU",
+				 job_unit_name(job, unit));
 	end(job);
 	return r;
 }
@@ -175,7 +207,7 @@ int left_release_all(struct tierd_job *job)
 {
 	pthread_mutex_lock(&lock);
 	for (uint32_t unit = 0; unit < job->unit_count; unit++)
-		while (give(job, unit))
+		while (give(job, PLACE_HOST, unit))
 			;
 	end(job);
 	return 0;

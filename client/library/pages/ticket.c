@@ -83,10 +83,11 @@ int ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request
 	return r;
 }
 
-void ticket_send_again(struct tierd_ticket *ticket, const Tierd__Wire__Request *request)
+int ticket_send_again(struct tierd_ticket *ticket, const Tierd__Wire__Request *request)
 {
 	register_number(ticket);
 	connection_post(ticket->node, ticket->request, request);
+	return 0;
 }
 
 static bool has_all_events(const struct tierd_ticket *ticket)

@@ -54,6 +54,7 @@ struct tierd_ticket {
 	unsigned fd_count;	     /* as its kind has it, or 0; with a cache one more */
 	bool is_reducing;	     /* of a step: with the optimizer none, it has a third event */
 	bool is_hurried;	     /* of a step: tierd knows that somebody waits for it to be durable */
+	bool is_attaching;	     /* of a ready: it is answered, and memory of a GPU is asked for */
 	bool is_silent;		     /* of a push: tierd replies only if it refuses */
 	bool is_orphan;		     /* the user has freed it; it frees itself after the last reply */
 	int fd;			     /* that a reply has brought; -1: none */
@@ -70,6 +71,8 @@ struct tierd_ticket {
 			uint64_t offset, version;
 			bool is_blocking, is_leased;
 			bool is_of_many;		     /* the caller traces all of them itself */
+			bool has_arrived;		     /* on the GPU: nothing is to be waited for */
+			uint32_t event;			     /* else for this */
 			const struct attachment *attachment; /* that the lease is in */
 		} gather;
 		struct {
@@ -103,8 +106,8 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 /* Sends the request. The ticket is freed if that fails. */
 int ticket_send(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
 
-/* From a handler: sends another request with the same ticket. */
-void ticket_send_again(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
+/* From a handler: sends another request with the same ticket. 0. */
+int ticket_send_again(struct tierd_ticket *ticket, const Tierd__Wire__Request *request);
 
 /* Notes an event; frees the ticket if it is an orphan and nothing is to come. */
 void ticket_complete(struct tierd_ticket *ticket, enum tierd_event event, int status, const char *text);

@@ -33,7 +33,7 @@ struct given {
 	uint64_t first, step, *ret_first, *ret_count, *ret_step, *ret_leases;
 	size_t count, size, capacity, tensor_count, bad_size, *ret_size;
 	const char **ret_name;
-	void *buffer, *ret_data, **memory;
+	void *buffer, *ret_data, **memory, *stream;
 	const void *data, *bytes;
 	enum tierd_event event;
 	int timeout_ms;
@@ -284,6 +284,12 @@ static void what_may_be_null_is_what_the_header_says(void **state)
 	expect_optional("tierd_push_with", "ret_ticket", &expected);
 	assert_int_equal(tierd_write_end(scene.job, NULL), -EBUSY);
 	expect_optional("tierd_write_end", "ret_ticket", &expected);
+	/* They get as far as that the job has no GPU. */
+	assert_int_equal(tierd_gather_on(scene.job, 0, NULL, &(struct tierd_view){ 0 }), -EOPNOTSUPP);
+	expect_optional("tierd_gather_on", "stream", &expected);
+	assert_int_equal(tierd_release_on(scene.job, 0, NULL), -EINVAL);
+	assert_non_null(strstr(tierd_message(), "without having been gathered"));
+	expect_optional("tierd_release_on", "stream", &expected);
 	/* The fake peer has no readers; the call gets that far. */
 	assert_int_not_equal(tierd_reader_refresh(&scene.reader, NULL, 0, NULL), -EINVAL);
 	expect_optional("tierd_reader_refresh", "pieces", &expected);

@@ -1,0 +1,166 @@
+/* Events behind what streams of the program have queued. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/library/connection/message.h"
+#include "client/library/gpu/gpu_own.h"
+
+#define MARKING                                                                                              \
+	"marking what a stream has queued, which must be one of this GPU's own context and be there still"
+
+/* All with the lock, in the GPU's context. */
+
+static int follow(struct gpu *gpu, struct driver_stream *stream)
+{
+	int error = gpu->driver.event_record(gpu->behind, stream);
+
+	return error == DRIVER_DONE ? gpu->driver.stream_wait(gpu->own, gpu->behind, 0) : error;
+}
+
+static int record_next(struct gpu *gpu)
+{
+	int error = gpu->driver.event_record(gpu->events[gpu_event_at(gpu->recorded + 1)], gpu->own);
+
+	gpu->recorded += error == DRIVER_DONE;
+	return error;
+}
+
+/* Follows streams that were noted. Those that cannot be followed stay noted. */
+static int follow_noted(struct gpu *gpu)
+{
+	int first = DRIVER_DONE;
+
+	for (struct gpu_stream *noted = gpu->streams; noted; noted = noted->next) {
+		int error;
+
+		if (!atomic_exchange(&noted->is_used, false))
+			continue;
+		error = follow(gpu, noted->stream);
+		if (error == DRIVER_DONE) {
+			gpu->has_followed = true;
+			continue;
+		}
+		noted->is_used = true;
+		first = first == DRIVER_DONE ? error : first;
+	}
+	return first;
+}
+
+static int join(struct gpu *gpu)
+{
+	int error = follow_noted(gpu);
+
+	if (error == DRIVER_DONE && gpu->has_followed)
+		error = record_next(gpu);
+	if (error == DRIVER_DONE && gpu->has_followed)
+		gpu->joined = gpu->recorded;
+	gpu->has_followed = gpu->has_followed && error != DRIVER_DONE;
+	return error;
+}
+
+/* ---- Calls ---- */
+
+int gpu_record(struct gpu *gpu, struct driver_stream *stream, uint64_t *ret_number)
+{
+	struct driver_context *previous;
+	int r = gpu_enter(gpu, &previous), error;
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&gpu->lock);
+	error = follow(gpu, stream);
+	if (error == DRIVER_DONE)
+		error = record_next(gpu);
+	if (error == DRIVER_DONE)
+		*ret_number = gpu->recorded;
+	pthread_mutex_unlock(&gpu->lock);
+	gpu_exit(gpu, previous);
+	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, MARKING);
+}
+
+static struct gpu_stream *find(const struct gpu *gpu, const struct driver_stream *stream)
+{
+	struct gpu_stream *noted = atomic_load_explicit(&gpu->streams, memory_order_acquire);
+
+	while (noted && noted->stream != stream)
+		noted = noted->next;
+	return noted;
+}
+
+/* Looks at once whether the stream is one of this GPU's, with an event that nobody waits for. */
+static int probe(struct gpu *gpu, struct driver_stream *stream)
+{
+	struct driver_context *previous;
+	int r = gpu_enter(gpu, &previous), error;
+
+	if (r < 0)
+		return r;
+	error = gpu->driver.event_record(gpu->behind, stream);
+	gpu_exit(gpu, previous);
+	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, MARKING);
+}
+
+static int add(struct gpu *gpu, struct driver_stream *stream)
+{
+	struct gpu_stream *noted = find(gpu, stream);
+	int r;
+
+	if (noted) {
+		noted->is_used = true;
+		return 0;
+	}
+	r = probe(gpu, stream);
+	if (r < 0)
+		return r;
+	noted = malloc(sizeof(*noted));
+	if (!noted)
+		return message_fail_memory();
+	noted->stream = stream;
+	noted->is_used = true;
+	noted->next = gpu->streams;
+	atomic_store_explicit(&gpu->streams, noted, memory_order_release);
+	return 0;
+}
+
+int gpu_note(struct gpu *gpu, struct driver_stream *stream)
+{
+	struct gpu_stream *noted = find(gpu, stream);
+	int r;
+
+	if (noted) {
+		if (!atomic_load_explicit(&noted->is_used, memory_order_relaxed))
+			atomic_store_explicit(&noted->is_used, true, memory_order_release);
+		return 0;
+	}
+	pthread_mutex_lock(&gpu->lock);
+	r = add(gpu, stream);
+	pthread_mutex_unlock(&gpu->lock);
+	return r;
+}
+
+int gpu_join(struct gpu *gpu, uint64_t *ret_number)
+{
+	struct driver_context *previous;
+	int r = gpu_enter(gpu, &previous), error;
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&gpu->lock);
+	error = join(gpu);
+	if (error == DRIVER_DONE)
+		*ret_number = gpu->joined;
+	pthread_mutex_unlock(&gpu->lock);
+	gpu_exit(gpu, previous);
+	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, MARKING);
+}
+
+int gpu_record_all(struct gpu *gpu, struct driver_event *event)
+{
+	int error;
+
+	pthread_mutex_lock(&gpu->lock);
+	(void)follow_noted(gpu);
+	error = gpu->driver.event_record(event, gpu->own);
+	pthread_mutex_unlock(&gpu->lock);
+	return error;
+}
