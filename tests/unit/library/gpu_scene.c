@@ -49,6 +49,39 @@ static void define(struct gpu_scene *scene, const char *name, bool is_frozen)
 	assert(tierd_unit_define(scene->job, name, &tensor, 1, NULL) == 0);
 }
 
+unsigned gpu_scene_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned count = 0;
+	char line[512];
+
+	assert(maps);
+	while (fgets(line, sizeof(line), maps))
+		count += strstr(line, "stand-in GPU memory") && strstr(line, "rw-s 00000000");
+	fclose(maps);
+	return count;
+}
+
+/* Who opens a GPU unmaps what is not used any more. */
+static void collect(struct gpu_scene *scene)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_job *job;
+
+	options.name = "other";
+	options.gpu = 0;
+	assert(tierd_job_open(scene->node, &options, &job) == 0);
+	tierd_job_detach(job);
+}
+
+void gpu_scene_await_mappings(struct gpu_scene *scene, unsigned count)
+{
+	do
+		collect(scene);
+	while (gpu_scene_mappings() > count);
+	assert(gpu_scene_mappings() == count);
+}
+
 void gpu_scene_job(struct gpu_scene *scene)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -77,6 +110,8 @@ void gpu_scene_open(struct gpu_scene *scene)
 	connect.socket_path = scene->peer.path;
 	connect.reconnect_ms = scene->reconnect_ms;
 	assert(tierd_connect_with(&connect, &scene->node) == 0);
+	/* Those of the test before. */
+	gpu_scene_await_mappings(scene, 0);
 	gpu_scene_job(scene);
 	assert(scene->job);
 }
@@ -99,11 +134,12 @@ void gpu_scene_end(struct gpu_scene *scene)
 	if (scene->job)
 		release_all(scene);
 	tierd_disconnect(scene->node);
-	fake_peer_stop(&scene->peer);
-	fake_gpu_stop(&scene->gpu);
 	did(scene->driver.context_enter(scene->context));
+	/* They may wait for copies. */
 	for (unsigned i = 0; i < STREAMS; i++)
 		did(scene->driver.stream_synchronize(scene->streams[i]));
+	fake_peer_stop(&scene->peer);
+	fake_gpu_stop(&scene->gpu);
 	for (unsigned i = 0; i < STREAMS; i++)
 		did(scene->driver.stream_destroy(scene->streams[i]));
 	did(scene->driver.host_unregister(host));
@@ -155,29 +191,4 @@ int gpu_scene_step(struct gpu_scene *scene)
 	const struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 	return tierd_step(scene->job, &rates, NULL);
-}
-
-/* Who opens a GPU unmaps what is not used any more. */
-void gpu_scene_collect(struct gpu_scene *scene)
-{
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job *job;
-
-	options.name = "other";
-	options.gpu = 0;
-	assert(tierd_job_open(scene->node, &options, &job) == 0);
-	tierd_job_detach(job);
-}
-
-unsigned gpu_scene_mappings(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned count = 0;
-	char line[512];
-
-	assert(maps);
-	while (fgets(line, sizeof(line), maps))
-		count += strstr(line, "stand-in GPU memory") && strstr(line, "rw-s 00000000");
-	fclose(maps);
-	return count;
 }

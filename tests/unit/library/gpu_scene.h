@@ -44,9 +44,9 @@ void gpu_scene_go_on(struct gpu_scene *scene);
 
 int gpu_scene_step(struct gpu_scene *scene);
 
-/* Has the library unmap what is not used any more. */
-void gpu_scene_collect(struct gpu_scene *scene);
 /* How many mappings of GPU memory this process has. */
 unsigned gpu_scene_mappings(void);
+/* Has the library unmap what is not used any more, until so many are left. */
+void gpu_scene_await_mappings(struct gpu_scene *scene, unsigned count);
 
 #endif

@@ -128,8 +128,13 @@ static void what_is_overwritten_at_once_races(void **state)
 
 	gpu_scene_start(&scene);
 	gpu_scene_read(&scene, FIRST, 0);
+	assert_int_equal(gpu_scene_byte(&scene, 0), fake_gpu_value(FIRST, 0));
+	fake_gpu_publish(&scene.gpu, FIRST, 0);
+	gpu_scene_hold(&scene, 0);
+	gpu_scene_read(&scene, FIRST, 0);
 	assert_int_equal(tierd_release_on(scene.job, FIRST, scene.streams[0]), 0);
 	assert_false(fake_gpu_overwrite(&scene.gpu, FIRST, 0));
+	gpu_scene_go_on(&scene);
 	gpu_scene_end(&scene);
 }
 

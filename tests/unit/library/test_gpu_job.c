@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +15,16 @@
 
 /* ---- Attaching ---- */
 
+static bool end_epoch_at_phase(struct gpu_scene *scene, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(PHASE))
+		fake_peer_end_epoch(&scene->peer, "the rank 1 has left");
+	return false;
+}
+
 static void a_rank_that_is_ready_has_memory_of_its_gpu(void **state)
 {
-	struct gpu_scene scene = { 0 };
+	struct gpu_scene scene = { .hook = end_epoch_at_phase };
 	struct driver_uuid uuid;
 	struct tierd_job_state now;
 
@@ -28,7 +36,7 @@ static void a_rank_that_is_ready_has_memory_of_its_gpu(void **state)
 	assert_int_equal(tierd_job_state(scene.job, &now), 0);
 	assert_int_equal(now.gpu_bytes, FAKE_GPU_BYTES);
 	/* In the next epoch it is still there. */
-	fake_peer_end_epoch(&scene.peer, "the rank 1 has left");
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
 	assert_int_equal(tierd_job_ready(scene.job, -1, &now), 0);
 	assert_int_equal(now.gpu_bytes, FAKE_GPU_BYTES);
 	assert_int_equal(scene.gpu.attached, 1);
@@ -54,7 +62,7 @@ static void the_ticket_of_a_ready_waits_for_the_memory(void **state)
 static bool refuse_at_first(struct gpu_scene *scene, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case != BODY(GPU_ATTACH) || scene->peer.stage++ > 0)
-		return false;
+		return end_epoch_at_phase(scene, number, request);
 	fake_peer_fail(&scene->peer, number, -ENOMEM, "GPU 0 has 1.0 GiB free, and the job needs 2.0 GiB");
 	return true;
 }
@@ -73,7 +81,7 @@ static void a_rank_that_gets_none_goes_on_without_and_asks_again(void **state)
 	assert_int_equal(tierd_gather(scene.job, FIRST, &view), 0);
 	assert_int_equal(tierd_release(scene.job, FIRST), 0);
 	assert_int_equal(gpu_scene_step(&scene), 0);
-	fake_peer_end_epoch(&scene.peer, "the rank 1 has left");
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
 	assert_int_equal(tierd_job_ready(scene.job, -1, &scene.state), 0);
 	assert_int_equal(scene.state.gpu_bytes, FAKE_GPU_BYTES);
 	gpu_scene_read(&scene, FIRST, 0);
@@ -245,7 +253,7 @@ static void what_cannot_be_used_is_done_without(void **state)
 		assert_int_equal(scene.state.gpu_bytes, 0);
 		assert_int_equal(tierd_gather_on(scene.job, FIRST, scene.streams[0], &view), -EOPNOTSUPP);
 		assert_says(cases[i].words);
-		assert_int_equal(gpu_scene_mappings(), 0);
+		gpu_scene_await_mappings(&scene, 0);
 		gpu_scene_end(&scene);
 	}
 }
@@ -334,8 +342,7 @@ static void end_after_failure(struct gpu_scene *scene)
 	scene->job = NULL;
 	assert_int_equal(scene->driver.context_enter(scene->context), 0);
 	assert_int_equal(scene->driver.stream_synchronize(scene->streams[0]), 0);
-	gpu_scene_collect(scene);
-	assert_int_equal(gpu_scene_mappings(), 0);
+	gpu_scene_await_mappings(scene, 0);
 	gpu_scene_end(scene);
 }
 
@@ -457,7 +464,7 @@ static void a_forked_child_has_none_of_it(void **state)
 			       tierd_release_on(scene.job, FIRST, scene.streams[0]) == -ECHILD &&
 			       tierd_job_close(scene.job) == -ECHILD;
 
-		_exit(is_good ? 0 : 1);
+		syscall(SYS_exit_group, is_good ? 0 : 1);
 	}
 	assert_int_equal(waitpid(process, &status, 0), process);
 	assert_int_equal(status, 0);
@@ -500,8 +507,7 @@ static void after_a_lost_connection_old_memory_stays_for_its_leases(void **state
 	assert_int_equal(gpu_scene_mappings(), 2);
 	gpu_scene_go_on(&scene);
 	assert_int_equal(gpu_scene_byte(&scene, 0), fake_gpu_value(FIRST, 0));
-	gpu_scene_collect(&scene);
-	assert_int_equal(gpu_scene_mappings(), 1);
+	gpu_scene_await_mappings(&scene, 1);
 	gpu_scene_end(&scene);
 }
 
@@ -544,8 +550,7 @@ static void closing_waits_for_no_stream(void **state)
 		gpu_scene_go_on(&scene);
 		assert_true(fake_gpu_overwrite(&scene.gpu, FIRST, 1));
 		assert_int_equal(gpu_scene_byte(&scene, 0), fake_gpu_value(FIRST, 0));
-		gpu_scene_collect(&scene);
-		assert_int_equal(gpu_scene_mappings(), 0);
+		gpu_scene_await_mappings(&scene, 0);
 		gpu_scene_end(&scene);
 	}
 }
@@ -570,8 +575,7 @@ static void leases_may_outlive_the_job(void **state)
 	scene.job = NULL;
 	gpu_scene_go_on(&scene);
 	assert_int_equal(gpu_scene_byte(&scene, 0), fake_gpu_value(SECOND, 0));
-	gpu_scene_collect(&scene);
-	assert_int_equal(gpu_scene_mappings(), 0);
+	gpu_scene_await_mappings(&scene, 0);
 	gpu_scene_end(&scene);
 }
 
