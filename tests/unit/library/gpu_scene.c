@@ -150,6 +150,7 @@ void gpu_scene_end(struct gpu_scene *scene)
 
 void gpu_scene_read_from(struct gpu_scene *scene, const char *address, unsigned stream)
 {
+	did(scene->driver.context_enter(scene->context));
 	did(scene->driver.copy((uintptr_t)host[stream], (uintptr_t)address, BYTES, scene->streams[stream]));
 }
 

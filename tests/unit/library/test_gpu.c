@@ -1,6 +1,7 @@
 /* Units in the memory of a GPU: who waits for whom, without a GPU. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,7 +247,37 @@ static void a_step_comes_after_what_all_streams_have_queued(void **state)
 	/* Nothing was queued since. */
 	assert_int_equal(gpu_scene_step(&scene), 0);
 	assert_int_equal(scene.gpu.leases->fence, 1);
+	gpu_scene_read(&scene, FIRST, 0);
+	assert_int_equal(tierd_release_on(scene.job, FIRST, scene.streams[0]), 0);
+	assert_int_equal(gpu_scene_step(&scene), 0);
+	assert_int_equal(scene.gpu.leases->fence, 2);
+	assert_true(fake_gpu_overwrite(&scene.gpu, FIRST, 2));
 	gpu_scene_end(&scene);
+}
+
+/* Marking the first stream, the second one, or both together. */
+static void a_step_that_cannot_be_ordered_fails_and_may_be_tried_again(void **state)
+{
+	for (unsigned failing = 1; failing <= 3; failing++) {
+		struct gpu_scene scene = { .gpu.is_whole = true };
+		char failures[32];
+
+		gpu_scene_start(&scene);
+		for (unsigned stream = 0; stream < STREAMS; stream++) {
+			gpu_scene_read(&scene, FIRST, stream);
+			assert_int_equal(tierd_release_on(scene.job, FIRST, scene.streams[stream]), 0);
+		}
+		snprintf(failures, sizeof(failures), "cuEventRecord#%u=719", failing);
+		setenv("STANDIN_FAILURES", failures, 1);
+		assert_int_equal(gpu_scene_step(&scene), -EIO);
+		assert_says("GPU 0: marking what a stream has queued");
+		assert_int_equal(scene.peer.step, 0);
+		assert_int_equal(gpu_scene_step(&scene), 0);
+		unsetenv("STANDIN_FAILURES");
+		assert_int_equal(scene.gpu.leases->fence, 1);
+		assert_true(fake_gpu_overwrite(&scene.gpu, FIRST, 1));
+		gpu_scene_end(&scene);
+	}
 }
 
 static void a_stream_that_no_step_needs_may_go(void **state)
@@ -302,6 +333,58 @@ static void after_a_step_the_next_values_are_gathered(void **state)
 	gpu_scene_end(&scene);
 }
 
+/* ---- Threads ---- */
+
+#define ROUNDS 50
+
+struct trainer {
+	pthread_t thread;
+	struct gpu_scene *scene;
+	unsigned stream;
+};
+
+static void *gather_and_release(void *argument)
+{
+	const struct trainer *trainer = argument;
+	struct gpu_scene *scene = trainer->scene;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		gpu_scene_read(scene, i % UNITS, trainer->stream);
+		if (tierd_release_on(scene->job, i % UNITS, scene->streams[trainer->stream]) < 0)
+			return (void *)tierd_message();
+	}
+	return NULL;
+}
+
+static void threads_gather_and_release_side_by_side(void **state)
+{
+	for (int is_whole = 0; is_whole < 2; is_whole++) {
+		struct gpu_scene scene = { .gpu.is_whole = is_whole };
+		struct trainer trainers[STREAMS];
+		void *failure;
+
+		gpu_scene_start(&scene);
+		for (unsigned i = 0; i < STREAMS; i++) {
+			trainers[i] = (struct trainer){ .scene = &scene, .stream = i };
+			assert_int_equal(
+				pthread_create(&trainers[i].thread, NULL, gather_and_release, &trainers[i]),
+				0);
+		}
+		for (unsigned i = 0; i < STREAMS; i++) {
+			assert_int_equal(pthread_join(trainers[i].thread, &failure), 0);
+			assert_null(failure);
+		}
+		assert_int_equal(gpu_scene_step(&scene), 0);
+		for (uint32_t unit = 0; unit < UNITS; unit++) {
+			assert_int_equal(fake_gpu_leases(&scene.gpu, unit), 0);
+			assert_true(fake_gpu_overwrite(&scene.gpu, unit,
+						       is_whole ? scene.gpu.leases->fence
+								: fake_gpu_released(&scene.gpu, unit)));
+		}
+		gpu_scene_end(&scene);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -316,9 +399,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_waits_for_a_slot_is_told_of_a_release),
 		cmocka_unit_test(a_release_needs_a_gather_there),
 		cmocka_unit_test(a_step_comes_after_what_all_streams_have_queued),
+		cmocka_unit_test(a_step_that_cannot_be_ordered_fails_and_may_be_tried_again),
 		cmocka_unit_test(a_stream_that_no_step_needs_may_go),
 		cmocka_unit_test(a_step_is_refused_while_a_trained_unit_is_held_there),
 		cmocka_unit_test(after_a_step_the_next_values_are_gathered),
+		cmocka_unit_test(threads_gather_and_release_side_by_side),
 	};
 
 	setenv("STANDIN_GPUS", "2", 1);
