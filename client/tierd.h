@@ -316,8 +316,8 @@ int tierd_release(struct tierd_job *job, uint32_t unit);
 /* One on each of these. -EINVAL: there was none on one of them; the message names the first such unit, and the others are
  * given back all the same. */
 int tierd_release_many(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count);
-/* All that this rank holds: its leases, and gradient buffers that it has not pushed. For who gives a step up, as after
- * -ESTALE. -EBUSY: a gather was begun, and its ticket neither ended nor freed. */
+/* All that this rank holds in host memory: its leases, and gradient buffers that it has not pushed. For who gives a step up,
+ * as after -ESTALE. Not leases on a GPU: tierd_release_on knows which stream uses them. -EBUSY: a gather was begun, and its ticket neither ended nor freed. */
 int tierd_release_all(struct tierd_job *job);
 
 /* The same in the memory of this rank's GPU (see the options), for what is queued there: stream is a CUstream or

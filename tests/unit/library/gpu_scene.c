@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -185,6 +186,19 @@ void gpu_scene_hold(struct gpu_scene *scene, unsigned stream)
 void gpu_scene_go_on(struct gpu_scene *scene)
 {
 	sem_post(&going);
+}
+
+void gpu_scene_fail(struct gpu_scene *scene, const char *failures)
+{
+	if (!failures) {
+		unsetenv("STANDIN_FAILURES");
+		return;
+	}
+	did(scene->driver.context_enter(scene->context));
+	for (unsigned i = 0; i < STREAMS; i++)
+		did(scene->driver.stream_synchronize(scene->streams[i]));
+	did(scene->driver.context_enter(NULL));
+	setenv("STANDIN_FAILURES", failures, 1);
 }
 
 int gpu_scene_step(struct gpu_scene *scene)

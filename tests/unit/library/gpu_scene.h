@@ -44,6 +44,10 @@ void gpu_scene_go_on(struct gpu_scene *scene);
 
 int gpu_scene_step(struct gpu_scene *scene);
 
+/* From now on calls of the driver fail as $STANDIN_FAILURES says; NULL: none does. Waits for the streams,
+ * which read it, too. The thread has no context then, so that the library needs its own. */
+void gpu_scene_fail(struct gpu_scene *scene, const char *failures);
+
 /* How many mappings of GPU memory this process has. */
 unsigned gpu_scene_mappings(void);
 /* Has the library unmap what is not used any more, until so many are left. */

@@ -42,11 +42,11 @@ static void a_hit_makes_no_call_of_the_driver(void **state)
 	gpu_scene_read(&scene, SECOND, 0);
 	assert_int_equal(tierd_release_on(scene.job, SECOND, scene.streams[0]), 0);
 	fake_gpu_publish(&scene.gpu, SECOND, 0);
-	setenv("STANDIN_FAILURES",
-	       "cuCtxGetCurrent=999,cuCtxSetCurrent=999,cuStreamWaitEvent=999,cuEventRecord=999", 1);
+	gpu_scene_fail(&scene,
+		       "cuCtxGetCurrent=999,cuCtxSetCurrent=999,cuStreamWaitEvent=999,cuEventRecord=999");
 	assert_int_equal(tierd_gather_on(scene.job, SECOND, scene.streams[0], &view), 0);
 	assert_int_equal(tierd_release_on(scene.job, SECOND, scene.streams[0]), 0);
-	unsetenv("STANDIN_FAILURES");
+	gpu_scene_fail(&scene, NULL);
 	assert_int_equal(scene.gpu.gathers, 1);
 	gpu_scene_read_from(&scene, tierd_at(&view, 0), 0);
 	assert_int_equal(gpu_scene_byte(&scene, 0), fake_gpu_value(SECOND, 0));
@@ -268,12 +268,12 @@ static void a_step_that_cannot_be_ordered_fails_and_may_be_tried_again(void **st
 			assert_int_equal(tierd_release_on(scene.job, FIRST, scene.streams[stream]), 0);
 		}
 		snprintf(failures, sizeof(failures), "cuEventRecord#%u=719", failing);
-		setenv("STANDIN_FAILURES", failures, 1);
+		gpu_scene_fail(&scene, failures);
 		assert_int_equal(gpu_scene_step(&scene), -EIO);
 		assert_says("GPU 0: marking what a stream has queued");
 		assert_int_equal(scene.peer.step, 0);
 		assert_int_equal(gpu_scene_step(&scene), 0);
-		unsetenv("STANDIN_FAILURES");
+		gpu_scene_fail(&scene, NULL);
 		assert_int_equal(scene.gpu.leases->fence, 1);
 		assert_true(fake_gpu_overwrite(&scene.gpu, FIRST, 1));
 		gpu_scene_end(&scene);

@@ -111,11 +111,11 @@ static void a_gpu_that_is_not_there_is_said_at_once(void **state)
 		"there is no GPU 2: this process has 2, counted from 0; $CUDA_VISIBLE_DEVICES says which");
 	open_with(&scene, -2, -EINVAL);
 	assert_says("gpu is -2; it is a GPU's number, from 0 on, or -1 for none");
-	setenv("STANDIN_FAILURES", "cuInit=100", 1);
+	gpu_scene_fail(&scene, "cuInit=100");
 	open_with(&scene, 0, -ENODEV);
 	assert_says("there is no GPU 0, for there is no driver that serves one: it does not start");
 	open_with(&scene, -1, 0);
-	unsetenv("STANDIN_FAILURES");
+	gpu_scene_fail(&scene, NULL);
 	gpu_scene_end(&scene);
 }
 
@@ -368,16 +368,14 @@ static void each_call_of_the_driver_may_fail(void **state)
 		snprintf(failures, sizeof(failures), "%s=999", calls[i]);
 		gpu_scene_open(&scene);
 		assert_int_equal(tierd_job_detach(scene.job), 0);
-		/* So that the library has to enter its own. */
-		assert_int_equal(scene.driver.context_enter(NULL), 0);
-		setenv("STANDIN_FAILURES", failures, 1);
+		gpu_scene_fail(&scene, failures);
 		gpu_scene_job(&scene);
 		if (scene.job)
 			use_until_it_fails(&scene);
 		/* What failed is named, with the driver's error. */
 		assert_says("GPU 0: ");
 		assert_says("999");
-		unsetenv("STANDIN_FAILURES");
+		gpu_scene_fail(&scene, NULL);
 		end_after_failure(&scene);
 	}
 }
