@@ -30,7 +30,7 @@ static int check_tier(const struct tierd_job *job)
 				    job->name);
 	if (!job->attachment->gpu)
 		return message_fail(-EOPNOTSUPP, "job \"%s\" has no memory on GPU %d: %s; call tierd_gather",
-				    job->name, (int)gpu_number(job->gpu), job->gpu_refusal_text);
+				    job->name, (int)gpu_number(job->gpu), job->gpu_refusal);
 	return 0;
 }
 

@@ -9,7 +9,7 @@ bool gpu_attach_ask(struct tierd_ticket *ticket)
 	Tierd__Wire__GpuAttach attach = TIERD__WIRE__GPU_ATTACH__INIT;
 	ProtobufCBinaryData events[GPU_EVENTS];
 
-	if (!job->gpu || job->attachment->gpu)
+	if (!job->gpu || job->attachment->gpu || job->attachment->is_without_gpu)
 		return false;
 	for (unsigned i = 0; i < GPU_EVENTS; i++)
 		events[i] = (ProtobufCBinaryData){ sizeof(gpu_handles(job->gpu)[i]),
@@ -26,10 +26,9 @@ bool gpu_attach_ask(struct tierd_ticket *ticket)
 	return true;
 }
 
-static void go_on_without(struct tierd_job *job, int r, const char *text)
+static void go_on_without(struct tierd_job *job, const char *text)
 {
-	job->gpu_refusal = r;
-	snprintf(job->gpu_refusal_text, sizeof(job->gpu_refusal_text), "%s",
+	snprintf(job->gpu_refusal, sizeof(job->gpu_refusal), "%s",
 		 text && *text ? text : "tierd gave no reason");
 }
 
@@ -40,7 +39,7 @@ bool gpu_attach_answer(struct tierd_ticket *ticket, const struct answer *answer)
 	int r;
 
 	if (answer->status < 0) {
-		go_on_without(job, answer->status, answer->text);
+		go_on_without(job, answer->text);
 		return true;
 	}
 	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_GPU_ATTACH) {
@@ -53,10 +52,10 @@ bool gpu_attach_answer(struct tierd_ticket *ticket, const struct answer *answer)
 		return false;
 	}
 	if (r < 0) {
-		go_on_without(job, r, tierd_message());
+		go_on_without(job, tierd_message());
+		job->attachment->is_without_gpu = true;
 		return true;
 	}
-	job->gpu_refusal = 0;
 	job->attachment->gpu = tier;
 	return true;
 }

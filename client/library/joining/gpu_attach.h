@@ -5,7 +5,7 @@
 #include "client/library/joining/joining.h"
 
 /* From the handler of a ready: asks with its ticket, whose handler gets the answer. False: the job asks for
- * no GPU, or has its memory over this connection already. */
+ * no GPU, or was given memory there over this connection already. */
 bool gpu_attach_ask(struct tierd_ticket *ticket);
 
 /* If the memory cannot be had, notes why: the rank goes on without. False: the connection has ended. */

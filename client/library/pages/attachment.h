@@ -46,6 +46,7 @@ struct attachment {
 	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
 	struct gradient_buffer *buffers;
 	uint32_t buffer_count;
+	bool is_without_gpu; /* this process cannot use the memory that it was given there */
 	struct gradient_buffers gradient_buffers;
 	struct gradient_room room; /* where the next buffers lie, if the rank has a room */
 	uint64_t gradients_end;	   /* bytes behind were never handed out, and are zero */

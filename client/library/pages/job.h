@@ -123,9 +123,7 @@ struct tierd_job {
 	bool is_writing_busy;		  /* a thread begins or ends it */
 
 	uint64_t gpu_budget;
-	int gpu_refusal; /* why there is no tier on the GPU, with the reason; 0: there is one, or none was
-			    asked for */
-	char gpu_refusal_text[512];
+	char gpu_refusal[512]; /* why there is no tier on the GPU, if none could be had */
 
 	bool is_getting_ready;
 	bool has_abandoned_ready; /* an abandoned tierd_job_ready() has succeeded */

@@ -246,7 +246,7 @@ static void what_cannot_be_used_is_done_without(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-		struct gpu_scene scene = { .gpu.spoil = cases[i].spoil };
+		struct gpu_scene scene = { .hook = end_epoch_at_phase, .gpu.spoil = cases[i].spoil };
 		struct tierd_view view;
 
 		gpu_scene_start(&scene);
@@ -254,6 +254,12 @@ static void what_cannot_be_used_is_done_without(void **state)
 		assert_int_equal(tierd_gather_on(scene.job, FIRST, scene.streams[0], &view), -EOPNOTSUPP);
 		assert_says(cases[i].words);
 		gpu_scene_await_mappings(&scene, 0);
+		/* It has been given: asking again would not help. */
+		assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
+		assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
+		assert_int_equal(tierd_gather_on(scene.job, FIRST, scene.streams[0], &view), -EOPNOTSUPP);
+		assert_says(cases[i].words);
+		assert_int_equal(scene.gpu.attached, 1);
 		gpu_scene_end(&scene);
 	}
 }
