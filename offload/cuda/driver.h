@@ -14,8 +14,13 @@ enum driver_error {
 	DRIVER_NOT_INITIALIZED = 3,
 	DRIVER_NO_DEVICE = 100,
 	DRIVER_INVALID_DEVICE = 101,
+	DRIVER_INVALID_IMAGE = 200,
 	DRIVER_INVALID_CONTEXT = 201,
+	DRIVER_NO_BINARY = 209,
+	DRIVER_INVALID_PTX = 218,
+	DRIVER_UNSUPPORTED_PTX = 222,
 	DRIVER_INVALID_HANDLE = 400,
+	DRIVER_NOT_FOUND = 500,
 	DRIVER_NOT_READY = 600,
 	DRIVER_ILLEGAL_ADDRESS = 700,
 	DRIVER_CONTEXT_IS_DESTROYED = 709,
@@ -90,6 +95,8 @@ struct driver_event_handle {
 struct driver_context;
 struct driver_stream;
 struct driver_event;
+struct driver_module;
+struct driver_function;
 
 /* Of GPU memory; of host memory it is that of the host. */
 typedef unsigned long long driver_address;
@@ -137,6 +144,15 @@ struct driver {
 	int (*stream_synchronize)(struct driver_stream *stream);
 	int (*stream_wait)(struct driver_stream *stream, struct driver_event *event, unsigned flags);
 	int (*copy)(driver_address to, driver_address from, size_t bytes, struct driver_stream *stream);
+
+	int (*module_load)(struct driver_module **ret_module, const void *image);
+	int (*module_unload)(struct driver_module *module);
+	int (*module_function)(struct driver_function **ret_function, struct driver_module *module,
+			       const char *name);
+	/* Each of the parameters points to one, which is read before the call returns. */
+	int (*launch)(struct driver_function *function, unsigned blocks_x, unsigned blocks_y,
+		      unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
+		      unsigned shared_bytes, struct driver_stream *stream, void **parameters, void **extra);
 
 	int (*event_create)(struct driver_event **ret_event, unsigned flags);
 	int (*event_destroy)(struct driver_event *event);

@@ -43,8 +43,10 @@ static void wait_in_line(struct gpu_engine *engine, struct gpu_copy *copy)
 	queue_push(copy->is_held ? &lane->held : &lane->waiting[copy->priority], &copy->request.link);
 }
 
-void gpu_copies_take(struct gpu_engine *engine, struct gpu_copy *copy)
+static void take(struct gpu_engine *engine, struct gpu_request *request)
 {
+	struct gpu_copy *copy = container_of(request, struct gpu_copy, request);
+
 	copy->is_held = copy->after;
 	copy->is_waiting = true;
 	copy->request.status = 0;
@@ -82,15 +84,6 @@ static void fail_all(struct gpu_engine *engine)
 	}
 }
 
-/* All that the stream was told has ended; or its GPU is lost. */
-static void drain(struct gpu_engine *engine, struct gpu_lane *lane)
-{
-	int error = engine->driver.stream_synchronize(lane->stream);
-
-	if (error != DRIVER_DONE)
-		gpu_give_up(engine, "cuStreamSynchronize", error);
-}
-
 static void count_traffic(struct gpu_engine *engine, struct gpu_lane *lane, size_t bytes)
 {
 	struct gpu_traffic *traffic = &engine->traffic[lane - engine->lanes];
@@ -113,7 +106,7 @@ static void end_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
 		if (error == DRIVER_NOT_READY)
 			break;
 		if (gpu_check(engine, "cuEventQuery", error, &ignored) < 0 && !engine->is_lost)
-			drain(engine, lane);
+			gpu_drain(engine, lane->stream);
 		if (engine->is_lost)
 			break;
 		count_traffic(engine, lane, piece->bytes);
@@ -146,11 +139,10 @@ static void release_held(struct gpu_engine *engine, struct gpu_lane *lane)
 }
 
 /* No piece crosses the boundary of two registrations of host memory. */
-static size_t next_bytes(const struct gpu_copy *copy)
+size_t gpu_piece_bytes(enum gpu_direction direction, driver_address to, driver_address from, size_t bytes)
 {
-	driver_address host = (copy->direction == GPU_TO_HOST ? copy->to : copy->from) + copy->begun;
-	size_t bytes = copy->bytes - copy->begun;
-	size_t most = copy->direction == GPU_TO_GPU ? bytes : GPU_PIN_BYTES - host % GPU_PIN_BYTES;
+	driver_address host = direction == GPU_TO_HOST ? to : from;
+	size_t most = direction == GPU_TO_GPU ? bytes : GPU_PIN_BYTES - host % GPU_PIN_BYTES;
 
 	most = most < GPU_PIECE_BYTES ? most : GPU_PIECE_BYTES;
 	return bytes < most ? bytes : most;
@@ -161,17 +153,16 @@ static int begin_piece(struct gpu_engine *engine, struct gpu_lane *lane, struct 
 	struct gpu_piece *piece = &lane->pieces[(lane->first + lane->count) % GPU_PIECES];
 	struct gpu_problem *problem = &copy->request.problem;
 	const struct driver *driver = &engine->driver;
-	size_t bytes = next_bytes(copy);
+	driver_address to = copy->to + copy->begun, from = copy->from + copy->begun;
+	size_t bytes = gpu_piece_bytes(copy->direction, to, from, copy->bytes - copy->begun);
 	int r;
 
-	r = gpu_check(engine, "cuMemcpyAsync",
-		      driver->copy(copy->to + copy->begun, copy->from + copy->begun, bytes, lane->stream),
-		      problem);
+	r = gpu_check(engine, "cuMemcpyAsync", driver->copy(to, from, bytes, lane->stream), problem);
 	if (r < 0)
 		return r;
 	r = gpu_check(engine, "cuEventRecord", driver->event_record(piece->end, lane->stream), problem);
 	if (r < 0 && !engine->is_lost)
-		drain(engine, lane);
+		gpu_drain(engine, lane->stream);
 	if (r < 0)
 		return r;
 	piece->copy = copy;
@@ -243,25 +234,17 @@ void gpu_copy_submit(struct gpu_engine *engine, struct gpu_copy *copy)
 	copy->moving = 0;
 	copy->is_cancelled = false;
 	copy->wanted = copy->priority;
-	gpu_submit(engine, &copy->request, NULL);
-}
-
-static void change(struct gpu_engine *engine)
-{
-	pthread_mutex_lock(&engine->lock);
-	engine->has_changes = true;
-	pthread_cond_signal(&engine->is_wanted);
-	pthread_mutex_unlock(&engine->lock);
+	gpu_hand_over(engine, &copy->request, take);
 }
 
 void gpu_copy_cancel(struct gpu_engine *engine, struct gpu_copy *copy)
 {
 	copy->is_cancelled = true;
-	change(engine);
+	gpu_change(engine);
 }
 
 void gpu_copy_raise(struct gpu_engine *engine, struct gpu_copy *copy, enum tier_priority priority)
 {
 	copy->wanted = priority;
-	change(engine);
+	gpu_change(engine);
 }

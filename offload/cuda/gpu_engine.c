@@ -31,14 +31,35 @@ void gpu_tell_recorded(struct gpu_engine *engine, struct gpu_copy *copy)
 	pthread_mutex_unlock(&engine->lock);
 }
 
-void gpu_submit(struct gpu_engine *engine, struct gpu_request *request,
-		int (*run)(struct gpu_engine *engine, struct gpu_request *request))
+static void submit(struct gpu_engine *engine, struct gpu_request *request)
 {
 	assert(request->done);
-	request->run = run;
 	request->problem.text[0] = '\0';
 	pthread_mutex_lock(&engine->lock);
 	queue_push(&engine->submitted, &request->link);
+	pthread_cond_signal(&engine->is_wanted);
+	pthread_mutex_unlock(&engine->lock);
+}
+
+void gpu_submit(struct gpu_engine *engine, struct gpu_request *request,
+		int (*run)(struct gpu_engine *engine, struct gpu_request *request))
+{
+	request->run = run;
+	request->take = NULL;
+	submit(engine, request);
+}
+
+void gpu_hand_over(struct gpu_engine *engine, struct gpu_request *request,
+		   void (*take)(struct gpu_engine *engine, struct gpu_request *request))
+{
+	request->take = take;
+	submit(engine, request);
+}
+
+void gpu_change(struct gpu_engine *engine)
+{
+	pthread_mutex_lock(&engine->lock);
+	engine->has_changes = true;
 	pthread_cond_signal(&engine->is_wanted);
 	pthread_mutex_unlock(&engine->lock);
 }
@@ -115,6 +136,10 @@ static void init(struct gpu_engine *engine, const struct gpu_engine_config *conf
 		queue_init(&lane->held);
 		for (int priority = 0; priority < TIER_PRIORITIES; priority++)
 			queue_init(&lane->waiting[priority]);
+	}
+	for (unsigned stream = 0; stream < GPU_STREAMS; stream++) {
+		queue_init(&engine->tracks[stream].running);
+		queue_init(&engine->tracks[stream].waiting);
 	}
 }
 

@@ -1,4 +1,5 @@
-/* A GPU engine has memory on a GPU, and moves bytes between it, host memory and other GPUs.
+/* A GPU engine has memory on a GPU, and moves bytes between it, host memory and other GPUs; gpu_program.h has
+ * what it runs there.
  *
  * Some calls of the driver take milliseconds. So a thread of the engine makes them all, and what is asked of
  * it is done, or has failed, when gpu_engine_reap() says so. A GPU that falls off the bus, or that a mistake
@@ -24,7 +25,7 @@ struct gpu_engine;
 
 /* Which GPU, which call of the driver, and what the driver says. */
 struct gpu_problem {
-	char text[256];
+	char text[384];
 };
 
 struct gpu_engine_config {
@@ -62,6 +63,7 @@ struct gpu_request {
 
 	/* Of the engine, while submitted. */
 	int (*run)(struct gpu_engine *engine, struct gpu_request *request);
+	void (*take)(struct gpu_engine *engine, struct gpu_request *request);
 	int status;
 	struct queue link;
 };
@@ -145,7 +147,7 @@ void gpu_copy_cancel(struct gpu_engine *engine, struct gpu_copy *copy);
 /* What is left of it gets another priority, behind those that have it. */
 void gpu_copy_raise(struct gpu_engine *engine, struct gpu_copy *copy, enum tier_priority priority);
 
-/* What was moved, and for how long something was on its way. */
+/* What copies moved, and for how long one was on its way; programs are not counted. */
 struct gpu_traffic {
 	uint64_t bytes, busy_ns;
 };

@@ -13,6 +13,13 @@ static int errno_of(int error)
 	case DRIVER_INVALID_CONTEXT:
 	case DRIVER_NOT_REGISTERED:
 		return -EINVAL;
+	case DRIVER_INVALID_IMAGE:
+	case DRIVER_NO_BINARY:
+	case DRIVER_INVALID_PTX:
+	case DRIVER_UNSUPPORTED_PTX:
+		return -ENOEXEC;
+	case DRIVER_NOT_FOUND:
+		return -ENOENT;
 	case DRIVER_ALREADY_REGISTERED:
 		return -EEXIST;
 	case DRIVER_NOT_PERMITTED:
@@ -60,4 +67,12 @@ int gpu_check(struct gpu_engine *engine, const char *call, int error, struct gpu
 		return errno_of(error);
 	gpu_give_up(engine, call, error);
 	return gpu_refuse(engine, problem);
+}
+
+void gpu_drain(struct gpu_engine *engine, struct driver_stream *stream)
+{
+	int error = engine->driver.stream_synchronize(stream);
+
+	if (error != DRIVER_DONE)
+		gpu_give_up(engine, "cuStreamSynchronize", error);
 }

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "offload/cuda/gpu_engine.h"
+#include "offload/cuda/gpu_program.h"
 
 struct gpu_piece {
 	struct gpu_copy *copy;
@@ -19,6 +19,17 @@ struct gpu_lane {
 	unsigned first, count;
 	uint64_t busy_since_ns; /* or since when it is counted */
 	struct queue waiting[TIER_PRIORITIES], held;
+};
+
+/* So many of a stream are on their way. */
+#define GPU_PROGRAMS 2
+
+/* One stream of programs. Those that run are in their order, the first's end at first. */
+struct gpu_track {
+	struct driver_stream *stream;
+	struct driver_event *ends[GPU_PROGRAMS];
+	unsigned first, count;
+	struct queue running, waiting;
 };
 
 struct gpu_engine {
@@ -43,6 +54,7 @@ struct gpu_engine {
 	bool has_entered; /* calls are in that context */
 	struct queue tasks, copies;
 	struct gpu_lane lanes[GPU_DIRECTIONS];
+	struct gpu_track tracks[GPU_STREAMS];
 	bool is_lost;
 	struct gpu_problem loss;
 };
@@ -57,8 +69,17 @@ void gpu_give_up(struct gpu_engine *engine, const char *call, int error);
 /* The GPU is lost: -ENODEV. */
 int gpu_refuse(const struct gpu_engine *engine, struct gpu_problem *problem);
 
+/* All that the stream was told has ended; or its GPU is lost. */
+void gpu_drain(struct gpu_engine *engine, struct driver_stream *stream);
+
+/* The thread runs it, and it is done when that returns. */
 void gpu_submit(struct gpu_engine *engine, struct gpu_request *request,
 		int (*run)(struct gpu_engine *engine, struct gpu_request *request));
+/* The thread takes it, and ends it later. */
+void gpu_hand_over(struct gpu_engine *engine, struct gpu_request *request,
+		   void (*take)(struct gpu_engine *engine, struct gpu_request *request));
+/* The thread attends to what was handed over. */
+void gpu_change(struct gpu_engine *engine);
 /* On the thread: the request is done. */
 void gpu_finish(struct gpu_engine *engine, struct gpu_request *request, int status);
 /* The same: recorded() is to run. */
@@ -69,10 +90,17 @@ int gpu_thread_start(struct gpu_engine *engine, struct gpu_problem *problem);
 
 int gpu_lanes_open(struct gpu_engine *engine, struct gpu_problem *problem);
 void gpu_lanes_close(struct gpu_engine *engine);
-void gpu_copies_take(struct gpu_engine *engine, struct gpu_copy *copy);
 /* Does what was asked of copies since they were submitted. */
 void gpu_copies_attend(struct gpu_engine *engine);
 /* Looks what has ended, and what may begin. */
 void gpu_copies_advance(struct gpu_engine *engine);
+/* The same of programs. */
+void gpu_programs_attend(struct gpu_engine *engine);
+void gpu_programs_advance(struct gpu_engine *engine);
+bool gpu_programs_wait(const struct gpu_engine *engine);
+bool gpu_programs_run(const struct gpu_engine *engine);
+
+/* How much of a copy is told a stream at once. */
+size_t gpu_piece_bytes(enum gpu_direction direction, driver_address to, driver_address from, size_t bytes);
 
 #endif

@@ -23,10 +23,10 @@ static void take_submitted(struct gpu_engine *engine)
 	while ((link = queue_pop(&engine->submitted))) {
 		struct gpu_request *request = queue_entry(link, struct gpu_request, link);
 
-		if (request->run)
-			queue_push(&engine->tasks, &request->link);
+		if (request->take)
+			request->take(engine, request);
 		else
-			gpu_copies_take(engine, container_of(request, struct gpu_copy, request));
+			queue_push(&engine->tasks, &request->link);
 	}
 }
 
@@ -49,7 +49,8 @@ static void run_task(struct gpu_engine *engine)
 
 static bool is_idle(const struct gpu_engine *engine)
 {
-	return queue_is_empty(&engine->tasks) && queue_is_empty(&engine->copies);
+	return queue_is_empty(&engine->tasks) && queue_is_empty(&engine->copies) &&
+	       !gpu_programs_wait(engine) && !gpu_programs_run(engine);
 }
 
 /* With the lock held. Whoever submits wakes it up. */
@@ -72,6 +73,8 @@ static uint64_t next_look(const struct gpu_engine *engine, uint64_t look_ns)
 	for (int direction = 0; direction < GPU_DIRECTIONS; direction++)
 		if (engine->lanes[direction].count > 0)
 			most = PIECES_LOOK_NS;
+	if (gpu_programs_run(engine))
+		most = PIECES_LOOK_NS;
 	return look_ns * 2 < most ? look_ns * 2 : most;
 }
 
@@ -86,10 +89,13 @@ static void serve(struct gpu_engine *engine)
 		take_submitted(engine);
 		engine->has_changes = false;
 		pthread_mutex_unlock(&engine->lock);
-		if (has_new)
+		if (has_new) {
 			gpu_copies_attend(engine);
+			gpu_programs_attend(engine);
+		}
 		run_task(engine);
 		gpu_copies_advance(engine);
+		gpu_programs_advance(engine);
 		look_ns = has_new ? FIRST_LOOK_NS : next_look(engine, look_ns);
 		pthread_mutex_lock(&engine->lock);
 		if (queue_is_empty(&engine->submitted) && !engine->has_changes && !engine->is_closing &&

@@ -11,7 +11,7 @@
 
 static struct driver driver;
 static struct gpu_calls calls;
-static void *modules[2];
+static struct driver_module *modules[2];
 static char name[128];
 
 /* ---- Opening ---- */
@@ -19,17 +19,9 @@ static char name[128];
 static bool find_calls(struct dynamic_library *library)
 {
 	const struct dynamic_symbol symbols[] = {
-		{ "cuDevicePrimaryCtxRetain", &calls.retain_context },
-		{ "cuCtxSetCurrent", &calls.set_context },
-		{ "cuModuleLoadData", &calls.load },
-		{ "cuModuleGetFunction", &calls.find },
-		{ "cuMemAlloc_v2", &calls.allocate },
-		{ "cuMemFree_v2", &calls.free },
-		{ "cuMemcpyHtoD_v2", &calls.write },
-		{ "cuMemcpyDtoH_v2", &calls.read },
-		{ "cuMemcpyDtoD_v2", &calls.copy },
-		{ "cuLaunchKernel", &calls.launch },
-		{ "cuCtxSynchronize", &calls.wait },
+		{ "cuMemAlloc_v2", &calls.allocate }, { "cuMemFree_v2", &calls.free },
+		{ "cuMemcpyHtoD_v2", &calls.write },  { "cuMemcpyDtoH_v2", &calls.read },
+		{ "cuMemcpyDtoD_v2", &calls.copy },   { "cuCtxSynchronize", &calls.wait },
 	};
 
 	return driver_open(&driver, library) &&
@@ -39,17 +31,17 @@ static bool find_calls(struct dynamic_library *library)
 static int open_first(void)
 {
 	const void *images[] = { kernels_image(), sum_image() };
-	void *context;
+	struct driver_context *context;
 	int device, error = driver.device(&device, 0);
 
 	if (error == DRIVER_DONE)
 		error = driver.device_name(name, sizeof(name), device);
 	if (error == DRIVER_DONE)
-		error = calls.retain_context(&context, device);
+		error = driver.context_retain(&context, device);
 	if (error == DRIVER_DONE)
-		error = calls.set_context(context);
+		error = driver.context_enter(context);
 	for (size_t i = 0; error == DRIVER_DONE && i < ARRAY_LENGTH(images); i++)
-		error = calls.load(&modules[i], images[i]);
+		error = driver.module_load(&modules[i], images[i]);
 	return error;
 }
 
@@ -113,11 +105,12 @@ void place_read(void *to, const void *from, size_t bytes)
 
 void gpu_begin(const char *kernel, const void *arguments, uint32_t blocks, uint32_t threads)
 {
-	void *parameters[] = { (void *)arguments }, *function = NULL;
+	void *parameters[] = { (void *)arguments };
+	struct driver_function *function = NULL;
 
-	if (calls.find(&function, modules[0], kernel) != DRIVER_DONE)
-		expect_done(kernel, calls.find(&function, modules[1], kernel));
-	expect_done(kernel, calls.launch(function, blocks, 1, 1, threads, 1, 1, 0, NULL, parameters, NULL));
+	if (driver.module_function(&function, modules[0], kernel) != DRIVER_DONE)
+		expect_done(kernel, driver.module_function(&function, modules[1], kernel));
+	expect_done(kernel, driver.launch(function, blocks, 1, 1, threads, 1, 1, 0, NULL, parameters, NULL));
 }
 
 void gpu_begin_copy(void *to, const void *from, size_t bytes)

@@ -113,7 +113,7 @@ int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 	const int values[] = {
 		[DRIVER_COMPUTE_MODE] = (int)script_number("STANDIN_COMPUTE_MODE", 0),
 		[DRIVER_PCI_BUS] = 0x17 + device,
-		[DRIVER_CAPABILITY_MAJOR] = 9,
+		[DRIVER_CAPABILITY_MAJOR] = (int)script_number("STANDIN_CAPABILITY", 9),
 		[DRIVER_HAS_VIRTUAL_MEMORY] = 1,
 		[DRIVER_HAS_DESCRIPTORS] = (int)script_number("STANDIN_DESCRIPTORS", 1),
 	};

@@ -55,6 +55,14 @@ API int cuMemcpyAsync(driver_address to, driver_address from, size_t bytes, stru
 API int cuMemsetD8Async(driver_address to, unsigned char value, size_t bytes, struct driver_stream *stream);
 API int cuLaunchHostFunc(struct driver_stream *stream, void (*function)(void *argument), void *argument);
 
+API int cuModuleLoadData(struct driver_module **ret_module, const void *image);
+API int cuModuleUnload(struct driver_module *module);
+API int cuModuleGetFunction(struct driver_function **ret_function, struct driver_module *module,
+			    const char *name);
+API int cuLaunchKernel(struct driver_function *function, unsigned blocks_x, unsigned blocks_y,
+		       unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
+		       unsigned shared_bytes, struct driver_stream *stream, void **parameters, void **extra);
+
 API int cuEventCreate(struct driver_event **ret_event, unsigned flags);
 API int cuEventDestroy_v2(struct driver_event *event);
 API int cuEventRecord(struct driver_event *event, struct driver_stream *stream);

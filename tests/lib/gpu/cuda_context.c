@@ -149,6 +149,7 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 		return DRIVER_DONE;
 	streams_end(&contexts[device]);
 	host_end(&contexts[device]);
+	modules_end(&contexts[device]);
 	contexts[device].lost = DRIVER_DONE;
 	return DRIVER_DONE;
 }

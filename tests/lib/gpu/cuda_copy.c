@@ -4,8 +4,7 @@
 
 #include "tests/lib/gpu/standin.h"
 
-/* With the lock held. */
-static void touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write,
+void stream_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write,
 		  const char *what)
 {
 	for (size_t done = 0; done < bytes;) {
@@ -21,8 +20,8 @@ static void touch(struct driver_stream *stream, driver_address address, size_t b
 
 static void begin_copy(struct driver_stream *stream, struct task *task)
 {
-	touch(stream, task->from, task->bytes, false, "copy");
-	touch(stream, task->to, task->bytes, true, "copy");
+	stream_touch(stream, task->from, task->bytes, false, "copy");
+	stream_touch(stream, task->to, task->bytes, true, "copy");
 }
 
 static int copy(struct driver_stream *stream, struct task *task)
@@ -36,7 +35,7 @@ static int copy(struct driver_stream *stream, struct task *task)
 
 static void begin_fill(struct driver_stream *stream, struct task *task)
 {
-	touch(stream, task->to, task->bytes, true, "fill");
+	stream_touch(stream, task->to, task->bytes, true, "fill");
 }
 
 static int fill(struct driver_stream *stream, struct task *task)
@@ -119,6 +118,6 @@ int cuLaunchHostFunc(struct driver_stream *stream, void (*run)(void *argument), 
 void standin_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write)
 {
 	pthread_mutex_lock(&standin_lock);
-	touch(stream, address, bytes, is_write, "host function");
+	stream_touch(stream, address, bytes, is_write, "host function");
 	pthread_mutex_unlock(&standin_lock);
 }

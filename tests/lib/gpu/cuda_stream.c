@@ -43,6 +43,9 @@ static void task_free(struct task *task)
 	if (task->event)
 		event_release(task->event);
 	free(task->before);
+	free(task->copied);
+	if (task->launched)
+		(*task->launched)--;
 	free(task);
 }
 

@@ -66,6 +66,8 @@ struct driver_stream {
 	struct queue link;
 };
 
+struct standin_kernel;
+
 /* Of a stream, which owns it. */
 struct task {
 	/* When the stream is told, with the lock held. */
@@ -78,6 +80,9 @@ struct task {
 	void (*function)(void *argument);
 	void *argument;
 	struct race_clock *before; /* what comes before a function */
+	const struct standin_kernel *kernel;
+	void *copied;		    /* the kernel's arguments, of the task */
+	unsigned blocks, *launched; /* of its module, what has not ended */
 	struct driver_event *event;
 	uint32_t number; /* of the event's record */
 	struct queue link;
@@ -86,9 +91,13 @@ struct task {
 /* Takes a copy of the task. */
 int stream_submit(const char *call, struct driver_stream *stream, const struct task *task,
 		  bool is_waited_for);
+/* With the lock held: a stream is told to access what lies there. */
+void stream_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write,
+		  const char *what);
 /* All streams of a context: what they have not begun is dropped if its GPU is lost. */
 void streams_end(struct driver_context *context);
 void host_end(const struct driver_context *context);
+void modules_end(const struct driver_context *context);
 /* Of this thread; NULL: it is none of a stream. */
 struct driver_stream *stream_current(void);
 

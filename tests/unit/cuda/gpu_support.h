@@ -5,8 +5,9 @@
 
 #include <sys/types.h>
 
-#include "offload/cuda/gpu_engine.h"
+#include "offload/cuda/gpu_program.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/image.h"
 #include "tests/unit/test.h"
 
 #define MEMORY_BYTES ((size_t)24 << 20)
@@ -53,9 +54,21 @@ int gpu_memory_create_now(struct gpu_engine *engine, struct gpu_memory *memory, 
 int gpu_memory_destroy_now(struct gpu_engine *engine, struct gpu_memory *memory);
 int gpu_pin_add_now(struct gpu_engine *engine, struct gpu_pin *pin, void *base, size_t bytes);
 int gpu_pin_remove_now(struct gpu_engine *engine, struct gpu_pin *pin);
+int gpu_kernels_load_now(struct gpu_engine *engine, struct gpu_kernels *kernels);
+int gpu_kernels_unload_now(struct gpu_engine *engine, struct gpu_kernels *kernels);
 int gpu_event_create_now(struct gpu_engine *engine, struct gpu_event *event);
 int gpu_event_open_now(struct gpu_engine *engine, struct gpu_event *event);
 int gpu_event_close_now(struct gpu_engine *engine, struct gpu_event *event);
+
+/* A kernel for the stand-in: to[i] = from[i] + value, by a thread for each. */
+struct add_arguments {
+	driver_address to, from;
+	size_t count;
+	unsigned value;
+};
+#define ADD_THREADS 32
+extern const struct standin_image add_image;
+extern const char *const add_names[1];
 
 /* Whether the stand-in has that host memory registered. */
 bool gpu_has_pinned(void *base);

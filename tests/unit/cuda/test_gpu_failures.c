@@ -15,13 +15,17 @@
 static unsigned char host[BYTES];
 
 /* One of each kind of request, one after the other. */
-enum request { CREATE, PIN, EVENT, COPY, WAIT, NO_COPY, UNPIN, CLOSE, DESTROY, REQUESTS };
+enum request { CREATE, PIN, EVENT, LOAD, COPY, WAIT, NO_COPY, RUN, UNLOAD, UNPIN, CLOSE, DESTROY, REQUESTS };
 
 struct session {
 	struct gpu_fixture fixture;
 	struct gpu_memory memory;
 	struct gpu_pin pin;
 	struct gpu_event event;
+	struct driver_function *function;
+	struct gpu_kernels kernels;
+	struct gpu_program program;
+	struct gpu_ending ending;
 	struct test_copy copy;
 	void *wide;
 };
@@ -34,6 +38,40 @@ static int copy_now(struct session *session, struct gpu_event *after, size_t byt
 	session->copy.copy.behind = &session->event;
 	gpu_copy_submit(session->fixture.engines[0], &session->copy.copy);
 	return test_copy_wait(session->fixture.engines[0], &session->copy);
+}
+
+static void note_program(struct gpu_request *request, int status)
+{
+	struct session *session = container_of(request, struct session, program.request);
+
+	session->ending.count++;
+	session->ending.status = status;
+}
+
+/* A copy in, a kernel, and a copy out. */
+static int run_now(struct session *session)
+{
+	driver_address here = session->memory.address, there = host_address(session->wide);
+	const struct add_arguments add = { .to = here, .from = here, .count = BYTES, .value = 1 };
+	const struct gpu_step steps[] = {
+		{ .direction = GPU_FROM_HOST, .to = here, .from = there, .bytes = BYTES },
+		{ .function = session->function,
+		  .arguments = &add,
+		  .blocks = BYTES / ADD_THREADS,
+		  .threads = ADD_THREADS },
+		{ .direction = GPU_TO_HOST, .to = there, .from = here, .bytes = BYTES },
+	};
+
+	session->program = (struct gpu_program){ .request = { .done = note_program },
+						 .after = &session->event,
+						 .count = ARRAY_LENGTH(steps),
+						 .steps = steps };
+	session->ending.count = 0;
+	gpu_program_submit(session->fixture.engines[0], &session->program);
+	while (session->ending.count == 0)
+		gpu_reap_once(session->fixture.engines[0]);
+	assert_int_equal(session->ending.count, 1);
+	return session->ending.status;
 }
 
 static int do_request(struct session *session, enum request request, const char **ret_problem)
@@ -57,6 +95,15 @@ static int do_request(struct session *session, enum request request, const char 
 	case NO_COPY:
 		*ret_problem = session->copy.copy.request.problem.text;
 		return copy_now(session, &session->event, request == WAIT ? BYTES : 0);
+	case LOAD:
+		*ret_problem = session->kernels.request.problem.text;
+		return gpu_kernels_load_now(engine, &session->kernels);
+	case RUN:
+		*ret_problem = session->program.request.problem.text;
+		return run_now(session);
+	case UNLOAD:
+		*ret_problem = session->kernels.request.problem.text;
+		return gpu_kernels_unload_now(engine, &session->kernels);
 	case UNPIN:
 		*ret_problem = session->pin.request.problem.text;
 		return gpu_pin_remove_now(engine, &session->pin);
@@ -91,6 +138,15 @@ static const struct failure {
 	{ "cuEventRecord#2=999", "cuEventRecord: ", COPY, -EIO },
 	{ "cuEventQuery=999", "cuEventQuery: ", WAIT, -EIO },
 	{ "cuEventQuery#1=999", "cuEventQuery: ", NO_COPY, -EIO },
+	{ "cuModuleLoadData=2", "cuModuleLoadData: ", LOAD, -ENOMEM },
+	{ "cuModuleLoadData=209", "does not take tierd's kernels", LOAD, -ENOEXEC },
+	{ "cuModuleLoadData=222", "does not take tierd's kernels", LOAD, -ENOEXEC },
+	{ "cuModuleGetFunction=500", "cuModuleGetFunction: ", LOAD, -ENOENT },
+	{ "cuEventQuery#1=400", "cuEventQuery: ", RUN, -EINVAL },
+	{ "cuLaunchKernel=701", "cuLaunchKernel: ", RUN, -EIO },
+	{ "cuMemcpyAsync#2=1", "cuMemcpyAsync: ", RUN, -EINVAL },
+	{ "cuEventRecord=999", "cuEventRecord: ", RUN, -EIO },
+	{ "cuModuleUnload=999", "cuModuleUnload: ", UNLOAD, -EIO },
 	{ "cuMemHostUnregister=999", "cuMemHostUnregister: ", UNPIN, -EIO },
 	{ "cuMemHostUnregister#2=713", "cuMemHostUnregister: ", UNPIN, -EINVAL },
 	{ "cuEventDestroy_v2=999", "cuEventDestroy: ", CLOSE, -EIO },
@@ -101,7 +157,7 @@ static const struct failure {
 
 static bool is_end(enum request request)
 {
-	return request == UNPIN || request == CLOSE || request == DESTROY;
+	return request == UNLOAD || request == UNPIN || request == CLOSE || request == DESTROY;
 }
 
 static void expect_failure(const struct failure *failure, int status, const char *problem)
@@ -125,6 +181,9 @@ static void open_session(struct session *session)
 	session->wide = mmap(NULL, WIDE_BYTES, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	assert_true(session->wide != MAP_FAILED);
+	session->kernels = (struct gpu_kernels){
+		.image = &add_image, .count = 1, .names = add_names, .functions = &session->function
+	};
 }
 
 static int do_scripted(struct session *session, enum request request, const char *script,
@@ -150,6 +209,7 @@ static void play(const struct failure *failure)
 
 			expect_failure(failure, status, problem);
 			assert_true(request != EVENT || !session.event.event);
+			assert_true(request != LOAD || !session.kernels.module);
 			assert_true(request != COPY || session.copy.recorded == 0);
 		}
 		if (request != failure->request || !is_end(request))
@@ -283,7 +343,7 @@ static void a_gpu_is_lost_in_the_middle(void **state)
 		gpu_copy_now(session.fixture.engines[1], GPU_FROM_HOST, other.address, host_address(host), 1),
 		0);
 	assert_int_equal(gpu_memory_destroy_now(session.fixture.engines[1], &other), 0);
-	for (enum request request = UNPIN; request < REQUESTS; request++)
+	for (enum request request = UNLOAD; request < REQUESTS; request++)
 		assert_int_equal(do_request(&session, request, &problem), 0);
 	assert_int_equal(session.fixture.failures, 1);
 	gpu_fixture_close(&session.fixture);
@@ -311,6 +371,8 @@ static void an_engine_is_not_opened(void **state)
 		{ "cuDevicePrimaryCtxRetain=2", "(stand-in): cuDevicePrimaryCtxRetain: ", -ENOMEM },
 		{ "cuCtxSetCurrent=201", "(stand-in): cuCtxSetCurrent: ", -EINVAL },
 		{ "cuStreamCreate#2=2", "(stand-in): cuStreamCreate: ", -ENOMEM },
+		{ "cuStreamCreate#5=2", "(stand-in): cuStreamCreate: ", -ENOMEM },
+		{ "cuEventCreate#16=2", "(stand-in): cuEventCreate: ", -ENOMEM },
 		{ "cuEventCreate#7=2", "(stand-in): cuEventCreate: ", -ENOMEM },
 		{ "cuEventCreate#7=719!", "(stand-in) is lost: cuEventCreate: ", -ENODEV },
 	};

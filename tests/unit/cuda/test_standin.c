@@ -265,6 +265,116 @@ static void an_event_is_recorded_again(void)
 	must(is_all(host + BYTES, BYTES, 9));
 }
 
+static struct driver_module *module(struct driver_function **ret_function)
+{
+	struct driver_module *made;
+
+	did(driver.module_load(&made, &add_image));
+	did(driver.module_function(ret_function, made, "add"));
+	return made;
+}
+
+/* Adds to the bytes there, or to so many of other memory. */
+static int add(struct driver_function *function, struct driver_stream *in, driver_address there,
+	       unsigned threads)
+{
+	struct add_arguments with = { .to = there, .from = there, .count = BYTES, .value = 2 };
+	void *parameters[] = { &with };
+	int error =
+		driver.launch(function, BYTES / ADD_THREADS, 1, 1, threads, 1, 1, 0, in, parameters, NULL);
+
+	/* They were read when the call returned. */
+	with.value = 100;
+	return error;
+}
+
+static void a_kernel_waits_for_nothing(void)
+{
+	struct two two = begin_two();
+	struct driver_function *function;
+
+	(void)module(&function);
+	did(add(function, two.out, two.memory, ADD_THREADS));
+}
+
+static void a_copy_does_not_wait_for_a_kernel(void)
+{
+	struct two two = begin_two();
+	struct driver_function *function;
+
+	(void)module(&function);
+	did(add(function, two.in, two.memory, ADD_THREADS));
+	end_two(&two);
+}
+
+static void a_kernel_is_in_its_stream(void)
+{
+	struct two two = begin_two();
+	struct driver_function *function;
+	struct driver_module *made = module(&function);
+
+	did(add(function, two.in, two.memory, ADD_THREADS));
+	did(driver.copy(in_host(BYTES), two.memory, BYTES, two.in));
+	did(driver.stream_synchronize(two.in));
+	must(is_all(host + BYTES, BYTES, 9));
+	did(driver.module_unload(made));
+	must(driver.module_unload(made) == DRIVER_INVALID_HANDLE);
+}
+
+static void a_kernel_has_blocks_of_another_size(void)
+{
+	struct two two = begin_two();
+	struct driver_function *function;
+
+	(void)module(&function);
+	(void)add(function, two.in, two.memory, 2 * ADD_THREADS);
+}
+
+static void a_kernel_uses_other_memory(void)
+{
+	static char pageable[BYTES];
+	struct two two = begin_two();
+	struct driver_function *function;
+
+	(void)module(&function);
+	(void)add(function, two.in, (uintptr_t)pageable, ADD_THREADS);
+}
+
+static void a_module_is_unloaded_in_use(void)
+{
+	struct two two = begin_two();
+	struct driver_function *function;
+	struct driver_module *made = module(&function);
+
+	did(add(function, two.in, two.memory, ADD_THREADS));
+	(void)driver.module_unload(made);
+}
+
+static void modules_are_the_drivers(void)
+{
+	static const uint64_t other[2] = { 1, 2 };
+	struct two two = begin_two();
+	struct driver_function *function;
+	struct driver_module *made = module(&function);
+
+	must(driver.module_load(&made, other) == DRIVER_INVALID_IMAGE);
+	must(driver.module_function(&function, made, "subtract") == DRIVER_NOT_FOUND);
+	did(driver.context_enter(contexts[1]));
+	must(driver.module_function(&function, made, "add") == DRIVER_INVALID_HANDLE);
+	must(add(function, stream(), two.memory, ADD_THREADS) == DRIVER_INVALID_HANDLE);
+}
+
+static void a_kernel_fails(void)
+{
+	struct two two = begin_two();
+	struct driver_function *function;
+
+	(void)module(&function);
+	setenv("STANDIN_FAILURES", "kernel#1=700", 1);
+	did(add(function, two.in, two.memory, ADD_THREADS));
+	must(driver.stream_synchronize(two.in) == DRIVER_ILLEGAL_ADDRESS);
+}
+
 static void look_at_memory(void *argument)
 {
 	size_t bytes;
@@ -514,6 +624,9 @@ static void a_copy_that_waits_for_nothing_is_found(void **state)
 	expect(a_copy_overwrites_what_is_read, "bytes 524288 to 1572864");
 	expect(two_processes_do_not_wait, "race: ");
 	expect(nothing_waits_for_a_kernel, "race: ");
+	expect(a_kernel_waits_for_nothing,
+	       "race: a kernel reads bytes 0 to 1048576, and another stream writes");
+	expect(a_copy_does_not_wait_for_a_kernel, "race: a copy reads");
 }
 
 static void copies_that_wait_pass(void **state)
@@ -526,6 +639,7 @@ static void copies_that_wait_pass(void **state)
 	expect(a_stream_waits_for_a_kernel, NULL);
 	expect(an_event_is_recorded_again, NULL);
 	expect(memory_is_filled, NULL);
+	expect(a_kernel_is_in_its_stream, NULL);
 }
 
 static void a_wrong_use_of_memory_is_found(void **state)
@@ -534,6 +648,9 @@ static void a_wrong_use_of_memory_is_found(void **state)
 	expect(memory_is_unmapped_in_use, "GPU memory is unmapped while a stream may still use it");
 	expect(host_memory_is_unregistered_in_use, "host memory is unregistered while a stream may");
 	expect(memory_is_used_when_unmapped, "a copy uses GPU memory that is not mapped");
+	expect(a_kernel_has_blocks_of_another_size, "kernel add of 32 threads is launched with 64");
+	expect(a_kernel_uses_other_memory, "a kernel uses host memory that is not pinned");
+	expect(a_module_is_unloaded_in_use, "a module is unloaded while a stream may still run its kernels");
 	expect(memory_is_of_another_gpu, "a copy of GPU 0 uses memory that is not mapped for it");
 }
 
@@ -545,6 +662,8 @@ static void limits_and_failures_are_the_drivers(void **state)
 	expect(hidden_gpus_change_no_uuid, NULL);
 	expect(calls_fail, NULL);
 	expect(a_gpu_is_lost, NULL);
+	expect(modules_are_the_drivers, NULL);
+	expect(a_kernel_fails, NULL);
 }
 
 int main(int argc, char **argv)

@@ -85,6 +85,16 @@ static void the_calls_about_streams_take_the_same(void **state)
 	EXPECT_CALL(driver.event_export, cuIpcGetEventHandle, NULL, NULL);
 }
 
+static void the_calls_about_kernels_take_the_same(void **state)
+{
+	struct driver driver;
+
+	EXPECT_CALL(driver.module_load, cuModuleLoadData, NULL, NULL);
+	EXPECT_CALL(driver.module_unload, cuModuleUnload, NULL);
+	EXPECT_CALL(driver.module_function, cuModuleGetFunction, NULL, NULL, "norm_blocks");
+	EXPECT_CALL(driver.launch, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+}
+
 /* By the reference's names, which driver.c has with what they stand for. */
 static void the_names_are_the_same(void **state)
 {
@@ -104,6 +114,10 @@ static void the_names_are_the_same(void **state)
 	assert_string_equal(NAME(cuStreamSynchronize), "cuStreamSynchronize");
 	assert_string_equal(NAME(cuStreamWaitEvent), "cuStreamWaitEvent");
 	assert_string_equal(NAME(cuMemcpyAsync), "cuMemcpyAsync");
+	assert_string_equal(NAME(cuModuleLoadData), "cuModuleLoadData");
+	assert_string_equal(NAME(cuModuleUnload), "cuModuleUnload");
+	assert_string_equal(NAME(cuModuleGetFunction), "cuModuleGetFunction");
+	assert_string_equal(NAME(cuLaunchKernel), "cuLaunchKernel");
 	assert_string_equal(NAME(cuEventCreate), "cuEventCreate");
 	assert_string_equal(NAME(cuEventDestroy), "cuEventDestroy_v2");
 	assert_string_equal(NAME(cuEventRecord), "cuEventRecord");
@@ -143,16 +157,11 @@ static void the_calls_of_tests_take_the_same(void **state)
 	struct gpu_calls calls;
 	unsigned long long memory = 0;
 
-	EXPECT_CALL(calls.retain_context, cuDevicePrimaryCtxRetain, NULL, 0);
-	EXPECT_CALL(calls.set_context, cuCtxSetCurrent, NULL);
-	EXPECT_CALL(calls.load, cuModuleLoadData, NULL, NULL);
-	EXPECT_CALL(calls.find, cuModuleGetFunction, NULL, NULL, "norm_blocks");
 	EXPECT_CALL(calls.allocate, cuMemAlloc, &memory, sizeof(memory));
 	EXPECT_CALL(calls.free, cuMemFree, memory);
 	EXPECT_CALL(calls.write, cuMemcpyHtoD, memory, NULL, 1);
 	EXPECT_CALL(calls.read, cuMemcpyDtoH, NULL, memory, 1);
 	EXPECT_CALL(calls.copy, cuMemcpyDtoD, memory, memory, 1);
-	EXPECT_CALL(calls.launch, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	EXPECT_CALL(calls.wait, cuCtxSynchronize);
 	assert_string_equal(NAME(cuMemAlloc), "cuMemAlloc_v2");
 	assert_string_equal(NAME(cuMemFree), "cuMemFree_v2");
@@ -169,8 +178,13 @@ static void the_numbers_are_the_same(void **state)
 	assert_int_equal(DRIVER_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
 	assert_int_equal(DRIVER_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
 	assert_int_equal(DRIVER_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
+	assert_int_equal(DRIVER_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
 	assert_int_equal(DRIVER_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(DRIVER_NO_BINARY, CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(DRIVER_INVALID_PTX, CUDA_ERROR_INVALID_PTX);
+	assert_int_equal(DRIVER_UNSUPPORTED_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
 	assert_int_equal(DRIVER_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(DRIVER_NOT_FOUND, CUDA_ERROR_NOT_FOUND);
 	assert_int_equal(DRIVER_NOT_READY, CUDA_ERROR_NOT_READY);
 	assert_int_equal(DRIVER_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
 	assert_int_equal(DRIVER_CONTEXT_IS_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -209,6 +223,7 @@ int main(void)
 		cmocka_unit_test(the_calls_about_gpus_take_the_same),
 		cmocka_unit_test(the_calls_about_memory_take_the_same),
 		cmocka_unit_test(the_calls_about_streams_take_the_same),
+		cmocka_unit_test(the_calls_about_kernels_take_the_same),
 		cmocka_unit_test(the_names_are_the_same),
 		cmocka_unit_test(the_structs_are_the_same),
 		cmocka_unit_test(the_numbers_are_the_same),
