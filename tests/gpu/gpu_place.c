@@ -65,6 +65,11 @@ const char *place_open(void)
 	return why;
 }
 
+const void *place_image(void)
+{
+	return kernels_image();
+}
+
 const char *gpu_name(void)
 {
 	return name;

@@ -36,7 +36,7 @@ ROOMS = {
         "optimizer": "the optimizers' kernels, and number formats",
         "device": "tiers of memory, io_uring, the schedule of a device",
         "store": "extents, maps, commits, snapshots, forks",
-        "cuda": "GPUs: what serves them, their memory, copies from and to it, kernels",
+        "cuda": "GPUs: what serves them, their memory, copies from and to it, kernels and updates",
     },
     "collectives": {
         "nccl": "GPU memory of ranks: communicators, by NCCL",

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/cleanup.h"
 #include "offload/optimizer/norm.h"
 
 #ifdef HAVE_NVCC
@@ -19,27 +18,28 @@ const void *kernels_image(void)
 #endif
 }
 
+#define NAMES(optimizer) optimizer "_fp32", optimizer "_bf16", optimizer "_int8"
+
+const char *const kernels_names[KERNELS_COUNT] = {
+	NAMES("adamw"), NAMES("adam"), NAMES("sgd"), NAMES("lion"), NAMES("none"), KERNELS_NORM,
+};
+
+static bool is_of(const char *kernel, const char *optimizer)
+{
+	size_t length = strlen(optimizer);
+
+	return strncmp(kernel, optimizer, length) == 0 && kernel[length] == '_';
+}
+
 const char *kernels_update(const struct optimizer *optimizer, enum moment_format format)
 {
-	static const struct {
-		const char *optimizer, *names[MOMENT_FORMATS];
-	} kernels[] = {
-#define NAMES(optimizer)                                                                                     \
-	{                                                                                                    \
-#optimizer,                                                                                  \
-		{                                                                                            \
-#optimizer "_fp32", #optimizer "_bf16", #optimizer "_int8"                           \
-		}                                                                                            \
-	}
-		NAMES(adamw), NAMES(adam), NAMES(sgd), NAMES(lion), NAMES(none),
-	};
 	size_t i = 0;
 
-	while (strcmp(kernels[i].optimizer, optimizer->name) != 0) {
-		i++;
-		assert(i < ARRAY_LENGTH(kernels));
+	while (!is_of(kernels_names[i], optimizer->name)) {
+		i += MOMENT_FORMATS;
+		assert(i + MOMENT_FORMATS < KERNELS_COUNT);
 	}
-	return kernels[i].names[format];
+	return kernels_names[i + format];
 }
 
 static uint32_t blocks_of(uint64_t count, uint64_t elements_of_block)

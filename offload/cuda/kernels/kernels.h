@@ -9,7 +9,11 @@
 /* What cuModuleLoadData() takes. NULL: tierd was built without nvcc. */
 const void *kernels_image(void);
 
-/* The name that cuModuleGetFunction() takes; of UPDATE_THREADS. */
+/* What cuModuleGetFunction() takes. */
+#define KERNELS_COUNT 16
+extern const char *const kernels_names[KERNELS_COUNT];
+
+/* The name of one; of UPDATE_THREADS. */
 const char *kernels_update(const struct optimizer *optimizer, enum moment_format format);
 uint32_t kernels_update_blocks(enum moment_format format, uint64_t count);
 

@@ -8,6 +8,9 @@
 /* NULL, or why no kernel can run. */
 const char *place_open(void);
 
+/* Its kernels of updates, as the driver takes them. */
+const void *place_image(void);
+
 /* Whatever fails after that ends the program, and says why. Memory is aligned to 16 bytes. */
 void *place_allocate(size_t bytes);
 void place_free(void *memory);

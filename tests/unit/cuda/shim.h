@@ -8,7 +8,8 @@
 
 #define __global__
 #define __grid_constant__
-#define __shared__ static
+/* Of the threads that run kernels, each plays a GPU's block at a time. */
+#define __shared__ static thread_local
 
 struct uint2 {
 	unsigned x, y;
@@ -18,7 +19,7 @@ struct uint4 {
 	unsigned x, y, z, w;
 };
 
-static struct {
+static thread_local struct {
 	unsigned x;
 } blockIdx, blockDim, threadIdx;
 

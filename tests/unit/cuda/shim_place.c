@@ -3,11 +3,17 @@
 #include <string.h>
 
 #include "tests/unit/cuda/kernel_place.h"
+#include "tests/unit/cuda/shim_image.h"
 #include "tests/unit/kernel_support.h"
 
 const char *place_open(void)
 {
 	return NULL;
+}
+
+const void *place_image(void)
+{
+	return &shim_image;
 }
 
 void *place_allocate(size_t bytes)

@@ -1,0 +1,9 @@
+/* The kernels of updates and norms (shim.h) as what the stand-in for the GPU driver loads. */
+#ifndef TIERD_TESTS_UNIT_CUDA_SHIM_IMAGE_H
+#define TIERD_TESTS_UNIT_CUDA_SHIM_IMAGE_H
+
+#include "tests/lib/gpu/image.h"
+
+extern const struct standin_image shim_image;
+
+#endif
