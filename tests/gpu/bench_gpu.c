@@ -1,4 +1,5 @@
-/* AdamW on a GPU over what its memory allows, which a copy of the driver's tells. */
+/* AdamW on a GPU over what its memory allows, which a copy of the driver's tells; and of state in host memory
+ * over what the bus and the kernel allow. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,10 +7,13 @@
 #include "offload/cuda/kernels/kernels.h"
 #include "tests/bench/bench.h"
 #include "tests/gpu/gpu_place.h"
+#include "tests/gpu/host_update.h"
 
 /* Far more than a cache holds: with the copy, 3 GB of memory. */
 #define COUNT ((uint64_t)64 << 20)
 #define LIMIT 0.9
+/* Of host memory half a gigabyte. */
+#define HOST_COUNT ((uint64_t)32 << 20)
 
 static const char *const names[MOMENT_FORMATS] = { "exact", "bf16", "int8" };
 
@@ -111,25 +115,79 @@ static int measure(struct bench *bench, enum moment_format format, struct bench_
 	return r;
 }
 
+static double host_rate(struct host_update *host, void (*run)(struct host_update *host), double seconds)
+{
+	uint64_t start = clock_now_ns();
+	unsigned runs = 0;
+
+	do {
+		run(host);
+		runs++;
+	} while (bench_seconds_since(start) < seconds);
+	return (double)runs * (double)host_update_bytes(host) / bench_seconds_since(start);
+}
+
+static double run_from_host(void *host, double seconds)
+{
+	return host_rate(host, host_update_run, seconds);
+}
+
+static double run_apart(void *host, double seconds)
+{
+	return host_rate(host, host_update_run_apart, seconds);
+}
+
+static int measure_from_host(struct bench *bench, enum moment_format format, struct bench_result *ret_result)
+{
+	struct host_update *host = host_update_new(format, HOST_COUNT);
+	int r;
+
+	printf("%s, state in host memory, moments %s:\n", gpu_name(), names[format]);
+	r = bench_measure(bench,
+			  &(struct bench_comparison){ .name = "gpu_update_ratio",
+						      .bound = BENCH_AT_LEAST,
+						      .limit = LIMIT,
+						      .unit = "GB/s",
+						      .scale = 1e9,
+						      .ours = { run_from_host, host },
+						      .theirs = { run_apart, host } },
+			  ret_result);
+	host = host_update_free(host);
+	return r;
+}
+
 /* The worst format is the result. */
-static int run(struct bench *bench)
+static int measure_formats(struct bench *bench, const char *name,
+			   int (*measure_one)(struct bench *bench, enum moment_format format,
+					      struct bench_result *ret_result))
 {
 	struct bench_result worst = { .value = 0 };
-	const char *why = bench_wants(bench, "gpu_adam_ratio") ? place_open() : "";
 	int r = 0;
 
-	if (why) {
-		bench_skip(bench, "gpu_adam_ratio", why);
+	if (!bench_wants(bench, name))
 		return 0;
-	}
 	for (unsigned format = 0; r == 0 && format < MOMENT_FORMATS; format++) {
 		struct bench_result result;
 
-		r = measure(bench, format, &result);
+		r = measure_one(bench, format, &result);
 		if (r == 0 && (format == 0 || result.value < worst.value))
 			worst = result;
 	}
 	return r < 0 ? r : bench_record_result(bench, &worst);
+}
+
+static int run(struct bench *bench)
+{
+	const char *why = place_open();
+	int r;
+
+	if (why) {
+		bench_skip(bench, "gpu_adam_ratio", why);
+		bench_skip(bench, "gpu_update_ratio", why);
+		return 0;
+	}
+	r = measure_formats(bench, "gpu_adam_ratio", measure);
+	return r < 0 ? r : measure_formats(bench, "gpu_update_ratio", measure_from_host);
 }
 
 int main(int argc, char **argv)

@@ -12,6 +12,7 @@
 static struct driver driver;
 static struct gpu_calls calls;
 static struct driver_module *modules[2];
+static struct driver_stream *streams[2];
 static char name[128];
 
 /* ---- Opening ---- */
@@ -42,6 +43,8 @@ static int open_first(void)
 		error = driver.context_enter(context);
 	for (size_t i = 0; error == DRIVER_DONE && i < ARRAY_LENGTH(images); i++)
 		error = driver.module_load(&modules[i], images[i]);
+	for (size_t i = 0; error == DRIVER_DONE && i < ARRAY_LENGTH(streams); i++)
+		error = driver.stream_create(&streams[i], DRIVER_NO_STREAM_0);
 	return error;
 }
 
@@ -121,6 +124,14 @@ void gpu_begin(const char *kernel, const void *arguments, uint32_t blocks, uint3
 void gpu_begin_copy(void *to, const void *from, size_t bytes)
 {
 	expect_done("copy", calls.copy((uintptr_t)to, (uintptr_t)from, bytes));
+}
+
+void gpu_begin_both_ways(void *to_gpu, const void *from_host, size_t in_bytes, void *to_host,
+			 const void *from_gpu, size_t back_bytes)
+{
+	expect_done("copy in", driver.copy((uintptr_t)to_gpu, (uintptr_t)from_host, in_bytes, streams[0]));
+	expect_done("copy back",
+		    driver.copy((uintptr_t)to_host, (uintptr_t)from_gpu, back_bytes, streams[1]));
 }
 
 void gpu_wait(void)
