@@ -33,7 +33,10 @@ int gpu_new(struct job *job);
 void gpu_free(struct job *job);
 void gpu_node_free(struct node *node);
 
-/* The member's process is gone, or reads no more: its part of a tier goes. Takes a member without one. */
+/* The member leaves in good order. What its process has queued on the GPU goes on, and nothing is overwritten
+ * before that has ended. */
+void gpu_leave(struct member *member);
+/* The member has left, or its process has died: its part of a tier goes. Both take a member without one. */
 void gpu_forget(struct member *member);
 bool gpu_has_leases(const struct member *member);
 bool gpu_is_quiet(const struct job *job);

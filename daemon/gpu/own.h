@@ -59,7 +59,10 @@ struct gpu_rank {
 		struct gpu_event event;
 		struct gpu_rank *rank;
 	} events[GPU_EVENTS];
-	unsigned busy;		/* requests in flight with them */
+	unsigned busy;		  /* requests in flight with them */
+	struct gpu_copy draining; /* of nothing: a wait for what it had queued when it left */
+	bool is_draining;
+	struct event *death;	/* of its process, meanwhile */
 	bool is_open;		/* they are, or were */
 	struct queue attaching; /* its attach that waits */
 	int status;

@@ -218,7 +218,7 @@ static struct gpu_event *take_behind(struct gpu_pack *pack)
 
 		if (slot->behind[i] == 0)
 			continue;
-		if (!rank || !rank->member) {
+		if (!rank || (!rank->member && !rank->is_draining)) {
 			slot->behind[i] = 0;
 			continue;
 		}

@@ -1,9 +1,12 @@
 /* A rank's part of a tier: its lease page, and the events that it releases behind. */
 #include <errno.h>
+#include <event2/event.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "daemon/gpu/own.h"
 
@@ -20,6 +23,69 @@ bool gpu_has_leases(const struct member *member)
 		if (gpu_rank_has_lease(rank, unit))
 			return true;
 	return false;
+}
+
+/* ---- Leaving in good order ---- */
+
+static void on_drained(struct gpu_request *request, int status)
+{
+	struct gpu_copy *copy = container_of(request, struct gpu_copy, request);
+	struct gpu_rank *rank = container_of(copy, struct gpu_rank, draining);
+
+	rank->is_draining = false;
+	close(event_get_fd(rank->death));
+	event_free(TAKE_PTR(rank->death));
+	rank->busy--;
+	rank->tier->outstanding--;
+	gpu_rank_settle(rank);
+	job_settle(rank->tier->job);
+}
+
+/* The driver has ended what it had queued: who waits for its events need not. */
+static void on_death(evutil_socket_t fd, short events, void *argument)
+{
+	struct gpu_rank *rank = argument;
+
+	rank->is_draining = false;
+	gpu_copy_cancel(rank->tier->gpu->engine, &rank->draining);
+	for (uint32_t i = 0; i < rank->tier->job->catalog.pack_count; i++)
+		gpu_pack_forget(&rank->tier->packs[i], rank);
+}
+
+/* False: it has died already, or nobody would tell us. */
+static bool watch_process(struct gpu_rank *rank)
+{
+	int fd = (int)syscall(SYS_pidfd_open, rank->member->pid, 0);
+
+	if (fd < 0)
+		return false;
+	rank->death = event_new(rank->tier->job->node->loop, fd, EV_READ, on_death, rank);
+	if (rank->death && event_add(rank->death, NULL) == 0)
+		return true;
+	if (rank->death)
+		event_free(TAKE_PTR(rank->death));
+	close(fd);
+	return false;
+}
+
+void gpu_leave(struct member *member)
+{
+	struct gpu_rank *rank = member->gpu;
+	uint64_t last;
+
+	if (!rank || !rank->leases || rank->tier->state != GPU_TIER_OPEN)
+		return;
+	last = atomic_load_explicit(&rank->leases->recorded, memory_order_acquire);
+	if (last == 0 || !watch_process(rank))
+		return;
+	rank->is_draining = true;
+	rank->busy++;
+	rank->tier->outstanding++;
+	rank->draining = (struct gpu_copy){ .request.done = on_drained,
+					    .direction = GPU_FROM_HOST,
+					    .priority = TIER_WRITE_BACK,
+					    .after = &rank->events[gpu_event_at(last)].event };
+	gpu_copy_submit(rank->tier->gpu->engine, &rank->draining);
 }
 
 /* ---- The end ---- */
@@ -76,6 +142,8 @@ void gpu_forget(struct member *member)
 	if (!rank)
 		return;
 	rank->member = NULL;
+	if (rank->is_draining)
+		return;
 	for (uint32_t i = 0; rank->tier->packs && i < rank->tier->job->catalog.pack_count; i++)
 		gpu_pack_forget(&rank->tier->packs[i], rank);
 	gpu_rank_settle(rank);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/model/model.h"
 
 static void end_membership(struct pending *pending, bool at_once)
@@ -18,6 +19,7 @@ static void end_membership(struct pending *pending, bool at_once)
 	member->leaving = NULL;
 	queue_remove(&pending->member_link);
 	pending->member = NULL;
+	gpu_leave(member);
 	/* Whatever its lease page says: it has told us that it reads no more. */
 	queue_remove(&member->client_link);
 	member->client = NULL;

@@ -245,6 +245,8 @@ static void values_of_a_step_are_waited_for(void **state)
 }
 
 static struct actor other;
+/* That it is of; 0: this process. */
+static pid_t other_pid;
 
 static void open_two_ranks(void)
 {
@@ -256,6 +258,8 @@ static void open_two_ranks(void)
 		};
 
 		assert_int_equal(actor_enter(&scene, ranks[i]), 0);
+		if (i == 1 && other_pid > 0)
+			ranks[i]->port.pid = other_pid;
 		assert_int_equal(actor_open(ranks[i], &job), 0);
 		assert_int_equal(actor_define_units(ranks[i], PLAY_UNITS, PLAY_ELEMENTS), 0);
 	}
@@ -279,6 +283,59 @@ static void a_rank_gets_the_values_that_it_needs_for_the_step(void **state)
 	assert_int_equal(actor_take_step(&other), 0);
 	assert_int_equal(actor_await(&actor, newer, 0)->status, 0);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+}
+
+/* ---- Ranks that leave ---- */
+
+/* Its last kernels are held. */
+static uint32_t leave_and_want_its_slots(void)
+{
+	attach(2 * UNIT_BYTES);
+	assert_int_equal(actor_await(&other, send_attach(&other, 0), 0)->status, 0);
+	gpu_peer_hold(&peer, true);
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		const struct answer *answer = actor_await(&other, send_gather(&other, unit, 0), 0);
+		uint64_t number = atomic_fetch_add(&leases_of(&other)->recorded, 1) + 1;
+
+		read_unit(answer->reply->gpu_gather);
+		gpu_peer_record(&peer, number);
+		atomic_store(&gpu_lease_released(leases_of(&other), PLAY_UNITS)[unit], number);
+		assert_true(lease_give(&gpu_lease_counters(leases_of(&other))[unit]));
+	}
+	actor_send_leave(&other, false);
+	return send_gather(&actor, 2, 0);
+}
+
+static void who_leaves_with_kernels_under_way_keeps_what_they_read(void **state)
+{
+	uint32_t waiting;
+
+	open_two_ranks();
+	waiting = leave_and_want_its_slots();
+	for (unsigned i = 0; i < 20; i++) {
+		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+		assert_int_equal(actor_outstanding(&actor), 1);
+		usleep(1000);
+	}
+	gpu_peer_hold(&peer, false);
+	assert_int_equal(actor_await(&actor, waiting, 0)->status, 0);
+	scene_settle(&scene);
+	assert_null(tier_of(scene_job(NULL))->ranks[1]);
+}
+
+/* Its kernels are gone with it. */
+static void who_leaves_and_dies_holds_up_nobody(void **state)
+{
+	uint32_t waiting;
+
+	other_pid = peer.pid;
+	open_two_ranks();
+	waiting = leave_and_want_its_slots();
+	gpu_peer_end(&peer);
+	assert_int_equal(actor_await(&actor, waiting, 0)->status, 0);
+	scene_settle(&scene);
+	assert_null(tier_of(scene_job(NULL))->ranks[1]);
+	gpu_peer_start(&peer);
 }
 
 /* ---- Ranks that get none ---- */
@@ -374,6 +431,8 @@ int main(int argc, char **argv)
 		TEST(a_step_brings_newer_values),
 		TEST(values_of_a_step_are_waited_for),
 		TEST(a_rank_gets_the_values_that_it_needs_for_the_step),
+		TEST(who_leaves_with_kernels_under_way_keeps_what_they_read),
+		TEST(who_leaves_and_dies_holds_up_nobody),
 		TEST(a_gpu_that_is_not_there_is_refused),
 		TEST(a_budget_without_room_for_two_units_is_refused),
 		TEST(memory_that_a_gpu_does_not_have_is_not_waited_for),
