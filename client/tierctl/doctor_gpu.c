@@ -55,13 +55,13 @@ static void add_gpu(struct doctor *doctor, unsigned number, const struct gpu *gp
 	char bytes[TEXT_SIZE];
 	cJSON *json;
 
-	json = doctor_add(doctor, gpu->is_prohibited ? FINDING_POOR : FINDING_FOUND, "GPU",
-			  gpu->is_prohibited ? "nvidia-smi --compute-mode=0" : NULL,
-			  "%u: %s, %s, compute capability %d.%d, at %s%s%s; this tierd keeps no state there",
-			  number, gpu->name, text_bytes(gpu->bytes, bytes), gpu->capability_major,
-			  gpu->capability_minor, gpu->bus,
-			  gpu->shares_memory ? "" : ", whose memory processes cannot share by descriptor",
-			  gpu->is_prohibited ? ", whose compute mode lets nobody use it" : "");
+	json = doctor_add(
+		doctor, gpu->is_prohibited ? FINDING_POOR : FINDING_FOUND, "GPU",
+		gpu->is_prohibited ? "nvidia-smi --compute-mode=0" : NULL,
+		"%u: %s, %s, compute capability %d.%d, at %s%s%s; tierd is not yet tried on hardware", number,
+		gpu->name, text_bytes(gpu->bytes, bytes), gpu->capability_major, gpu->capability_minor,
+		gpu->bus, gpu->shares_memory ? "" : ", whose memory processes cannot share by descriptor",
+		gpu->is_prohibited ? ", whose compute mode lets nobody use it" : "");
 	cJSON_AddNumberToObject(json, "number", number);
 	cJSON_AddStringToObject(json, "name", gpu->name);
 	cJSON_AddStringToObject(json, "bus", gpu->bus);

@@ -154,9 +154,8 @@ int plan_print_gpus(const struct plan_request *request)
 		return COMMAND_DONE;
 	putchar('\n');
 	text_say(0,
-		 "%u GPU%s of %s with %u rank%s%s. tierd keeps no state there yet: trainers copy units from "
-		 "host "
-		 "memory. This follows from sizes alone:",
+		 "%u GPU%s of %s with %u rank%s%s. Units are copied there from host memory, where the state "
+		 "stays. This follows from sizes alone:",
 		 gpus->count, PLURAL(gpus->count), text_bytes(gpus->bytes, bytes), gpus->ranks,
 		 PLURAL(gpus->ranks), gpus->count > 1 ? " each" : "");
 	putchar('\n');

@@ -38,7 +38,7 @@ def main():
     gpus, driver, nvml, nccl = doctor(standins, STANDIN_GPUS="2")
     assert [gpu["number"] for gpu in gpus] == [0, 1], gpus
     assert [gpu["bus"] for gpu in gpus] == ["0000:17:00.0", "0000:18:00.0"], gpus
-    expect(gpus[0], "found", "0: stand-in, 1.00 GiB, compute capability 9.0, at 0000:17:00.0; this tierd keeps no state there")
+    expect(gpus[0], "found", "0: stand-in, 1.00 GiB, compute capability 9.0, at 0000:17:00.0; tierd is not yet tried on hardware")
     assert gpus[0]["bytes"] == 2**30
     expect(driver, "found", "13.0")
     expect(nvml, "found", "13.0.0")
