@@ -161,12 +161,14 @@ static void give(const struct gpu_peer *peer, const struct order *order)
 void gpu_peer_start(struct gpu_peer *peer)
 {
 	char number[12], *arguments[] = { program_invocation_name, number, NULL };
-	int pair[2];
+	int pair[2], inherited;
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	pair[1] = dup(pair[1]);
-	snprintf(number, sizeof(number), "%d", pair[1]);
+	inherited = dup(pair[1]);
+	snprintf(number, sizeof(number), "%d", inherited);
 	assert_int_equal(posix_spawn(&peer->pid, "/proc/self/exe", NULL, NULL, arguments, environ), 0);
+	/* So a peer that has ended is seen to have ended. */
+	close(inherited);
 	close(pair[1]);
 	peer->socket = pair[0];
 	for (unsigned i = 0; i < GPU_EVENTS; i++)

@@ -1,5 +1,6 @@
-/* A job's packs on a GPU that the stand-in plays: which bytes come there, when they are overwritten, and what
- * a rank is told that gets none. */
+/* A job's packs on a GPU: which bytes come there, when they are overwritten, and what a rank is told that
+ * gets none. The stand-in plays the GPU; as test_gpu_tier it is a real one. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@
 
 static struct actor actor;
 static struct gpu_peer peer;
-/* As the stand-in has it of GPU 0. */
+/* As the driver has it of GPU 0. */
 static unsigned char uuid[GPU_UUID_BYTES];
+static char gpu_text[160];
 
 static int setup(void **state)
 {
@@ -25,8 +27,9 @@ static int setup(void **state)
 	setenv("STANDIN_BYTES", "67108864", 1);
 	unsetenv("STANDIN_FAILURES");
 	gpus_find(&gpus);
-	assert_int_equal(gpus.count, 1);
+	assert_true(gpus.count > 0);
 	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
+	snprintf(gpu_text, sizeof(gpu_text), "GPU 0 (%s)", gpus.gpus[0].name);
 	gpu_peer_start(&peer);
 	return scene_setup(state);
 }
@@ -340,6 +343,15 @@ static void who_leaves_and_dies_holds_up_nobody(void **state)
 
 /* ---- Ranks that get none ---- */
 
+/* A real driver fails when it wants to. */
+static void skip_without_stand_in(void)
+{
+	if (strcmp(gpu_text, "GPU 0 (stand-in)") == 0)
+		return;
+	print_message("skipped: a real driver does not fail on demand\n");
+	skip();
+}
+
 static const char *refused(uint32_t number, int status)
 {
 	const struct answer *answer = actor_await(&actor, number, 0);
@@ -352,8 +364,7 @@ static void a_gpu_that_is_not_there_is_refused(void **state)
 {
 	actor_play(&scene, &actor);
 	uuid[0] ^= 1;
-	assert_non_null(strstr(refused(send_attach(&actor, 0), -ENODEV),
-			       "tierd sees 1 GPU, and that of the rank is not"));
+	assert_non_null(strstr(refused(send_attach(&actor, 0), -ENODEV), ", and that of the rank is not"));
 	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -EINVAL), "rank 0 has asked for no GPU"));
 	/* The rank may ask again. */
 	uuid[0] ^= 1;
@@ -364,16 +375,21 @@ static void a_gpu_that_is_not_there_is_refused(void **state)
 
 static void a_budget_without_room_for_two_units_is_refused(void **state)
 {
+	const char *why;
+
 	actor_play(&scene, &actor);
-	assert_non_null(strstr(refused(send_attach(&actor, UNIT_BYTES), -ENOMEM),
-			       "the job needs at least 4.0 MiB of GPU 0 (stand-in)"));
+	why = refused(send_attach(&actor, UNIT_BYTES), -ENOMEM);
+	assert_non_null(strstr(why, "the job needs at least 4.0 MiB of "));
+	assert_non_null(strstr(why, gpu_text));
 	attach(2 * UNIT_BYTES);
 }
 
 static void memory_that_a_gpu_does_not_have_is_not_waited_for(void **state)
 {
-	struct job *job = actor_play(&scene, &actor);
+	struct job *job;
 
+	skip_without_stand_in();
+	job = actor_play(&scene, &actor);
 	setenv("STANDIN_FAILURES", "cuMemCreate=2", 1);
 	refused(send_attach(&actor, 0), -ENOMEM);
 	unsetenv("STANDIN_FAILURES");
@@ -411,13 +427,14 @@ static void a_gpu_that_is_lost_takes_nothing_else_with_it(void **state)
 {
 	const void *address;
 
+	skip_without_stand_in();
 	actor_play(&scene, &actor);
 	attach(2 * UNIT_BYTES);
 	gather(0, 0);
 	release(0);
 	setenv("STANDIN_FAILURES", "cuMemcpyAsync=719!", 1);
-	assert_non_null(strstr(refused(send_gather(&actor, 1, 0), -ENODEV), "GPU 0 (stand-in)"));
-	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -ENODEV), "GPU 0 (stand-in)"));
+	assert_non_null(strstr(refused(send_gather(&actor, 1, 0), -ENODEV), gpu_text));
+	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -ENODEV), gpu_text));
 	unsetenv("STANDIN_FAILURES");
 	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
 }
