@@ -8,6 +8,7 @@
 #include "offload/cuda/driver.h"
 #include "offload/cuda/kernels/kernels.h"
 #include "tests/gpu/gpu_calls.h"
+#include "tests/gpu/hardware.h"
 
 static struct driver driver;
 static struct gpu_calls calls;
@@ -52,8 +53,11 @@ const char *place_open(void)
 {
 	static struct dynamic_library library;
 	static char why[512];
+	const char *missing = hardware_find();
 	int error;
 
+	if (missing)
+		return missing;
 	if (!kernels_image())
 		return "no kernels: they were built without nvcc";
 	if (!find_calls(&library)) {

@@ -3,6 +3,7 @@
 
 #include "offload/cuda/driver.h"
 #include "tests/gpu/gpu_calls.h"
+#include "tests/gpu/hardware.h"
 #include "tests/unit/test.h"
 
 /* The name that a name of the reference stands for. */
@@ -170,6 +171,20 @@ static void the_calls_of_tests_take_the_same(void **state)
 	assert_string_equal(NAME(cuMemcpyDtoD), "cuMemcpyDtoD_v2");
 }
 
+static void the_calls_of_hardware_tests_take_the_same(void **state)
+{
+	struct hardware_calls calls;
+	driver_address address;
+
+	EXPECT_CALL(calls.wait, cuCtxSynchronize);
+	EXPECT_CALL(calls.host_address, cuMemHostGetDevicePointer, &address, NULL, 0U);
+	EXPECT_CALL(calls.load, cuModuleLoadData, NULL, NULL);
+	EXPECT_CALL(calls.find, cuModuleGetFunction, NULL, NULL, "spin");
+	EXPECT_CALL(calls.launch, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	assert_string_equal(NAME(cuMemHostGetDevicePointer), "cuMemHostGetDevicePointer_v2");
+	assert_int_equal(HARDWARE_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
+}
+
 static void the_numbers_are_the_same(void **state)
 {
 	assert_int_equal(DRIVER_DONE, CUDA_SUCCESS);
@@ -226,6 +241,7 @@ int main(void)
 		cmocka_unit_test(the_calls_about_kernels_take_the_same),
 		cmocka_unit_test(the_names_are_the_same),
 		cmocka_unit_test(the_structs_are_the_same),
+		cmocka_unit_test(the_calls_of_hardware_tests_take_the_same),
 		cmocka_unit_test(the_numbers_are_the_same),
 	};
 
