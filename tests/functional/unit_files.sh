@@ -28,6 +28,15 @@ exposure() {
 }
 exposure || fail "the unit is exposed by more than 1.7: $(tail -1 "$scratch/exposure")"
 tail -1 "$scratch/exposure"
+
+# What a machine with GPUs adds.
+mkdir "$scratch/units/tierd.service.d"
+sed -n '/^...ini$/,/^...$/{/^...ini$/d; /^...$/d; p}' "$root/docs/gpu.md" >"$scratch/units/tierd.service.d/gpu.conf"
+expect_status 0 systemd-analyze verify --man=no "$scratch/units/tierd.service"
+[ -z "$output" ] || fail "systemd-analyze verify, with docs/gpu.md's drop-in: $output"
+exposure || fail "with docs/gpu.md's drop-in the unit is exposed by more than 1.7: $(tail -1 "$scratch/exposure")"
+tail -1 "$scratch/exposure"
+rm -r "$scratch/units/tierd.service.d"
 sed -i '/^SystemCallFilter=/d; /^Restrict/d' "$scratch/units/tierd.service"
 ! exposure || fail 'without its filters the unit is as safe as with them?'
 
