@@ -14,6 +14,7 @@
 
 #define PAIRS 9 /* odd: one is the median */
 #define QUICK_PAIRS 3
+#define QUICK_SECONDS 0.05
 #define MAX_RESULTS 64
 #define EXIT_SKIPPED 77 /* as meson has it */
 
@@ -110,10 +111,9 @@ struct pair {
 
 /* A side that is first and last suffers a drift as much as the one in the middle. */
 static int run_pair(struct bench *bench, const struct bench_side *first, const struct bench_side *second,
-		    struct pair *ret_pair)
+		    double seconds, struct pair *ret_pair)
 {
 	const struct bench_side *sides[2] = { first, second };
-	double seconds = bench->is_quick ? 0.05 : 1;
 	bool is_reversed = bench_toss(bench);
 	struct pair pair = { { 0 } };
 
@@ -157,18 +157,19 @@ int bench_measure(struct bench *bench, const struct bench_comparison *comparison
 {
 	double ratios[PAIRS], selves[PAIRS], ours[PAIRS], theirs[PAIRS];
 	unsigned pairs = bench->is_quick ? QUICK_PAIRS : PAIRS;
-	struct pair pair;
+	double seconds = bench->is_quick ? QUICK_SECONDS : comparison->seconds > 0 ? comparison->seconds : 1;
+	struct pair pair = { { 0 } };
 	int r;
 
 	for (unsigned i = 0; i < pairs; i++) {
-		r = run_pair(bench, &comparison->ours, &comparison->theirs, &pair);
+		r = run_pair(bench, &comparison->ours, &comparison->theirs, seconds, &pair);
 		if (r < 0)
 			return r;
 		ours[i] = pair.rates[0];
 		theirs[i] = pair.rates[1];
 		ratios[i] = ratio_of(&pair, comparison->bound);
 
-		r = run_pair(bench, &comparison->theirs, &comparison->theirs, &pair);
+		r = run_pair(bench, &comparison->theirs, &comparison->theirs, seconds, &pair);
 		if (r < 0)
 			return r;
 		selves[i] = ratio_of(&pair, comparison->bound);

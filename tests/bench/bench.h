@@ -28,6 +28,7 @@ struct bench_comparison {
 	const char *unit;	/* of the rates, for people */
 	double scale;		/* rates are shown divided by this */
 	struct bench_side ours, theirs;
+	double seconds; /* that a run takes; 0: one */
 };
 
 /* A result of any other kind. A spread of 0 or a limit of 0 is not given. */
@@ -51,10 +52,10 @@ bool bench_wants(const struct bench *bench, const char *name);
 bool bench_wants_one_of(const struct bench *bench, const char *const *names);
 bool bench_is_quick(const struct bench *bench);
 
-/* Nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance, of a second a run; the
- * value is the median of the pairs' ratios. After each pair theirs runs against itself in the same way: the
- * spread is the median of those ratios, each turned so that it is at least 1. Prints the rates. 0, or what a
- * side returned. */
+/* Nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance, of a second a run, or
+ * what is asked for; the value is the median of the pairs' ratios. After each pair theirs runs against itself
+ * in the same way: the spread is the median of those ratios, each turned so that it is at least 1. Prints the
+ * rates. 0, or what a side returned. */
 int bench_measure(struct bench *bench, const struct bench_comparison *comparison,
 		  struct bench_result *ret_result);
 /* Measures, and records the result. */

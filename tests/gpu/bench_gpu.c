@@ -109,7 +109,8 @@ static int measure(struct bench *bench, enum moment_format format, struct bench_
 						      .unit = "GB/s",
 						      .scale = 1e9,
 						      .ours = { run_update, &update },
-						      .theirs = { run_copy, &update } },
+						      .theirs = { run_copy, &update },
+						      .seconds = 0.25 },
 			  ret_result);
 	update_free(&update);
 	return r;
