@@ -179,7 +179,6 @@ static const struct {
 	{ "gpu_nvme_ratio", "it needs gathers by libtierd on a GPU" },
 	{ "gpu_gather_ns", "it needs gathers by libtierd on a GPU" },
 	{ "gpu_overlap_ratio", "it needs an example that computes on a GPU" },
-	{ "gpu_torch_ratio", "it has no program yet" },
 	{ "gpu_vs_deepspeed", "it has no program yet" },
 };
 
