@@ -14,9 +14,6 @@ static char name[128];
 static const struct dynamic_symbol symbols[] = {
 	{ "cuCtxSynchronize", &hardware_calls.wait },
 	{ "cuMemHostGetDevicePointer_v2", &hardware_calls.host_address },
-	{ "cuModuleLoadData", &hardware_calls.load },
-	{ "cuModuleGetFunction", &hardware_calls.find },
-	{ "cuLaunchKernel", &hardware_calls.launch },
 };
 
 static bool find(struct dynamic_library *library)

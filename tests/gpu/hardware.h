@@ -23,11 +23,6 @@ void hardware_enter(void);
 struct hardware_calls {
 	int (*wait)(void);
 	int (*host_address)(driver_address *ret_address, void *base, unsigned flags);
-	int (*load)(void **ret_module, const void *image);
-	int (*find)(void **ret_function, void *module, const char *name);
-	int (*launch)(void *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
-		      unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
-		      struct driver_stream *stream, void **parameters, void **extra);
 };
 extern struct hardware_calls hardware_calls;
 

@@ -49,13 +49,13 @@ const char *const hardware_mistakes[] = { "outside", "misaligned", "trap", NULL 
 
 static void launch(const char *kernel, void **parameters, struct driver_stream *stream)
 {
-	static void *module;
-	void *function;
+	static struct driver_module *module;
+	struct driver_function *function;
 
 	if (!module)
-		hardware_expect(hardware_calls.load(&module, image));
-	hardware_expect(hardware_calls.find(&function, module, kernel));
-	hardware_expect(hardware_calls.launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+		hardware_expect(hardware_driver.module_load(&module, image));
+	hardware_expect(hardware_driver.module_function(&function, module, kernel));
+	hardware_expect(hardware_driver.launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
 
 void hardware_begin_spin(const struct hardware_spin *spin, struct driver_stream *stream)
