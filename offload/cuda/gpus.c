@@ -42,6 +42,7 @@ static int read_gpu(const struct driver *driver, int ordinal, struct gpu *ret_gp
 	snprintf(gpu.bus, sizeof(gpu.bus), "%04x:%02x:%02x.0", (unsigned)domain & 0xffff,
 		 (unsigned)bus & 0xff, (unsigned)slot & 0xff);
 	gpu.bytes = bytes;
+	gpu.is_slice = strstr(gpu.name, " MIG ");
 	gpu.capability_major = attribute(&reading, DRIVER_CAPABILITY_MAJOR);
 	gpu.capability_minor = attribute(&reading, DRIVER_CAPABILITY_MINOR);
 	gpu.shares_memory =
@@ -55,10 +56,12 @@ static int read_gpu(const struct driver *driver, int ordinal, struct gpu *ret_gp
 void gpus_find(struct gpus *ret_gpus)
 {
 	struct driver driver;
+	struct nvml nvml;
 	int count = 0, error;
 
 	memset(ret_gpus, 0, sizeof(*ret_gpus));
-	(void)nvml_open(&ret_gpus->nvml);
+	if (nvml_open(&nvml, &ret_gpus->nvml))
+		nvml_close(&nvml);
 	if (!driver_open(&driver, &ret_gpus->driver))
 		return;
 	error = driver.device_count(&count);
@@ -69,4 +72,15 @@ void gpus_find(struct gpus *ret_gpus)
 	if (error != DRIVER_DONE)
 		(void)dynamic_library_refuse(&ret_gpus->driver, "GPU %u cannot be read: %s (error %d)",
 					     ret_gpus->count, driver_text(&driver, error), error);
+}
+
+const char *gpu_uuid_text(const struct gpu *gpu, char text[GPU_UUID_TEXT])
+{
+	size_t used = (size_t)snprintf(text, GPU_UUID_TEXT, gpu->is_slice ? "MIG" : "GPU");
+
+	for (size_t i = 0; i < sizeof(gpu->uuid.bytes); i++)
+		used += (size_t)snprintf(text + used, GPU_UUID_TEXT - used, "%s%02x",
+					 i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
+					 (unsigned char)gpu->uuid.bytes[i]);
+	return text;
 }

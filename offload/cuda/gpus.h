@@ -20,6 +20,7 @@ struct gpu {
 		uuid; /* of the GPU, or of the slice: the same in all processes, whatever they see */
 	uint64_t bytes;
 	int capability_major, capability_minor;
+	bool is_slice;	    /* by MIG, with a UUID of its own */
 	bool shares_memory; /* one process's memory can be mapped by others, by descriptor */
 	bool is_prohibited; /* its compute mode lets no process use it */
 };
@@ -31,5 +32,9 @@ struct gpus {
 };
 
 void gpus_find(struct gpus *ret_gpus);
+
+/* As nvidia-smi -L has it: "GPU-8-4-4-4-12 digits", of a slice "MIG-…". Returns the text. */
+#define GPU_UUID_TEXT 41
+const char *gpu_uuid_text(const struct gpu *gpu, char text[GPU_UUID_TEXT]);
 
 #endif

@@ -2,29 +2,37 @@
 
 #include "common/cleanup.h"
 
-struct nvml {
-	int (*init)(void);
-	const char *(*error_string)(int error);
-	int (*version)(char *version, unsigned size);
-};
-
-bool nvml_open(struct dynamic_library *library)
+bool nvml_open(struct nvml *ret_nvml, struct dynamic_library *library)
 {
-	struct nvml nvml;
 	const struct dynamic_symbol symbols[] = {
-		{ "nvmlInit_v2", &nvml.init },
-		{ "nvmlErrorString", &nvml.error_string },
-		{ "nvmlSystemGetNVMLVersion", &nvml.version },
+		{ "nvmlInit_v2", &ret_nvml->init },
+		{ "nvmlShutdown", &ret_nvml->shutdown },
+		{ "nvmlErrorString", &ret_nvml->error_string },
+		{ "nvmlSystemGetNVMLVersion", &ret_nvml->version },
+		{ "nvmlDeviceGetHandleByUUID", &ret_nvml->device },
+		{ "nvmlDeviceGetUtilizationRates", &ret_nvml->utilization },
+		{ "nvmlDeviceGetMemoryInfo", &ret_nvml->memory },
+		{ "nvmlDeviceGetTemperature", &ret_nvml->temperature },
+		{ "nvmlDeviceGetPowerUsage", &ret_nvml->power },
+		{ "nvmlDeviceGetTotalEnergyConsumption", &ret_nvml->energy },
 	};
 	int error;
 
 	if (!dynamic_library_open(library, "libnvidia-ml.so.1", symbols, ARRAY_LENGTH(symbols)))
 		return false;
-	error = nvml.init();
-	if (error == 0)
-		error = nvml.version(library->version, sizeof(library->version));
-	if (error != 0)
+	error = ret_nvml->init();
+	if (error != NVML_DONE)
 		return dynamic_library_refuse(library, "it does not start: %s (error %d)",
-					      nvml.error_string(error), error);
-	return true;
+					      ret_nvml->error_string(error), error);
+	error = ret_nvml->version(library->version, sizeof(library->version));
+	if (error == NVML_DONE)
+		return true;
+	nvml_close(ret_nvml);
+	return dynamic_library_refuse(library, "it does not start: %s (error %d)",
+				      ret_nvml->error_string(error), error);
+}
+
+void nvml_close(const struct nvml *nvml)
+{
+	(void)nvml->shutdown();
 }
