@@ -18,6 +18,9 @@
  * member. A job whose ranks have left has no tier once gpu_is_quiet(), so nothing copies from its arena any
  * more.
  *
+ * What its sensors say is looked at by a worker, while a GPU is in use (sensing.c); figures.h has that and
+ * more for who shows it.
+ *
  * Callers: the session's requests, and the job's life, whose turns call gpu_serve(). What was in flight and
  * has come home ends in job_settle().
  *
@@ -25,6 +28,7 @@
 #ifndef TIERD_DAEMON_GPU_FRONT_H
 #define TIERD_DAEMON_GPU_FRONT_H
 
+#include "daemon/gpu/figures.h"
 #include "daemon/model/model.h"
 
 #define GPU_RANKS 16

@@ -9,9 +9,16 @@
 
 int gpu_node_new(struct node *node)
 {
+	if (node->gpu)
+		return 0;
+	node->gpu = calloc(1, sizeof(*node->gpu));
 	if (!node->gpu)
-		node->gpu = calloc(1, sizeof(*node->gpu));
-	return node->gpu ? 0 : -ENOMEM;
+		return -ENOMEM;
+	node->gpu->sensing = gpu_sensing_new(node);
+	if (node->gpu->sensing)
+		return 0;
+	free(TAKE_PTR(node->gpu));
+	return -ENOMEM;
 }
 
 void gpu_node_free(struct node *node)
@@ -23,6 +30,8 @@ void gpu_node_free(struct node *node)
 			event_free(own->in_use[i].event);
 		gpu_engine_free(own->in_use[i].engine);
 	}
+	if (own)
+		gpu_sensing_free(own->sensing);
 	free(TAKE_PTR(node->gpu));
 }
 
@@ -47,6 +56,7 @@ static void on_lost(void *context, const char *problem)
 	struct gpu_in_use *gpu = context;
 
 	snprintf(gpu->problem, sizeof(gpu->problem), "%s", problem);
+	gpu_sensing_lose(gpu);
 	log_error("%s; its jobs go on without it", problem);
 	tell_loss(&gpu->node->jobs.live, gpu);
 	tell_loss(&gpu->node->jobs.dying, gpu);
@@ -105,6 +115,7 @@ static int watch(struct gpu_in_use *gpu, struct node *node)
 	if (gpu->event)
 		return 0;
 	gpu->node = node;
+	gpu->is_lost = false;
 	gpu->event = event_new(node->loop, gpu_engine_fd(gpu->engine), EV_READ | EV_PERSIST, on_results, gpu);
 	return gpu->event && event_add(gpu->event, NULL) == 0 ? 0 : -ENOMEM;
 }
@@ -117,6 +128,8 @@ static void on_opened(struct work *work)
 	if (opening->status == 0) {
 		opening->gpu->tiers++;
 		opening->status = watch(opening->gpu, tier->job->node);
+		if (opening->gpu->tiers == 1)
+			gpu_sensing_begin(tier->job->node->gpu->sensing, opening->gpu);
 	}
 	gpu_tier_opened(tier);
 }
@@ -143,7 +156,10 @@ static void run_closing(struct work *work)
 
 static void on_closed(struct work *work)
 {
-	free(container_of(work, struct closing, work));
+	struct closing *closing = container_of(work, struct closing, work);
+
+	node_end_work(closing->gpu->node);
+	free(closing);
 }
 
 /* Without memory for that it stays open until the daemon ends, or is used again. */
@@ -160,5 +176,6 @@ void gpu_let_go(struct gpu_in_use *gpu)
 	*closing =
 		(struct closing){ .work = { .run = run_closing, .done = on_closed, .urgency = WORK_NORMAL },
 				  .gpu = gpu };
+	node_begin_work(gpu->node);
 	workers_submit(gpu->node->slow_workers, &closing->work);
 }

@@ -21,12 +21,15 @@ struct gpu_in_use {
 	struct gpu_engine *engine;
 	struct event *event;
 	unsigned tiers;
+	bool is_lost;
+	struct gpu_sensors sensors;
 	char problem[GPU_PROBLEM_TEXT];
 };
 
 struct node_gpu {
 	struct gpus gpus;
 	bool has_looked;
+	struct gpu_sensing *sensing;
 	struct gpu_in_use in_use[GPUS_MAX];
 };
 
@@ -45,6 +48,17 @@ int gpu_node_new(struct node *node);
 /* opened() of the tier follows: tier.c. */
 void gpu_open(struct gpu_opening *opening);
 void gpu_let_go(struct gpu_in_use *gpu);
+
+/* ---- sensing.c ---- */
+
+struct gpu_sensing *gpu_sensing_new(struct node *node); /* NULL: out of memory */
+struct gpu_sensing *gpu_sensing_free(struct gpu_sensing *sensing);
+/* The GPU is in use from now on: it is looked at, and then again and again. */
+void gpu_sensing_begin(struct gpu_sensing *sensing, struct gpu_in_use *gpu);
+void gpu_sensing_lose(struct gpu_in_use *gpu);
+/* Now, if no worker is at it. */
+void gpu_sensing_look(struct gpu_sensing *sensing);
+bool gpu_sensing_is_quiet(const struct gpu_sensing *sensing);
 
 /* ---- A tier ---- */
 
@@ -117,6 +131,7 @@ struct gpu_tier {
 	struct queue slot_queue; /* packs that wait for a slot */
 	uint64_t clock;
 	uint64_t moving_bytes;
+	uint64_t energy_seen; /* by its GPU's counter, at the last look */
 	unsigned outstanding; /* requests in flight, of all kinds */
 	int status;
 	char problem[GPU_PROBLEM_TEXT];
@@ -124,6 +139,8 @@ struct gpu_tier {
 
 struct job_gpu {
 	struct queue tiers;
+	struct gpu_energy energy;
+	uint64_t step_seen; /* at the last look */
 };
 
 static inline uint32_t gpu_pack_number(const struct gpu_pack *pack)

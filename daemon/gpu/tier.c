@@ -248,6 +248,7 @@ struct gpu_tier *gpu_tier_find(struct job *job, const uint8_t *uuid, uint64_t bu
 				   .opening = { .tier = tier },
 				   .memory = { .fd = -1 },
 				   .directory_memory = MEMORY_INIT,
+				   .energy_seen = GPU_SENSOR_UNKNOWN,
 				   .outstanding = 1 };
 	memcpy(tier->opening.uuid, uuid, GPU_UUID_BYTES);
 	queue_init(&tier->slot_queue);

@@ -12,6 +12,7 @@
 #include "daemon/life/life.h"
 #include "daemon/model/model.h"
 #include "daemon/observe/endurance.h"
+#include "daemon/observe/report_gpus.h"
 #include "daemon/observe/waits.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
@@ -78,6 +79,7 @@ void report_node(struct pending *pending, struct node *node)
 	Tierd__Wire__NodeReply body = TIERD__WIRE__NODE_REPLY__INIT;
 	Tierd__Wire__Path paths[NODE_MAX_PATHS], *path_pointers[NODE_MAX_PATHS];
 	Tierd__Wire__UserLimits limits;
+	struct report_gpus gpus;
 
 	for (unsigned i = 0; i < node->path_count; i++) {
 		tierd__wire__path__init(&paths[i]);
@@ -112,6 +114,7 @@ void report_node(struct pending *pending, struct node *node)
 	body.limits = &limits;
 	body.n_paths = node->path_count;
 	body.paths = path_pointers;
+	report_gpus(node, &gpus, &body);
 	body.io_engine = (char *)engine_name(node->engine);
 	body.io_engine_why = (char *)(engine_why(node->engine) ? engine_why(node->engine) : "");
 	body.simd = (char *)simd_level_name(simd_level());
@@ -159,6 +162,7 @@ struct job_entry {
 	Tierd__Wire__StatisticsReply statistics;
 	Tierd__Wire__Member *members;
 	Tierd__Wire__Member **member_pointers;
+	struct report_job_gpus gpus;
 	struct waits waits;
 	char reason[sizeof(((struct job *)NULL)->epoch.reason)];
 	char family[FAMILY_TEXT];
@@ -263,6 +267,7 @@ static void fill_record(Tierd__Wire__JobEntry *wire, const struct loss_record *r
 static int fill_job(struct job_entry *entry, struct job *job)
 {
 	Tierd__Wire__JobEntry *wire = &entry->wire;
+	int r;
 
 	tierd__wire__job_entry__init(wire);
 	tierd__wire__statistics_reply__init(&entry->statistics);
@@ -324,7 +329,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	if (job_is_lost(job))
 		fill_record(wire, life_lost_record(job));
 	fill_waits(entry, job);
-	return fill_members(entry, job);
+	r = report_job_gpus(job, &entry->gpus, wire);
+	return r == 0 ? fill_members(entry, job) : r;
 }
 
 static void free_entries(struct job_entry *entries, size_t count)
@@ -332,6 +338,7 @@ static void free_entries(struct job_entry *entries, size_t count)
 	for (size_t i = 0; entries && i < count; i++) {
 		free(entries[i].members);
 		free(entries[i].member_pointers);
+		report_job_gpus_free(&entries[i].gpus);
 	}
 	free(entries);
 }
@@ -348,7 +355,8 @@ static void count_visible(const struct node *node, const struct port *port, size
 
 		if (!access_may_see(job, port))
 			continue;
-		members += job->members.count;
+		/* A GPU takes as much as a member. */
+		members += job->members.count + report_job_gpu_count(job);
 		if (count == total && count < JOBS_PER_REPLY && members <= MEMBERS_PER_REPLY)
 			count++;
 		total++;
