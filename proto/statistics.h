@@ -16,6 +16,9 @@
 #define STATISTICS_MAX_PATHS 16
 #define STATISTICS_PATH_BYTES 96
 #define STATISTICS_NAME_BYTES 72
+#define STATISTICS_MAX_GPUS 16
+/* Of a sensor. */
+#define STATISTICS_UNKNOWN UINT64_MAX
 /* The daemon writes its pages so often. */
 #define STATISTICS_INTERVAL_MS 500
 
@@ -64,6 +67,16 @@ struct statistics_path {
 	char path[STATISTICS_PATH_BYTES]; /* "NUMBER:…" and its end, if it is longer */
 };
 
+/* One that jobs use. */
+struct statistics_gpu {
+	uint32_t number, is_slice;
+	unsigned char uuid[16];
+	uint64_t bytes, held;		       /* its memory; of that, by the daemon for all jobs */
+	uint64_t moved[STATISTICS_DIRECTIONS]; /* read: from host memory to it; since jobs have used it */
+	/* Of its sensors, as of the last two seconds or so, and of all processes. */
+	uint64_t busy_percent, used, celsius, milliwatts, millijoules;
+};
+
 struct statistics_node {
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, when the loop wrote this */
 	uint64_t started_ns, incarnation, pid;
@@ -74,6 +87,8 @@ struct statistics_node {
 	struct statistics_path paths[STATISTICS_MAX_PATHS];
 	uint64_t durable_jobs, fleeting_jobs; /* whose state comes back if the daemon ends now; the others */
 	uint64_t host_withheld; /* of host_used: of jobs that have ended, and clients still have it */
+	uint64_t gpu_count;	/* of those that jobs use, the first */
+	struct statistics_gpu gpus[STATISTICS_MAX_GPUS];
 };
 
 struct statistics_job {
@@ -92,6 +107,8 @@ struct statistics_job {
 	uint64_t is_lost; /* its store cannot be opened: of its own nothing is known but owner, name and
 			     status */
 	uint64_t has_durable_step; /* without: nothing of it would be back if the daemon ended now */
+	uint64_t gpu_bytes;
+	uint64_t gpu_millijoules, gpu_steps; /* of its GPUs with all who use them; its steps meanwhile */
 };
 
 /* page: STATISTICS_PAGE_BYTES of zeros. */

@@ -1,4 +1,5 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/gpus.h"
 #include "client/tierctl/jobs.h"
 
 #include <inttypes.h>
@@ -148,19 +149,32 @@ static void add_job(struct table *table, const Tierd__Wire__JobEntry *job)
 	add_placement(table, job, job->gradient_placement, false);
 }
 
+static bool has_gpus(const Tierd__Wire__JobsReply *jobs)
+{
+	for (size_t i = 0; i < jobs->n_jobs; i++)
+		if (jobs->jobs[i]->n_gpus > 0)
+			return true;
+	return false;
+}
+
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = { "~JOB",	     "3~USER",	       "STATUS",
-					      ">RANKS",	     "5>STAGE",	       ">STEP",
-					      "1>DURABLE",   "6>UNITS",	       "4>PARAMETERS",
-					      "2>HOST",	     "6>OF IT CACHE",  "2>NVME",
-					      "8>OWN STATE", "8>SHARED",       "9>IO WEIGHT",
-					      "9>IO SHARE",  "7PARAMETERS ON", "5OPTIMIZER",
-					      "7STATE ON",   "7SUMS ON",       NULL };
+	bool is_on_gpus = has_gpus(jobs);
+	const char *const titles[] = { "~JOB",	      "3~USER",		"STATUS",
+				       ">RANKS",      "5>STAGE",	">STEP",
+				       "1>DURABLE",   "6>UNITS",	"4>PARAMETERS",
+				       "2>HOST",      "6>OF IT CACHE",	"2>NVME",
+				       "8>OWN STATE", "8>SHARED",	"9>IO WEIGHT",
+				       "9>IO SHARE",  "7PARAMETERS ON", "5OPTIMIZER",
+				       "7STATE ON",   "7SUMS ON",	is_on_gpus ? "2>GPUS" : NULL,
+				       NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
-	for (size_t i = 0; table && i < jobs->n_jobs; i++)
+	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
 		add_job(table, jobs->jobs[i]);
+		if (is_on_gpus)
+			table_add_bytes(table, gpus_job_bytes(jobs->jobs[i]));
+	}
 	return command_print_table(table);
 }
 
@@ -238,13 +252,17 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 	static const char *const titles[] = { ">RANK",	       "1>PID",	     "1>PUSHES",
 					      ">LAST REQUEST", "\"ACTIVITY", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
+	int code;
 
 	for (uint32_t rank = 0; table && rank < job->world_size; rank++)
 		add_rank(table, job, rank);
 	print_head(job);
 	if (!jobs_has_record(job))
 		return COMMAND_DONE;
-	return command_print_table(table);
+	code = command_print_table(table);
+	if (code == COMMAND_DONE && job->n_gpus > 0)
+		putchar('\n');
+	return code == COMMAND_DONE ? gpus_print_job(job) : code;
 }
 
 static int show_jobs(const struct command_context *context, const Tierd__Wire__JobsReply *jobs)

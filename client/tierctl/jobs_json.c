@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/tierctl/fields.h"
+#include "client/tierctl/gpus.h"
 #include "common/size.h"
 #include "proto/vocabulary.h"
 
@@ -133,6 +134,9 @@ cJSON *jobs_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddItemToObject(json, "members", members_json(job));
 	cJSON_AddItemToObject(json, "waits", waits_json(job));
 	fields_add(json, &job->base, "readers reader_bytes");
+	cJSON_AddItemToObject(json, "gpus", gpus_job_json(job));
+	cJSON_AddNumberToObject(json, "gpu_energy_joules", (double)job->gpu_energy_millijoules / 1e3);
+	fields_add(json, &job->base, "gpu_energy_steps");
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
 	return json;

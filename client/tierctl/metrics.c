@@ -19,6 +19,7 @@ struct family {
 
 #define NODE(field) offsetof(struct statistics_node, field)
 #define PATH(field) offsetof(struct statistics_path, field)
+#define GPU(field) offsetof(struct statistics_gpu, field)
 #define JOB(field) offsetof(struct statistics_job, field)
 #define FIGURE(field) offsetof(struct statistics_figures, field)
 
@@ -47,6 +48,23 @@ static const struct family of_paths[] = {
 	  PATH(moved[STATISTICS_WRITTEN]), 1 },
 };
 
+/* What is not known of one has no sample. */
+static const struct family of_gpus[] = {
+	{ "memory_bytes", "Memory of a GPU that jobs use.", false, PLAIN, GPU(bytes), 1 },
+	{ "held_bytes", "Of its memory, what the daemon holds for jobs.", false, PLAIN, GPU(held), 1 },
+	{ "used_bytes", "Of its memory, what all processes and the driver use.", false, PLAIN, GPU(used), 1 },
+	{ "from_host_bytes_total", "Bytes copied to it from host memory, since jobs have used it.", true,
+	  PLAIN, GPU(moved[STATISTICS_READ]), 1 },
+	{ "to_host_bytes_total", "Bytes copied from it to host memory, since jobs have used it.", true, PLAIN,
+	  GPU(moved[STATISTICS_WRITTEN]), 1 },
+	{ "busy_ratio", "Part of the last moment in which a kernel of any process ran on it.", false, PLAIN,
+	  GPU(busy_percent), 1e-2 },
+	{ "temperature_celsius", "Its temperature.", false, PLAIN, GPU(celsius), 1 },
+	{ "power_watts", "The power that it takes.", false, PLAIN, GPU(milliwatts), 1e-3 },
+	{ "energy_joules_total", "What it has used since its driver was loaded, with all processes.", true,
+	  PLAIN, GPU(millijoules), 1e-3 },
+};
+
 static const struct family of_jobs[] = {
 	{ "step", "The last applied step.", false, PLAIN, JOB(step), 1 },
 	{ "durable_step", "The last durable step.", false, PLAIN, JOB(durable_step), 1 },
@@ -69,6 +87,12 @@ static const struct family of_jobs[] = {
 	{ "warm_most_bytes", "What that would be if all of its optimizer's state on NVMe were kept.", false,
 	  PLAIN, JOB(warm_most_bytes), 1 },
 	{ "nvme_bytes", "NVMe space that it has reserved.", false, PLAIN, JOB(nvme_bytes), 1 },
+	{ "gpu_bytes", "GPU memory that it has.", false, PLAIN, JOB(gpu_bytes), 1 },
+	{ "gpu_energy_joules_total",
+	  "What its GPUs have used, with all who use them, from one look at their counters to a later one.",
+	  true, PLAIN, JOB(gpu_millijoules), 1e-3 },
+	{ "gpu_energy_steps_total", "The steps that it has applied between these looks.", true, PLAIN,
+	  JOB(gpu_steps), 1 },
 };
 
 /* Families that the node has, and each job. */
@@ -256,6 +280,31 @@ static void put_paths(struct output *output, const struct family *family, const 
 	}
 }
 
+static bool is_known(const struct family *family, const struct statistics_gpu *gpu)
+{
+	return *(const uint64_t *)((const char *)gpu + family->offset) != STATISTICS_UNKNOWN;
+}
+
+static void put_gpus(struct output *output, const struct family *family, const struct statistics_node *node)
+{
+	bool has_begun = false;
+	char name[64];
+
+	snprintf(name, sizeof(name), "tierd_gpu_%s", family->name);
+	for (size_t i = 0; i < node->gpu_count; i++) {
+		struct sample sample = { .name = name };
+		char uuid[VIEW_UUID_SIZE];
+
+		if (!is_known(family, &node->gpus[i]))
+			continue;
+		if (!has_begun)
+			begin(output, name, family);
+		has_begun = true;
+		add_label(&sample, "gpu", view_gpu_uuid(&node->gpus[i], uuid));
+		put_family(output, &sample, family, &node->gpus[i]);
+	}
+}
+
 static void put_times(struct output *output, const struct view *view)
 {
 	static const struct family silent = {
@@ -277,6 +326,8 @@ static void put_all(struct output *output, const struct view *view)
 		put_node(output, &of_nodes[i], &view->node);
 	for (size_t i = 0; i < ARRAY_LENGTH(of_paths); i++)
 		put_paths(output, &of_paths[i], &view->node);
+	for (size_t i = 0; i < ARRAY_LENGTH(of_gpus); i++)
+		put_gpus(output, &of_gpus[i], &view->node);
 	for (size_t i = 0; i < ARRAY_LENGTH(of_both); i++)
 		put_node(output, &of_both[i], &view->node.figures);
 	for (size_t i = 0; i < ARRAY_LENGTH(of_jobs); i++)

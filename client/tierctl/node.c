@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "client/tierctl/fields.h"
+#include "client/tierctl/gpus.h"
 #include "common/clock.h"
 #include "common/plural.h"
 
@@ -64,10 +65,11 @@ static cJSON *status_json(const Tierd__Wire__NodeReply *node)
 			     "io_engine io_engine_why store");
 
 	add_tiers(json, node);
+	cJSON_AddItemToObject(json, "gpus", gpus_json(node));
 	return json;
 }
 
-static void print_status(const struct command_context *context, const Tierd__Wire__NodeReply *node)
+static int print_status(const struct command_context *context, const Tierd__Wire__NodeReply *node)
 {
 	uint64_t capacity = 0, used = 0;
 	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
@@ -99,6 +101,7 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 	text_say(INDENT, "io engine  %s%s%s", node->io_engine, *node->io_engine_why ? ": " : "",
 		 node->io_engine_why);
 	text_say(INDENT, "store      %s", node->store);
+	return gpus_print(node);
 }
 
 int command_status(const struct command_context *context)
@@ -113,8 +116,7 @@ int command_status(const struct command_context *context)
 		return code;
 	if (context->is_json)
 		return command_print_json(status_json(node));
-	print_status(context, node);
-	return COMMAND_DONE;
+	return print_status(context, node);
 }
 
 static int print_tiers(const Tierd__Wire__NodeReply *node)

@@ -8,7 +8,7 @@
 
 #include "proto/name.h"
 
-#define MAXIMUM_COLUMNS 20
+#define MAXIMUM_COLUMNS 24
 #define GAP 2
 /* The least width of names: shorter ones are hard to tell apart. */
 #define LEAST_NAME 28

@@ -47,6 +47,13 @@ const char *text_bytes(uint64_t bytes, char text[TEXT_SIZE])
 	return text;
 }
 
+const char *text_rate(uint64_t bytes, double seconds, char text[TEXT_SIZE])
+{
+	double rate = (double)bytes / seconds;
+
+	return text_bytes(rate < 0x1p64 ? (uint64_t)rate : UINT64_MAX, text);
+}
+
 const char *text_count(uint64_t count, char text[TEXT_SIZE])
 {
 	static const char *const units[] = { "", "K", "M", "B", "T", NULL };

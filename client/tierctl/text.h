@@ -8,6 +8,8 @@
 #define TEXT_SIZE 32
 /* "3.2 GiB"; "1.5B"; "3 min 2 s" */
 const char *text_bytes(uint64_t bytes, char text[TEXT_SIZE]);
+/* Bytes of a second; the daemon may say anything. */
+const char *text_rate(uint64_t bytes, double seconds, char text[TEXT_SIZE]);
 const char *text_count(uint64_t count, char text[TEXT_SIZE]);
 const char *text_duration(uint64_t ms, char text[TEXT_SIZE]);
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/tierctl/gpus.h"
 #include "client/tierctl/top.h"
 #include "common/size.h"
 
@@ -56,13 +57,12 @@ static int read_flags(struct top_flags *flags, const struct command_context *con
 
 /* ---- Rates ---- */
 
-static void add_rate(struct table *table, uint64_t now, uint64_t before, double seconds)
+void top_add_rate(struct table *table, uint64_t now, uint64_t before, double seconds)
 {
 	char text[TEXT_SIZE];
 
-	table_add_known(
-		table, seconds > 0, "%s",
-		text_bytes(seconds > 0 ? (uint64_t)((double)top_more(now, before) / seconds) : 0, text));
+	table_add_known(table, seconds > 0, "%s",
+			seconds > 0 ? text_rate(top_more(now, before), seconds, text) : "");
 }
 
 static void add_stall(struct table *table, uint64_t ns, double seconds)
@@ -143,7 +143,7 @@ static int print_paths(const struct statistics_node *now, const struct statistic
 		table_add_bytes(table, path->used);
 		table_add_bytes(table, path->capacity);
 		for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
-			add_rate(table, path->moved[direction], old->moved[direction], seconds);
+			top_add_rate(table, path->moved[direction], old->moved[direction], seconds);
 	}
 	return command_print_table(table);
 }
@@ -159,7 +159,8 @@ static int print_io(const struct statistics_figures *now, const struct statistic
 	for (unsigned direction = 0; table && direction < STATISTICS_DIRECTIONS; direction++) {
 		table_add(table, "%s/s", view_direction_name(direction));
 		for (unsigned kind = 0; kind < STATISTICS_KINDS; kind++)
-			add_rate(table, now->bytes[kind][direction], before->bytes[kind][direction], seconds);
+			top_add_rate(table, now->bytes[kind][direction], before->bytes[kind][direction],
+				     seconds);
 	}
 	return command_print_table(table);
 }
@@ -182,7 +183,8 @@ static int print_stalls(const struct statistics_figures *now, const struct stati
 
 /* ---- Jobs ---- */
 
-static void add_job(struct table *table, const struct view_job *job, const struct statistics_job *before)
+static void add_job(struct table *table, const struct view_job *job, const struct statistics_job *before,
+		    bool has_gpus)
 {
 	static const struct statistics_job nothing;
 	const struct statistics_job *now = &job->body, *old = before ? before : &nothing;
@@ -207,21 +209,30 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 			100.0 * size_fraction(now->warm_bytes, now->warm_most_bytes));
 	table_add_known(table, !now->is_lost, "%s", text_bytes(now->nvme_bytes, text));
 	for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
-		add_rate(table, moved(&now->figures, direction), moved(&old->figures, direction), seconds);
+		top_add_rate(table, moved(&now->figures, direction), moved(&old->figures, direction),
+			     seconds);
 	table_add(table, "%s", hit_rate(&now->figures, &old->figures, text));
 	add_stall(table, stalled, seconds);
+	if (!has_gpus)
+		return;
+	table_add_bytes(table, now->gpu_bytes);
+	table_add_known(table, now->gpu_steps > old->gpu_steps && before, "%s",
+			gpus_text_energy(before ? top_joules_per_step(now, old) : 0, text));
 }
 
 static int print_jobs(const struct view *view, const struct top_past *past)
 {
-	static const char *const titles[] = { "~JOB",	"5~USER",    "STATUS",	 ">RANKS",
-					      ">STEP",	"3>DURABLE", "4>HOST",	 "7>OF IT CACHE",
-					      "6>KEPT", "4>NVME",    "1>READ/S", "1>WRITTEN/S",
-					      "2>HITS", "1>STALL",   NULL };
+	bool has_gpus = view->node.gpu_count > 0;
+	const char *const titles[] = {
+		"~JOB",	     "5~USER",	    "STATUS",	     ">RANKS",	">STEP",
+		"3>DURABLE", "4>HOST",	    "7>OF IT CACHE", "6>KEPT",	"4>NVME",
+		"1>READ/S",  "1>WRITTEN/S", "2>HITS",	     "1>STALL", has_gpus ? "4>GPUS" : NULL,
+		"6>J/STEP",  NULL
+	};
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < view->job_count; i++)
-		add_job(table, &view->jobs[i], top_find(past, &view->jobs[i].body));
+		add_job(table, &view->jobs[i], top_find(past, &view->jobs[i].body), has_gpus);
 	return command_print_table(table);
 }
 
@@ -238,6 +249,8 @@ static int print_look(const struct view *view, const struct top_past *past)
 	putchar('\n');
 	code = print_paths(now, before, seconds);
 	putchar('\n');
+	if (code == COMMAND_DONE)
+		code = top_print_gpus(now, before, seconds);
 	if (code == COMMAND_DONE)
 		code = print_io(&now->figures, &before->figures, seconds);
 	putchar('\n');

@@ -27,7 +27,7 @@ const struct statistics_job *top_find(const struct top_past *past, const struct 
 /* ---- Rates ---- */
 
 /* Without time between two looks there is no rate. */
-static void add_rate(cJSON *json, const char *name, uint64_t now, uint64_t before, double seconds)
+void top_rate_json(cJSON *json, const char *name, uint64_t now, uint64_t before, double seconds)
 {
 	if (seconds > 0)
 		cJSON_AddNumberToObject(json, name, (double)top_more(now, before) / seconds);
@@ -37,9 +37,9 @@ static void add_rate(cJSON *json, const char *name, uint64_t now, uint64_t befor
 
 static void add_moved(cJSON *json, const uint64_t now[], const uint64_t before[], double seconds)
 {
-	add_rate(json, "read_bytes_per_second", now[STATISTICS_READ], before[STATISTICS_READ], seconds);
-	add_rate(json, "written_bytes_per_second", now[STATISTICS_WRITTEN], before[STATISTICS_WRITTEN],
-		 seconds);
+	top_rate_json(json, "read_bytes_per_second", now[STATISTICS_READ], before[STATISTICS_READ], seconds);
+	top_rate_json(json, "written_bytes_per_second", now[STATISTICS_WRITTEN], before[STATISTICS_WRITTEN],
+		      seconds);
 }
 
 /* A share of none is none. */
@@ -64,13 +64,13 @@ static void add_figures(cJSON *json, const struct statistics_figures *now,
 	for (unsigned kind = 0; kind < STATISTICS_KINDS; kind++)
 		add_moved(cJSON_AddObjectToObject(io, view_kind_name(kind)), now->bytes[kind],
 			  before->bytes[kind], seconds);
-	add_rate(json, "gathers_per_second", now->gathers, before->gathers, seconds);
+	top_rate_json(json, "gathers_per_second", now->gathers, before->gathers, seconds);
 	add_hit_rate(json, now, before);
 	stalls = cJSON_AddObjectToObject(json, "stalled_seconds_per_second");
 	for (unsigned cause = 0; cause < STATISTICS_CAUSES; cause++)
-		add_rate(stalls, view_cause_name(cause), now->stall_ns[cause], before->stall_ns[cause],
-			 seconds * 1e9);
-	add_rate(json, "steps_per_second", now->steps, before->steps, seconds);
+		top_rate_json(stalls, view_cause_name(cause), now->stall_ns[cause], before->stall_ns[cause],
+			      seconds * 1e9);
+	top_rate_json(json, "steps_per_second", now->steps, before->steps, seconds);
 }
 
 /* ---- The node ---- */
@@ -109,6 +109,7 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 	paths = cJSON_AddArrayToObject(json, "nvme");
 	for (size_t i = 0; i < now->path_count; i++)
 		cJSON_AddItemToArray(paths, path_json(&now->paths[i], &before->paths[i], seconds));
+	cJSON_AddItemToObject(json, "gpus", top_gpus_json(now, before, seconds));
 	add_figures(json, &now->figures, &before->figures, seconds);
 }
 
@@ -144,6 +145,11 @@ static cJSON *job_json(const struct statistics_job *now, const struct statistics
 	cJSON_AddNumberToObject(json, "cache_bytes", (double)now->cache_bytes);
 	cJSON_AddNumberToObject(json, "kept_fraction", size_fraction(now->warm_bytes, now->warm_most_bytes));
 	add_known(json, now, "nvme_bytes", (double)now->nvme_bytes);
+	cJSON_AddNumberToObject(json, "gpu_bytes", (double)now->gpu_bytes);
+	if (before && now->gpu_steps > before->gpu_steps)
+		cJSON_AddNumberToObject(json, "gpu_joules_per_step", top_joules_per_step(now, before));
+	else
+		cJSON_AddNullToObject(json, "gpu_joules_per_step");
 	if (before)
 		add_figures(json, &now->figures, &before->figures,
 			    top_seconds(now->heartbeat_ns, before->heartbeat_ns));

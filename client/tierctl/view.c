@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/clock.h"
+#include "offload/cuda/gpus.h"
 
 /* How long a daemon that turns may take to answer; and one that does not: the latter is only probed. */
 #define ANSWER_MS 2000
@@ -75,7 +76,7 @@ static int read_node(struct view *view)
 
 	if (r < 0)
 		return r;
-	if (node.path_count > STATISTICS_MAX_PATHS)
+	if (node.path_count > STATISTICS_MAX_PATHS || node.gpu_count > STATISTICS_MAX_GPUS)
 		return -EPROTO;
 	for (size_t i = 0; i < node.path_count; i++)
 		node.paths[i].path[STATISTICS_PATH_BYTES - 1] = '\0';
@@ -179,6 +180,15 @@ const char *view_cause_name(unsigned cause)
 	static const char *const names[] = { "nvme_read", "slot", "step", "gradient_buffer" };
 
 	return cause < ARRAY_LENGTH(names) ? names[cause] : "?";
+}
+
+const char *view_gpu_uuid(const struct statistics_gpu *gpu, char text[VIEW_UUID_SIZE])
+{
+	struct gpu named = { .is_slice = gpu->is_slice };
+
+	_Static_assert(GPU_UUID_TEXT <= VIEW_UUID_SIZE, "a UUID fits");
+	memcpy(&named.uuid, gpu->uuid, sizeof(named.uuid));
+	return gpu_uuid_text(&named, text);
 }
 
 /* ---- The view ---- */

@@ -36,6 +36,10 @@ void view_close(struct view *view);
 uint64_t view_silent_ns(const struct view *view);
 bool view_is_stuck(const struct view *view);
 
+/* "GPU-…", or "MIG-…" of a slice. Returns the text. */
+#define VIEW_UUID_SIZE 41
+const char *view_gpu_uuid(const struct statistics_gpu *gpu, char text[VIEW_UUID_SIZE]);
+
 /* "demand", "read", "nvme_read"; "?" if there is none. */
 const char *view_kind_name(unsigned kind);
 const char *view_direction_name(unsigned direction);

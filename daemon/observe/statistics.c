@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "daemon/observe/own.h"
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
 #include "daemon/observe/statistics.h"
@@ -67,6 +68,38 @@ static void fill_path(struct statistics_path *body, const struct node *node, uns
 			 path->path + strlen(path->path) - LONG_PATH_BYTES);
 }
 
+static void fill_gpu(struct statistics_gpu *body, const struct gpu_figures *figures)
+{
+	const struct gpu_sensors *sensors = &figures->sensors;
+
+	_Static_assert(STATISTICS_UNKNOWN == GPU_SENSOR_UNKNOWN, "what is not known needs no translation");
+	_Static_assert(sizeof(body->uuid) == sizeof(figures->gpu->uuid), "a UUID fits");
+	*body = (struct statistics_gpu){
+		.number = figures->number,
+		.is_slice = figures->gpu->is_slice,
+		.bytes = figures->gpu->bytes,
+		.held = figures->held_bytes,
+		.moved = { [STATISTICS_READ] = figures->traffic[GPU_FROM_HOST].bytes,
+			   [STATISTICS_WRITTEN] = figures->traffic[GPU_TO_HOST].bytes },
+		.busy_percent = sensors->busy_percent,
+		.used = sensors->used_bytes,
+		.celsius = sensors->temperature_celsius,
+		.milliwatts = sensors->power_milliwatts,
+		.millijoules = sensors->energy_millijoules,
+	};
+	memcpy(body->uuid, &figures->gpu->uuid, sizeof(body->uuid));
+}
+
+static void fill_gpus(struct statistics_node *body, const struct node *node)
+{
+	struct gpu_figures figures[GPUS_MAX];
+	unsigned count = gpu_figures_of_node(node, figures);
+
+	body->gpu_count = count < STATISTICS_MAX_GPUS ? count : STATISTICS_MAX_GPUS;
+	for (size_t i = 0; i < body->gpu_count; i++)
+		fill_gpu(&body->gpus[i], &figures[i]);
+}
+
 static void fill_node(struct statistics_node *body, const struct node *node)
 {
 	*body = (struct statistics_node){
@@ -100,6 +133,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 	add_jobs(&body->figures, &node->jobs.dying);
 	for (unsigned i = 0; i < node->path_count; i++)
 		fill_path(&body->paths[i], node, i);
+	fill_gpus(body, node);
 }
 
 static void write_node(const struct node *node)
@@ -111,6 +145,18 @@ static void write_node(const struct node *node)
 		statistics_page_write(node->observe->published, &body);
 	if (node->observe->page.fd >= 0)
 		statistics_page_write(node->observe->page.base, &body);
+}
+
+static void fill_job_gpus(struct statistics_job *body, const struct job *job)
+{
+	struct gpu_job_figures figures[GPUS_MAX];
+	unsigned count = gpu_figures_of_job(job, figures);
+	struct gpu_energy energy = gpu_energy_of_job(job);
+
+	for (unsigned i = 0; i < count; i++)
+		body->gpu_bytes += figures[i].parameter_bytes;
+	body->gpu_millijoules = energy.millijoules;
+	body->gpu_steps = energy.steps;
 }
 
 static void write_job(const struct job *job)
@@ -136,6 +182,7 @@ static void write_job(const struct job *job)
 		.is_lost = job_is_lost(job),
 	};
 
+	fill_job_gpus(&body, job);
 	body.has_durable_step = durable_survives(job, &body.durable_step);
 	body.durable_lag_steps = job->step - body.durable_step;
 	body.durable_lag_ns = durable_lag_ns(job);
