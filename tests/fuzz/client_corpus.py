@@ -76,13 +76,18 @@ LIBRARY = {
 
 # ---- tierctl ----
 
+UNKNOWN = (1 << 64) - 1
 STATISTICS = message(**{f"_{n}": n * 1000003 for n in range(1, 16)})
+A_GPU = message(_1=1, _2="NVIDIA H100 80GB HBM3", _3="0000:17:00.0", _4="GPU-01234567-89ab-cdef-0123-456789abcdef", _6=80 << 30, _7=1 << 30,
+                _8=1 << 40, _9=1 << 36, _10=5, _11=6, **{f"_{n}": n * 1000 for n in range(12, 22)})
 NODE = message(_1="0.1.0", _2=77, _3=123456, _4=2, _5=3, _6=1 << 36, _7=1 << 35, _8=[
     message(_1="/nvme/0", _2=1 << 40, _3=1 << 39, _4=5, _5=6, _6=1), message(_1="\x1b[2J", _2=0, _3=1 << 63)],
-    _9="io_uring", _11="avx2", _12=8, _13=1, _15=9, _16=10, _51=1)
+    _9="io_uring", _11="avx2", _12=8, _13=1, _15=9, _16=10, _51=1, _56=[A_GPU, message(_2="\x1b[2J", _5=1, _8=-1 & (1 << 64) - 1, _9=1)])
 RANK = message(_1=0, _2=77, _3="training", _4=12, _5=34)
 A_JOB = message(_1="job", _2=1000, _3="trained", _4=2, _5=3, _6=1, _7=5, _8=2, _9=600, _10=1 << 20, _11=1 << 30,
-                _12=1 << 30, _13="nvme", _14="nvme", _15=[RANK, RANK], _16=STATISTICS, _17="adamw", _18=1.0, _19=100, _33="no")
+                _12=1 << 30, _13="nvme", _14="nvme", _15=[RANK, RANK], _16=STATISTICS, _17="adamw", _18=1.0, _19=100, _33="no",
+                _240=[message(_1=1, _2="GPU-01234567-89ab-cdef-0123-456789abcdef", _3=1 << 30), message(_2="\x1b[2J", _3=UNKNOWN)],
+                _241=1 << 40, _242=3)
 A_UNIT = message(_1=0, _2="layer 0", _3=300, _4=1200, _5="resident", _6="host+nvme", _7=1, _8=5, _9=1, _11=0, _12=b"\x96\x02")
 A_TENSOR = message(_1="w", _2="tied", _3=2, _4=b"\x20\x40", _5=1)
 A_SLICE = message(_1="\x1b[2J", _3=99, _4=b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" * 20, _6=1, _10="whole", _11=-1 & (1 << 64) - 1, _12=7)
@@ -96,10 +101,15 @@ def replied(number, body):
     return record(REPLY, reply(number, body))
 
 
-def page(kind, body_bytes, words):
+def page(kind, words, version=2):
     """As proto/statistics.h has it; the second copy is shown."""
-    header = struct.pack("<IIIIQ5Q", 0x74737264, 1, kind, body_bytes, 1, *[0] * 5)
+    header = struct.pack("<IIIIQ5Q", 0x74737264, version, kind, 8 * len(words), 1, *[0] * 5)
     return record(PAGES, struct.pack("<H", 2) + b"\x0a\x00" + header + bytes(504 * 8) + struct.pack(f"<{len(words)}Q", *words))
+
+
+# Of one path and one GPU, whose sensors are not known; of the job that is listed.
+A_NODE = [1] * 311 + [UNKNOWN] * 185
+THIS_JOB = [3] * 68
 
 
 def asked(command, *answers):
@@ -136,9 +146,9 @@ TIERCTL = {
     "leases_json": asked(LEASES | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
     "leases_of": asked(LEASES_OF, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=0, _3=9))),
     "evict": asked(EVICT, replied(10, message(_1=A_JOB, _2=1)), replied(51, message(_1=2, _2=1 << 30, _3=1, _4=1))),
-    "top": asked(TOP, page(1, 2360, [1] * 295)),
-    "top_other_version": asked(TOP, page(1, 8, [1])),
-    "metrics": asked(METRICS, page(1, 2360, [1] * 295), replied(10, message(_1=A_JOB, _2=1)), page(2, 416, [3] * 52)),
+    "top": asked(TOP, page(1, A_NODE)),
+    "top_other_version": asked(TOP, page(1, [1], version=1)),
+    "metrics": asked(METRICS, page(1, A_NODE), replied(10, message(_1=A_JOB, _2=1)), page(2, THIS_JOB)),
     "watch": asked(WATCH, record(EVENT, field(110, message(
         _1=1700000000 << 30, _2="epoch-ended", _3=5, _4="rank 0 is lost", _5="job", _6=1, _7=1000, _8=1, _9=0, _10=1, _11=7,
         _12="layer 0", _13="nvme", _14="/nvme/0"))), record(EVENT, field(111, message(_1=5)))),
