@@ -75,7 +75,7 @@ struct gpu_rank {
 	} events[GPU_EVENTS];
 	unsigned busy;		  /* requests in flight with them */
 	struct gpu_copy draining; /* of nothing: a wait for what it had queued when it left */
-	bool is_draining;
+	bool is_draining, awaits_event;
 	struct event *death;	/* of its process, meanwhile */
 	bool is_open;		/* they are, or were */
 	struct queue attaching; /* its attach that waits */
@@ -102,6 +102,7 @@ struct gpu_pack {
 	struct waiter host;   /* for its values in host memory */
 	struct gpu_copy copy;
 	struct gpu_rank *awaited; /* whose event the copy is behind */
+	bool is_held;		  /* the copy is submitted by gpu_packs_resume() */
 	struct gpu_tier *tier;
 };
 
@@ -169,6 +170,8 @@ void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem);
 void gpu_ranks_go_on(struct gpu_tier *tier);
 /* Something of a rank has come home: it goes, if it is gone. */
 void gpu_rank_settle(struct gpu_rank *rank);
+/* One of them has lost its connection, and may be dying: what it has queued is covered by no event then. */
+bool gpu_ranks_may_die(const struct gpu_tier *tier);
 bool gpu_rank_has_lease(const struct gpu_rank *rank, uint32_t unit);
 
 /* ---- pack.c: what state.c has in its table, and more ---- */
@@ -189,6 +192,8 @@ void gpu_pack_go_on(struct gpu_pack *pack);
 bool gpu_pack_prefetch(struct gpu_pack *pack, uint32_t distance);
 /* Fails those who wait. */
 void gpu_pack_fail(struct gpu_pack *pack, int status);
+/* Those whose copies were held because a rank might die go on. */
+void gpu_packs_resume(struct gpu_tier *tier);
 /* The event of a rank that is gone is not awaited any more. */
 void gpu_pack_forget(struct gpu_pack *pack, const struct gpu_rank *rank);
 

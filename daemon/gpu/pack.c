@@ -245,9 +245,13 @@ static bool has_behind(const struct gpu_pack *pack)
 static void submit(struct gpu_pack *pack)
 {
 	struct gpu_tier *tier = pack->tier;
-	struct gpu_event *after = take_behind(pack);
 	uint32_t number = gpu_pack_number(pack);
+	struct gpu_event *after;
 
+	pack->is_held = gpu_ranks_may_die(tier);
+	if (pack->is_held)
+		return;
+	after = take_behind(pack);
 	pack->copy = (struct gpu_copy){ .request.done = on_copied,
 					.direction = GPU_FROM_HOST,
 					.priority = pack->priority,
@@ -272,6 +276,13 @@ void gpu_copy(struct gpu_pack *pack)
 	pack->version = residency_version(job, number);
 	pack->tier->moving_bytes += units_of(pack)->slot_bytes;
 	submit(pack);
+}
+
+void gpu_packs_resume(struct gpu_tier *tier)
+{
+	for (uint32_t i = 0; i < tier->job->catalog.pack_count; i++)
+		if (tier->packs[i].is_held)
+			submit(&tier->packs[i]);
 }
 
 void gpu_pack_forget(struct gpu_pack *pack, const struct gpu_rank *rank)
@@ -364,6 +375,8 @@ static void raise(struct gpu_pack *pack)
 	if (pack->priority == TIER_DEMAND)
 		return;
 	pack->priority = TIER_DEMAND;
+	if (pack->is_held)
+		return;
 	if (pack->state == GPU_COPYING || pack->state == GPU_ORDERED)
 		gpu_copy_raise(pack->tier->gpu->engine, &pack->copy, TIER_DEMAND);
 	else if (want_host(pack, wanted_version(pack)))

@@ -25,67 +25,99 @@ bool gpu_has_leases(const struct member *member)
 	return false;
 }
 
-/* ---- Leaving in good order ---- */
+/* ---- Leaving: what its process has queued goes on ---- */
 
-static void on_drained(struct gpu_request *request, int status)
+bool gpu_ranks_may_die(const struct gpu_tier *tier)
 {
-	struct gpu_copy *copy = container_of(request, struct gpu_copy, request);
-	struct gpu_rank *rank = container_of(copy, struct gpu_rank, draining);
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i] && tier->ranks[i]->is_draining && !tier->ranks[i]->awaits_event)
+			return true;
+	return false;
+}
+
+static void end_draining(struct gpu_rank *rank)
+{
+	struct gpu_tier *tier = rank->tier;
 
 	rank->is_draining = false;
 	close(event_get_fd(rank->death));
 	event_free(TAKE_PTR(rank->death));
 	rank->busy--;
-	rank->tier->outstanding--;
+	tier->outstanding--;
 	gpu_rank_settle(rank);
-	job_settle(rank->tier->job);
+	gpu_packs_resume(tier);
+	job_settle(tier->job);
 }
 
-/* The driver has ended what it had queued: who waits for its events need not. */
+static void on_drained(struct gpu_request *request, int status)
+{
+	struct gpu_copy *copy = container_of(request, struct gpu_copy, request);
+
+	end_draining(container_of(copy, struct gpu_rank, draining));
+}
+
+/* Until its last event has passed. */
+static void wait_for_last_event(struct gpu_rank *rank)
+{
+	uint64_t last = atomic_load_explicit(&rank->leases->recorded, memory_order_acquire);
+
+	rank->draining = (struct gpu_copy){
+		.request.done = on_drained,
+		.direction = GPU_FROM_HOST,
+		.priority = TIER_WRITE_BACK,
+		.after = last > 0 ? &rank->events[gpu_event_at(last)].event : NULL,
+	};
+	rank->awaits_event = true;
+	gpu_copy_submit(rank->tier->gpu->engine, &rank->draining);
+}
+
+/* Its process has died, and the driver has ended what it had queued: who waits for its events need not. Or it
+ * has lost its connection alone. */
 static void on_death(evutil_socket_t fd, short events, void *argument)
 {
 	struct gpu_rank *rank = argument;
 
+	if (events & EV_TIMEOUT) {
+		event_add(rank->death, NULL);
+		wait_for_last_event(rank);
+		gpu_packs_resume(rank->tier);
+		return;
+	}
 	rank->is_draining = false;
-	gpu_copy_cancel(rank->tier->gpu->engine, &rank->draining);
 	for (uint32_t i = 0; i < rank->tier->job->catalog.pack_count; i++)
 		gpu_pack_forget(&rank->tier->packs[i], rank);
+	if (rank->awaits_event)
+		gpu_copy_cancel(rank->tier->gpu->engine, &rank->draining);
+	else
+		end_draining(rank);
 }
 
 /* False: it has died already, or nobody would tell us. */
-static bool watch_process(struct gpu_rank *rank)
+static bool begin_draining(struct gpu_rank *rank, const struct timeval *patience)
 {
-	int fd = (int)syscall(SYS_pidfd_open, rank->member->pid, 0);
+	int fd = rank->leases && rank->tier->state == GPU_TIER_OPEN
+			 ? (int)syscall(SYS_pidfd_open, rank->member->pid, 0)
+			 : -1;
 
 	if (fd < 0)
 		return false;
 	rank->death = event_new(rank->tier->job->node->loop, fd, EV_READ, on_death, rank);
-	if (rank->death && event_add(rank->death, NULL) == 0)
-		return true;
-	if (rank->death)
-		event_free(TAKE_PTR(rank->death));
-	close(fd);
-	return false;
+	if (!rank->death || event_add(rank->death, patience) < 0) {
+		if (rank->death)
+			event_free(TAKE_PTR(rank->death));
+		close(fd);
+		return false;
+	}
+	rank->is_draining = true;
+	rank->busy++;
+	rank->tier->outstanding++;
+	return true;
 }
 
 void gpu_leave(struct member *member)
 {
-	struct gpu_rank *rank = member->gpu;
-	uint64_t last;
-
-	if (!rank || !rank->leases || rank->tier->state != GPU_TIER_OPEN)
-		return;
-	last = atomic_load_explicit(&rank->leases->recorded, memory_order_acquire);
-	if (last == 0 || !watch_process(rank))
-		return;
-	rank->is_draining = true;
-	rank->busy++;
-	rank->tier->outstanding++;
-	rank->draining = (struct gpu_copy){ .request.done = on_drained,
-					    .direction = GPU_FROM_HOST,
-					    .priority = TIER_WRITE_BACK,
-					    .after = &rank->events[gpu_event_at(last)].event };
-	gpu_copy_submit(rank->tier->gpu->engine, &rank->draining);
+	if (member->gpu && begin_draining(member->gpu, NULL))
+		wait_for_last_event(member->gpu);
 }
 
 /* ---- The end ---- */
@@ -141,6 +173,10 @@ void gpu_forget(struct member *member)
 
 	if (!rank)
 		return;
+	/* A process that dies closes its connection before it closes its GPU, and no event covers what it has
+	 * not released. */
+	if (!rank->is_draining)
+		begin_draining(rank, &(struct timeval){ .tv_sec = 1 });
 	rank->member = NULL;
 	if (rank->is_draining)
 		return;
