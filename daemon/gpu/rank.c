@@ -127,6 +127,9 @@ static void free_rank(struct gpu_rank *rank)
 	struct gpu_tier *tier = rank->tier;
 
 	tier->ranks[rank->place] = NULL;
+	/* Another rank may get its place, whose events have nothing to do with them. */
+	for (uint32_t i = 0; tier->places && i < tier->slots.count; i++)
+		tier->places[i].behind[rank->place] = 0;
 	disposal_start_shared(tier->job->node, tier->job->uid, true, &rank->page);
 	free(rank);
 	job_settle(tier->job);

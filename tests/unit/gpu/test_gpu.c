@@ -334,10 +334,14 @@ static void who_leaves_and_dies_holds_up_nobody(void **state)
 	other_pid = peer.pid;
 	open_two_ranks();
 	waiting = leave_and_want_its_slots();
+	/* As where another pack has that slot, and waits for its values in host memory. */
+	tier_of(scene_job(NULL))->places[1].behind[1] = 1;
 	gpu_peer_end(&peer);
 	assert_int_equal(actor_await(&actor, waiting, 0)->status, 0);
 	scene_settle(&scene);
 	assert_null(tier_of(scene_job(NULL))->ranks[1]);
+	/* Another rank may come to its place. */
+	assert_int_equal(tier_of(scene_job(NULL))->places[1].behind[1], 0);
 	gpu_peer_start(&peer);
 }
 
