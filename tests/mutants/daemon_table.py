@@ -5,6 +5,8 @@ EVICTION = "daemon/residency/eviction.c"
 STEP = "daemon/update/step.c"
 WRITING = "daemon/values/writing.c"
 THROTTLE = "daemon/session/throttle.c"
+GPU_PACK = "daemon/gpu/pack.c"
+GPU_RANK = "daemon/gpu/rank.c"
 
 MUTANTS = (
     # Beside each other, because each builds all that there is.
@@ -591,5 +593,35 @@ MUTANTS = (
         "session",
         THROTTLE,
         (("throttle->connections > 0 || throttle->until_ns > now_ns ||", "throttle->connections > 0 ||"),),
+    ),
+    (
+        "a slot on a GPU overwritten before what reads it has ended",
+        "gpu",
+        GPU_PACK,
+        (("*behind |= 1u <<", "*behind |= 0u <<"),),
+    ),
+    (
+        "what is leased on a GPU evicted",
+        "gpu",
+        GPU_RANK,
+        (("return rank->leases && rank->member && lease_is_held", "return !rank && lease_is_held"),),
+    ),
+    (
+        "a gather on a GPU answered before its copy has its place",
+        "gpu",
+        GPU_PACK,
+        (("\tsubmit(pack);\n}\n\nvoid gpu_packs_resume", "\tsubmit(pack);\n\tgpu_grant(pack);\n}\n\nvoid gpu_packs_resume"),),
+    ),
+    (
+        "newer values on a GPU waited for before older ones that are needed for them",
+        "gpu",
+        GPU_PACK,
+        (("waiter->version < version)", "waiter->version > version || version == UINT64_MAX)"),),
+    ),
+    (
+        "the kernels of a rank that leaves a GPU not waited for",
+        "gpu",
+        GPU_RANK,
+        (("if (fd < 0)\n\t\treturn false;\n\trank->death", "if (fd >= 0)\n\t\treturn false;\n\trank->death"),),
     ),
 )
