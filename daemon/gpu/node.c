@@ -125,7 +125,10 @@ static void on_opened(struct work *work)
 	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
 	struct gpu_tier *tier = opening->tier;
 
-	if (opening->status == 0) {
+	/* Where the GPU cannot be opened its tier is none of those that use it. */
+	if (opening->status < 0) {
+		opening->gpu = NULL;
+	} else {
 		opening->gpu->tiers++;
 		opening->status = watch(opening->gpu, tier->job->node);
 		if (opening->gpu->tiers == 1)
@@ -172,7 +175,8 @@ void gpu_let_go(struct gpu_in_use *gpu)
 	closing = calloc(1, sizeof(*closing));
 	if (!closing)
 		return;
-	event_free(TAKE_PTR(gpu->event));
+	if (gpu->event)
+		event_free(TAKE_PTR(gpu->event));
 	*closing =
 		(struct closing){ .work = { .run = run_closing, .done = on_closed, .urgency = WORK_NORMAL },
 				  .gpu = gpu };

@@ -38,10 +38,11 @@ bool gpu_ranks_may_die(const struct gpu_tier *tier)
 static void end_draining(struct gpu_rank *rank)
 {
 	struct gpu_tier *tier = rank->tier;
+	int process = event_get_fd(rank->death);
 
 	rank->is_draining = false;
-	close(event_get_fd(rank->death));
 	event_free(TAKE_PTR(rank->death));
+	close(process);
 	rank->busy--;
 	tier->outstanding--;
 	gpu_rank_settle(rank);

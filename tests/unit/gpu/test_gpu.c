@@ -388,6 +388,26 @@ static void a_budget_without_room_for_two_units_is_refused(void **state)
 	attach(2 * UNIT_BYTES);
 }
 
+static void a_gpu_that_cannot_be_opened_is_opened_later_and_closed(void **state)
+{
+	const struct gpu_in_use *gpu;
+
+	skip_without_stand_in();
+	actor_play(&scene, &actor);
+	setenv("STANDIN_FAILURES", "cuDevicePrimaryCtxRetain=2", 1);
+	refused(send_attach(&actor, 0), -ENOMEM);
+	unsetenv("STANDIN_FAILURES");
+	scene_settle(&scene);
+	gpu = &scene.node->gpu->in_use[0];
+	assert_int_equal(gpu->tiers, 0);
+	attach(0);
+	assert_int_equal(gpu->tiers, 1);
+	actor_die(&actor);
+	while (gpu->tiers > 0 || gpu->engine)
+		scene_wait(&scene);
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+}
+
 static void memory_that_a_gpu_does_not_have_is_not_waited_for(void **state)
 {
 	struct job *job;
@@ -456,6 +476,7 @@ int main(int argc, char **argv)
 		TEST(who_leaves_and_dies_holds_up_nobody),
 		TEST(a_gpu_that_is_not_there_is_refused),
 		TEST(a_budget_without_room_for_two_units_is_refused),
+		TEST(a_gpu_that_cannot_be_opened_is_opened_later_and_closed),
 		TEST(memory_that_a_gpu_does_not_have_is_not_waited_for),
 		TEST(who_leases_all_slots_is_told),
 		TEST(a_tier_goes_with_its_last_rank),
