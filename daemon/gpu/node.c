@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plural.h"
 #include "daemon/gpu/own.h"
 
 int gpu_node_new(struct node *node)
@@ -77,7 +78,7 @@ static int find(struct gpu_opening *opening, const struct gpus *gpus)
 			 "tierd sees %u GPU%s, and that of the rank is not among them; see \"tierctl "
 			 "doctor\", and "
 			 "CUDA_VISIBLE_DEVICES of tierd",
-			 gpus->count, gpus->count == 1 ? "" : "s");
+			 gpus->count, PLURAL(gpus->count));
 	else
 		snprintf(opening->problem, sizeof(opening->problem),
 			 "tierd sees no GPU: %s; see \"tierctl doctor\"", gpus->driver.problem);

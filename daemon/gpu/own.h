@@ -182,7 +182,6 @@ void gpu_leave_queue(struct gpu_pack *pack);
 void gpu_expect(struct gpu_pack *pack);
 void gpu_leave_queue_and_expect(struct gpu_pack *pack);
 void gpu_copy(struct gpu_pack *pack);
-void gpu_show(struct gpu_pack *pack);
 void gpu_publish(struct gpu_pack *pack);
 void gpu_give_slot(struct gpu_pack *pack);
 

@@ -344,11 +344,6 @@ void gpu_leave_queue_and_expect(struct gpu_pack *pack)
 
 /* ---- What clients see ---- */
 
-void gpu_show(struct gpu_pack *pack)
-{
-	gpu_grant(pack);
-}
-
 void gpu_publish(struct gpu_pack *pack)
 {
 	pack->used = ++pack->tier->clock;

@@ -23,7 +23,7 @@ static const struct gpu_transition rows[] = {
 	ROW(IN(EXPECTED), ARRIVE, NULL, COPYING, gpu_copy),
 	ROW(IN(EXPECTED), FAIL, NULL, ABSENT, gpu_give_slot),
 
-	ROW(IN(COPYING), ORDER, NULL, ORDERED, gpu_show),
+	ROW(IN(COPYING), ORDER, NULL, ORDERED, gpu_grant),
 	ROW(IN(COPYING) | IN(ORDERED), FAIL, NULL, ABSENT, gpu_give_slot),
 	ROW(IN(ORDERED), END, NULL, RESIDENT, gpu_publish),
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/gpu/own.h"
-#include "tests/unit/gpu/gpu_peer.h"
+#include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
 #include "tests/unit/training.h"
@@ -48,18 +48,7 @@ static int teardown(void **state)
 
 static uint32_t send_attach(struct actor *rank, uint64_t budget)
 {
-	Tierd__Wire__GpuAttach attach = TIERD__WIRE__GPU_ATTACH__INIT;
-	ProtobufCBinaryData events[GPU_EVENTS];
-
-	for (unsigned i = 0; i < GPU_EVENTS; i++)
-		events[i] = (ProtobufCBinaryData){ GPU_HANDLE_BYTES, peer.events[i] };
-	attach.job = rank->job;
-	attach.epoch = rank->epoch;
-	attach.uuid = (ProtobufCBinaryData){ sizeof(uuid), uuid };
-	attach.budget = budget;
-	attach.n_events = GPU_EVENTS;
-	attach.events = events;
-	return actor_send(rank, WIRE_REQUEST(GPU_ATTACH, gpu_attach, &attach));
+	return gpu_actor_send_attach(&peer, rank, uuid, budget);
 }
 
 static const Tierd__Wire__GpuAttachReply *attach(uint64_t budget)
@@ -77,18 +66,6 @@ static const Tierd__Wire__GpuAttachReply *attach(uint64_t budget)
 	return reply;
 }
 
-static uint32_t send_gather(struct actor *rank, uint32_t unit, uint64_t version)
-{
-	Tierd__Wire__GpuGather gather = TIERD__WIRE__GPU_GATHER__INIT;
-
-	gather.job = rank->job;
-	gather.epoch = rank->epoch;
-	gather.unit = unit;
-	gather.version = version;
-	gather.is_blocking = true;
-	return actor_send(rank, WIRE_REQUEST(GPU_GATHER, gpu_gather, &gather));
-}
-
 /* The peer reads the unit's beginning behind its copy. */
 static void read_unit(const Tierd__Wire__GpuGatherReply *reply)
 {
@@ -97,7 +74,7 @@ static void read_unit(const Tierd__Wire__GpuGatherReply *reply)
 
 static const Tierd__Wire__GpuGatherReply *gather(uint32_t unit, uint64_t version)
 {
-	const struct answer *answer = actor_await(&actor, send_gather(&actor, unit, version), 0);
+	const struct answer *answer = actor_await(&actor, gpu_actor_send_gather(&actor, unit, version), 0);
 
 	assert_int_equal(answer->status, 0);
 	assert_true(answer->reply->gpu_gather->version >= version);
@@ -191,7 +168,7 @@ static void nothing_is_overwritten_before_what_reads_it_has_ended(void **state)
 		read_unit(gather(unit, 0));
 		release(unit);
 	}
-	waiting = send_gather(&actor, 2, 0);
+	waiting = gpu_actor_send_gather(&actor, 2, 0);
 	for (unsigned i = 0; i < 20 && tier_of(job)->packs[job->catalog.units[2].pack].state != GPU_COPYING;
 	     i++)
 		scene_wait(&scene);
@@ -240,7 +217,7 @@ static void values_of_a_step_are_waited_for(void **state)
 	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 		training_push(&actor, unit, 1);
 	step = actor_send_step(&actor, 0.1f);
-	number = send_gather(&actor, 1, 1);
+	number = gpu_actor_send_gather(&actor, 1, 1);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
 	read_unit(actor_find(&actor, number, 0)->reply->gpu_gather);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
@@ -278,8 +255,8 @@ static void a_rank_gets_the_values_that_it_needs_for_the_step(void **state)
 	attach(0);
 	assert_int_equal(actor_await(&other, send_attach(&other, 0), 0)->status, 0);
 	step = actor_send_step(&actor, 0.1f);
-	newer = send_gather(&actor, 1, 1);
-	older = send_gather(&other, 1, 0);
+	newer = gpu_actor_send_gather(&actor, 1, 1);
+	older = gpu_actor_send_gather(&other, 1, 0);
 	assert_int_equal(actor_await(&other, older, 0)->status, 0);
 	assert_int_equal(actor_find(&other, older, 0)->reply->gpu_gather->version, 0);
 	assert_true(lease_give(&gpu_lease_counters(leases_of(&other))[1]));
@@ -297,7 +274,7 @@ static uint32_t leave_and_want_its_slots(void)
 	assert_int_equal(actor_await(&other, send_attach(&other, 0), 0)->status, 0);
 	gpu_peer_hold(&peer, true);
 	for (uint32_t unit = 0; unit < 2; unit++) {
-		const struct answer *answer = actor_await(&other, send_gather(&other, unit, 0), 0);
+		const struct answer *answer = actor_await(&other, gpu_actor_send_gather(&other, unit, 0), 0);
 		uint64_t number = atomic_fetch_add(&leases_of(&other)->recorded, 1) + 1;
 
 		read_unit(answer->reply->gpu_gather);
@@ -306,7 +283,7 @@ static uint32_t leave_and_want_its_slots(void)
 		assert_true(lease_give(&gpu_lease_counters(leases_of(&other))[unit]));
 	}
 	actor_send_leave(&other, false);
-	return send_gather(&actor, 2, 0);
+	return gpu_actor_send_gather(&actor, 2, 0);
 }
 
 static void who_leaves_with_kernels_under_way_keeps_what_they_read(void **state)
@@ -369,7 +346,8 @@ static void a_gpu_that_is_not_there_is_refused(void **state)
 	actor_play(&scene, &actor);
 	uuid[0] ^= 1;
 	assert_non_null(strstr(refused(send_attach(&actor, 0), -ENODEV), ", and that of the rank is not"));
-	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -EINVAL), "rank 0 has asked for no GPU"));
+	assert_non_null(
+		strstr(refused(gpu_actor_send_gather(&actor, 0, 0), -EINVAL), "rank 0 has asked for no GPU"));
 	/* The rank may ask again. */
 	uuid[0] ^= 1;
 	attach(0);
@@ -428,8 +406,8 @@ static void who_leases_all_slots_is_told(void **state)
 	attach(2 * UNIT_BYTES);
 	gather(0, 0);
 	gather(1, 0);
-	assert_non_null(
-		strstr(refused(send_gather(&actor, 2, 0), -EDEADLK), "can never be gathered on GPU 0"));
+	assert_non_null(strstr(refused(gpu_actor_send_gather(&actor, 2, 0), -EDEADLK),
+			       "can never be gathered on GPU 0"));
 	release(0);
 	read_unit(gather(2, 0));
 	expect_host_values(2, 0);
@@ -457,8 +435,8 @@ static void a_gpu_that_is_lost_takes_nothing_else_with_it(void **state)
 	gather(0, 0);
 	release(0);
 	setenv("STANDIN_FAILURES", "cuMemcpyAsync=719!", 1);
-	assert_non_null(strstr(refused(send_gather(&actor, 1, 0), -ENODEV), gpu_text));
-	assert_non_null(strstr(refused(send_gather(&actor, 0, 0), -ENODEV), gpu_text));
+	assert_non_null(strstr(refused(gpu_actor_send_gather(&actor, 1, 0), -ENODEV), gpu_text));
+	assert_non_null(strstr(refused(gpu_actor_send_gather(&actor, 0, 0), -ENODEV), gpu_text));
 	unsetenv("STANDIN_FAILURES");
 	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
 }

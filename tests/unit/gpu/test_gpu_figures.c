@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "daemon/gpu/own.h"
-#include "tests/unit/gpu/gpu_peer.h"
+#include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
 #include "tests/unit/training.h"
@@ -38,38 +38,21 @@ static int teardown(void **state)
 /* The job asks for two units' room on GPU 1, which the actor does not look at. */
 static void attach(void)
 {
-	Tierd__Wire__GpuAttach attach = TIERD__WIRE__GPU_ATTACH__INIT;
-	ProtobufCBinaryData events[GPU_EVENTS];
 	struct gpus gpus;
 
 	gpus_find(&gpus);
 	assert_int_equal(gpus.count, 2);
-	for (unsigned i = 0; i < GPU_EVENTS; i++)
-		events[i] = (ProtobufCBinaryData){ GPU_HANDLE_BYTES, peer.events[i] };
-	attach.job = actor.job;
-	attach.epoch = actor.epoch;
-	attach.uuid = (ProtobufCBinaryData){ sizeof(gpus.gpus[1].uuid), (uint8_t *)gpus.gpus[1].uuid.bytes };
-	attach.budget = TIER_BYTES;
-	attach.n_events = GPU_EVENTS;
-	attach.events = events;
-	assert_int_equal(
-		actor_await(&actor, actor_send(&actor, WIRE_REQUEST(GPU_ATTACH, gpu_attach, &attach)), 0)
-			->status,
-		0);
+	assert_int_equal(actor_await(&actor,
+				     gpu_actor_send_attach(&peer, &actor, (uint8_t *)gpus.gpus[1].uuid.bytes,
+							   TIER_BYTES),
+				     0)
+				 ->status,
+			 0);
 }
 
 static void gather(uint32_t unit, int status)
 {
-	Tierd__Wire__GpuGather gather = TIERD__WIRE__GPU_GATHER__INIT;
-
-	gather.job = actor.job;
-	gather.epoch = actor.epoch;
-	gather.unit = unit;
-	gather.is_blocking = true;
-	assert_int_equal(
-		actor_await(&actor, actor_send(&actor, WIRE_REQUEST(GPU_GATHER, gpu_gather, &gather)), 0)
-			->status,
-		status);
+	assert_int_equal(actor_await(&actor, gpu_actor_send_gather(&actor, unit, 0), 0)->status, status);
 }
 
 static void look(void)

@@ -1,0 +1,30 @@
+#include "tests/unit/gpu/gpu_actor.h"
+
+uint32_t gpu_actor_send_attach(struct gpu_peer *peer, struct actor *actor, uint8_t uuid[GPU_UUID_BYTES],
+			       uint64_t budget)
+{
+	Tierd__Wire__GpuAttach attach = TIERD__WIRE__GPU_ATTACH__INIT;
+	ProtobufCBinaryData events[GPU_EVENTS];
+
+	for (unsigned i = 0; i < GPU_EVENTS; i++)
+		events[i] = (ProtobufCBinaryData){ GPU_HANDLE_BYTES, peer->events[i] };
+	attach.job = actor->job;
+	attach.epoch = actor->epoch;
+	attach.uuid = (ProtobufCBinaryData){ GPU_UUID_BYTES, uuid };
+	attach.budget = budget;
+	attach.n_events = GPU_EVENTS;
+	attach.events = events;
+	return actor_send(actor, WIRE_REQUEST(GPU_ATTACH, gpu_attach, &attach));
+}
+
+uint32_t gpu_actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version)
+{
+	Tierd__Wire__GpuGather gather = TIERD__WIRE__GPU_GATHER__INIT;
+
+	gather.job = actor->job;
+	gather.epoch = actor->epoch;
+	gather.unit = unit;
+	gather.version = version;
+	gather.is_blocking = true;
+	return actor_send(actor, WIRE_REQUEST(GPU_GATHER, gpu_gather, &gather));
+}

@@ -1,0 +1,13 @@
+/* What an actor of a scene sends for a GPU, of whose peer the events are. */
+#ifndef TIERD_TESTS_UNIT_GPU_ACTOR_H
+#define TIERD_TESTS_UNIT_GPU_ACTOR_H
+
+#include "tests/unit/daemon_support.h"
+#include "tests/unit/gpu/gpu_peer.h"
+
+/* The number of the request. A gather blocks its actor. */
+uint32_t gpu_actor_send_attach(struct gpu_peer *peer, struct actor *actor, uint8_t uuid[GPU_UUID_BYTES],
+			       uint64_t budget);
+uint32_t gpu_actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version);
+
+#endif
