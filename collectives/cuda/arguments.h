@@ -11,7 +11,8 @@
 /* As many ranks as have memory on one GPU. */
 #define SUM_MAX_RANKS 64
 
-/* As a reduce_kernel is, over arrays in the GPU's memory that begin at multiples of 16 bytes. */
+/* As a reduce_kernel is, over arrays in the GPU's memory; those that begin at multiples of 16 bytes take
+ * least time. */
 struct sum_arguments {
 	const void *contributions[SUM_MAX_RANKS];
 	float *sum;

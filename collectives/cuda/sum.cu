@@ -41,6 +41,37 @@ static inline uint16_t absent_of(const uint16_t *)
 	return 0x8000;
 }
 
+/* A piece of an array begins at any of its elements, and a group of them is one access only where it is
+ * aligned. */
+template <typename element> static inline bool is_aligned(const element *array)
+{
+	return (uintptr_t)array % (GROUP * sizeof(element)) == 0;
+}
+
+template <typename element> static inline void load_any(element *to, const element *from, unsigned count)
+{
+	if (is_aligned(from)) {
+		group_load(to, from, count);
+		return;
+	}
+	UNROLL
+	for (unsigned i = 0; i < GROUP; i++)
+		if (i < count)
+			to[i] = __ldcs(from + i);
+}
+
+static inline void store_any(float *to, const float *from, unsigned count)
+{
+	if (is_aligned(to)) {
+		group_store(to, from, count);
+		return;
+	}
+	UNROLL
+	for (unsigned i = 0; i < GROUP; i++)
+		if (i < count)
+			__stcs(to + i, from[i]);
+}
+
 /* Of ranks from a multiple of eight on, of a group of elements from first on. */
 template <enum reduce_format format, typename kept>
 static inline void sum_row(const struct sum_arguments *with, unsigned first_rank, size_t first,
@@ -60,7 +91,7 @@ static inline void sum_row(const struct sum_arguments *with, unsigned first_rank
 		for (unsigned i = 0; i < GROUP; i++)
 			values[rank][i] = absent_of(values[rank]);
 		if (contribution)
-			group_load(values[rank], contribution + first, group_count(first, with->count));
+			load_any(values[rank], contribution + first, group_count(first, with->count));
 		from[rank] = (const char *)values[rank];
 	}
 	UNROLL
@@ -101,10 +132,10 @@ static inline void sum_group(const struct sum_arguments *with, size_t first)
 
 	sum_ranks<format, kept>(with, first, sum);
 	if (with->is_added) {
-		group_load(old, with->sum + first, count);
+		load_any(old, with->sum + first, count);
 		add_group(sum, old);
 	}
-	group_store(with->sum + first, sum, count);
+	store_any(with->sum + first, sum, count);
 }
 
 template <enum reduce_format format, typename kept>

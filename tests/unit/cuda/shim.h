@@ -4,6 +4,8 @@
 #define TIERD_TESTS_UNIT_CUDA_SHIM_H
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define __global__
@@ -23,16 +25,27 @@ static thread_local struct {
 	unsigned x;
 } blockIdx, blockDim, threadIdx;
 
+/* A GPU takes no other access. */
+template <typename type> static inline void shim_require_aligned(const type *address)
+{
+	if ((uintptr_t)address % sizeof(type) == 0)
+		return;
+	fprintf(stderr, "a kernel accesses %zu bytes at once that are not aligned\n", sizeof(type));
+	abort();
+}
+
 template <typename type> static inline type __ldcs(const type *from)
 {
 	type value;
 
+	shim_require_aligned(from);
 	memcpy(&value, from, sizeof(value));
 	return value;
 }
 
 template <typename type> static inline void __stcs(type *to, type value)
 {
+	shim_require_aligned(to);
 	memcpy(to, &value, sizeof(value));
 }
 

@@ -49,31 +49,39 @@ static void contributions_free(struct contributions *all)
 		free(all->arrays[rank]);
 }
 
-static void *sent(const void *from, size_t bytes)
-{
-	void *there = place_allocate(bytes);
+/* By array, the sum's last: so many bytes after one that is aligned, where it does not begin there itself. */
+static size_t shifts[SUM_MAX_RANKS + 1];
 
-	place_write(there, from, bytes);
-	return there;
+static void *sent(const void *from, size_t bytes, size_t shift)
+{
+	char *there = place_allocate(bytes + shift);
+
+	place_write(there + shift, from, bytes);
+	return there + shift;
+}
+
+static void give_back(const void *there, size_t shift)
+{
+	if (there)
+		place_free((char *)there - shift);
 }
 
 static void sum_there(const struct contributions *all, bool is_added, float *sum)
 {
-	struct sum_arguments with = { .sum = sent(sum, all->count * sizeof(float)),
+	struct sum_arguments with = { .sum = sent(sum, all->count * sizeof(float), shifts[SUM_MAX_RANKS]),
 				      .count = all->count,
 				      .rank_count = all->rank_count,
 				      .is_added = is_added };
+	size_t bytes = all->count * reduce_element_bytes(all->format);
 
 	for (unsigned rank = 0; rank < all->rank_count; rank++)
 		with.contributions[rank] =
-			all->arrays[rank]
-				? sent(all->arrays[rank], all->count * reduce_element_bytes(all->format))
-				: NULL;
+			all->arrays[rank] ? sent(all->arrays[rank], bytes, shifts[rank]) : NULL;
 	place_run(sum_kernel(all->format), &with, sum_blocks(all->count), SUM_THREADS);
 	place_read(sum, with.sum, all->count * sizeof(float));
-	place_free(with.sum);
+	give_back(with.sum, shifts[SUM_MAX_RANKS]);
 	for (unsigned rank = 0; rank < all->rank_count; rank++)
-		place_free((void *)with.contributions[rank]);
+		give_back(with.contributions[rank], shifts[rank]);
 }
 
 static void assert_sum(const struct contributions *all, bool is_added)
@@ -122,6 +130,27 @@ static void absent_ranks_contribute_nothing(void **state)
 			check(rank_count, 21, absent);
 }
 
+/* As where ranks' pieces of an array begin at any element. */
+static void arrays_begin_at_any_element(void **state)
+{
+	for (unsigned sum_shift = 0; sum_shift < 16; sum_shift += 4)
+		for (size_t count = 4; count < 80; count += 37) {
+			for (unsigned rank = 0; rank < SUM_MAX_RANKS; rank++)
+				shifts[rank] = (rank + sum_shift) % 4 * 4;
+			shifts[SUM_MAX_RANKS] = sum_shift;
+			check(5, count, 1);
+		}
+	for (unsigned shift = 2; shift < 16; shift += 2) {
+		struct contributions all = contributions_new(REDUCE_BF16, 3, 41, 0);
+
+		memset(shifts, 0, sizeof(shifts));
+		shifts[1] = shift;
+		assert_sum(&all, true);
+		contributions_free(&all);
+	}
+	memset(shifts, 0, sizeof(shifts));
+}
+
 /* The one number that a careless zero for an absent rank would change. */
 static void minus_zero_stays_minus_zero(void **state)
 {
@@ -145,6 +174,7 @@ int main(void)
 		cmocka_unit_test(every_count_of_ranks_is_summed_in_order),
 		cmocka_unit_test(every_count_of_elements_is_summed),
 		cmocka_unit_test(absent_ranks_contribute_nothing),
+		cmocka_unit_test(arrays_begin_at_any_element),
 		cmocka_unit_test(minus_zero_stays_minus_zero),
 	};
 	const char *why = place_open();
