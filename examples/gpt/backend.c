@@ -27,6 +27,17 @@ int backend_gather(struct backend *backend, unsigned unit, struct unit_view *ret
 	return r;
 }
 
+int backend_gather_on(struct backend *backend, unsigned unit, void *stream, struct unit_view *ret_parameters)
+{
+	uint64_t start = clock_now_ns();
+	int r = backend->ops->gather_on ? backend->ops->gather_on(backend, unit, stream, ret_parameters)
+					: -EOPNOTSUPP;
+
+	backend->times.gather += clock_now_ns() - start;
+	backend_crash_point(backend, "gather");
+	return r;
+}
+
 int backend_release(struct backend *backend, unsigned unit)
 {
 	return backend->ops->release(backend, unit);
@@ -41,10 +52,31 @@ int backend_gradients(struct backend *backend, unsigned unit, struct unit_view *
 	return r;
 }
 
+int backend_gradients_on(struct backend *backend, unsigned unit, void *stream,
+			 struct unit_view *ret_gradients)
+{
+	uint64_t start = clock_now_ns();
+	int r = backend->ops->gradients_on ? backend->ops->gradients_on(backend, unit, stream, ret_gradients)
+					   : -EOPNOTSUPP;
+
+	backend->times.push += clock_now_ns() - start;
+	return r;
+}
+
 int backend_push(struct backend *backend, unsigned unit)
 {
 	uint64_t start = clock_now_ns();
 	int r = backend->ops->push(backend, unit);
+
+	backend->times.push += clock_now_ns() - start;
+	backend_crash_point(backend, "push");
+	return r;
+}
+
+int backend_push_on(struct backend *backend, unsigned unit, void *stream)
+{
+	uint64_t start = clock_now_ns();
+	int r = backend->ops->push_on(backend, unit, stream);
 
 	backend->times.push += clock_now_ns() - start;
 	backend_crash_point(backend, "push");

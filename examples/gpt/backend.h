@@ -63,10 +63,19 @@ struct backend_ops {
 	/* Parameters to read, until release. */
 	int (*gather)(struct backend *backend, unsigned unit, struct unit_view *ret_parameters);
 	int (*release)(struct backend *backend, unsigned unit);
+	/* The same in the memory of a GPU, for what is queued in that stream. -EOPNOTSUPP: it has none there.
+	 * NULL: neither. */
+	int (*gather_on)(struct backend *backend, unsigned unit, void *stream,
+			 struct unit_view *ret_parameters);
+	int (*release_on)(struct backend *backend, unsigned unit, void *stream);
 	/* Gradients, of which every element is to be written, until push adds them to the step's sum as this
 	 * rank's next micro-batch. */
 	int (*gradients)(struct backend *backend, unsigned unit, struct unit_view *ret_gradients);
 	int (*push)(struct backend *backend, unsigned unit);
+	/* The same there. -EOPNOTSUPP and -ENOMEM: from host memory alone. NULL: neither. */
+	int (*gradients_on)(struct backend *backend, unsigned unit, void *stream,
+			    struct unit_view *ret_gradients);
+	int (*push_on)(struct backend *backend, unsigned unit, void *stream);
 
 	/* Keeps this rank's position with the state of the coming step; and tells that of the last one:
 	 * -ENOENT, there is none. NULL: the state does not outlive the trainer. */
@@ -121,8 +130,12 @@ int finished_backend_new(const struct options *options, const struct model *mode
 /* The front doors: they check, take the time, and crash where --crash-at says so. */
 int backend_gather(struct backend *backend, unsigned unit, struct unit_view *ret_parameters);
 int backend_release(struct backend *backend, unsigned unit);
+int backend_gather_on(struct backend *backend, unsigned unit, void *stream, struct unit_view *ret_parameters);
 int backend_gradients(struct backend *backend, unsigned unit, struct unit_view *ret_gradients);
+int backend_gradients_on(struct backend *backend, unsigned unit, void *stream,
+			 struct unit_view *ret_gradients);
 int backend_push(struct backend *backend, unsigned unit);
+int backend_push_on(struct backend *backend, unsigned unit, void *stream);
 int backend_step(struct backend *backend, const struct backend_rates *rates);
 /* -ENODATA if no step is under way. */
 int backend_wait(struct backend *backend, struct backend_result *ret_result);

@@ -115,18 +115,14 @@ static void row_loss(void *argument, size_t row, void *scratch)
 		logits[i] *= factor;
 }
 
-double head_loss(const struct layer_context *context, const struct batch *batch, float scale, float *logits,
-		 float *losses)
+void head_loss(const struct layer_context *context, const struct batch *batch, float scale, float *logits,
+	       float *losses)
 {
 	struct ends ends = {
 		.context = context, .batch = batch, .scale = scale, .logits = logits, .losses = losses
 	};
-	double sum = 0.0;
 
 	team_run(context->team, context->rows, row_loss, &ends);
-	for (size_t row = 0; row < context->rows; row++)
-		sum += losses[row];
-	return sum / (double)context->rows;
 }
 
 void head_backward(const struct layer_context *context, const struct unit_view *parameters, const float *x,

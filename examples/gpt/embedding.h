@@ -25,10 +25,9 @@ void embedding_backward(const struct layer_context *context, const struct batch 
 /* logits[rows][256] = x · token embeddingᵀ */
 void head_forward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
 		  float *logits);
-/* The mean cross entropy over the rows, in nats. The logits become their gradient, times scale; losses[rows]
- * is work space. */
-double head_loss(const struct layer_context *context, const struct batch *batch, float scale, float *logits,
-		 float *losses);
+/* The cross entropy of each row, in nats. The logits become the gradient of the mean, times scale. */
+void head_loss(const struct layer_context *context, const struct batch *batch, float scale, float *logits,
+	       float *losses);
 void head_backward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
 		   const float *logits_gradient, float *x_gradient, float *head_gradient);
 

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "functions.h"
+
 /* Sums over a row run in this many interleaved lanes, which are added in order at the end: the same order for
  * every vector length. */
 #define LANES 16
@@ -13,26 +15,6 @@ static float sum_lanes(const float lanes[LANES])
 	for (size_t i = 0; i < LANES; i++)
 		sum += lanes[i];
 	return sum;
-}
-
-/* e^x to about one unit in the last place, from numbers and not from a library, so that it vectorizes and has
- * the same bits everywhere. */
-static inline float exponential(float x)
-{
-	const float round_by = 12582912.0f; /* 1.5 · 2^23: adding it rounds to an integer */
-	float bounded = x > 88.0f ? 88.0f : x < -87.0f ? -87.0f : x;
-	float shifted = bounded * 1.44269504f + round_by;
-	float power = shifted - round_by;
-	float rest = bounded - power * 0.693359375f + power * 2.12194440e-4f;
-	float e = 1.9875691500e-4f;
-
-	e = e * rest + 1.3981999507e-3f;
-	e = e * rest + 8.3334519073e-3f;
-	e = e * rest + 4.1665795894e-2f;
-	e = e * rest + 1.6666665459e-1f;
-	e = e * rest + 5.0000001201e-1f;
-	e = e * rest * rest + rest + 1.0f;
-	return e * number_from_bits((number_bits(shifted) + 127) << 23);
 }
 
 /* ---- Layer norm ---- */
@@ -110,29 +92,18 @@ static void sum_rows(size_t rows, size_t stride, size_t count, const float *x, f
 	}
 }
 
-/* ---- GELU, by its tangent form: x · sigmoid(2 √(2/π) (x + 0.044715 x³)) ---- */
-
-#define GELU_LINEAR 1.5957691216f /* 2 √(2/π) */
-#define GELU_CUBIC (GELU_LINEAR * 0.044715f)
+/* ---- GELU ---- */
 
 static void gelu(size_t count, const float *x, float *y)
 {
-	for (size_t i = 0; i < count; i++) {
-		float inner = x[i] * (GELU_LINEAR + GELU_CUBIC * x[i] * x[i]);
-
-		y[i] = x[i] / (1.0f + exponential(-inner));
-	}
+	for (size_t i = 0; i < count; i++)
+		y[i] = gelu_of(x[i]);
 }
 
 static void gelu_backward(size_t count, const float *x, float *dy)
 {
-	for (size_t i = 0; i < count; i++) {
-		float square = x[i] * x[i];
-		float sigmoid = 1.0f / (1.0f + exponential(-(x[i] * (GELU_LINEAR + GELU_CUBIC * square))));
-		float slope = GELU_LINEAR + 3.0f * GELU_CUBIC * square;
-
-		dy[i] *= sigmoid + x[i] * sigmoid * (1.0f - sigmoid) * slope;
-	}
+	for (size_t i = 0; i < count; i++)
+		dy[i] *= gelu_slope(x[i]);
 }
 
 /* ---- Softmax ---- */

@@ -9,14 +9,18 @@
 #include "model.h"
 #include "team.h"
 
+struct compute;
+
 /* Where the computation happens. */
 struct layer_context {
-	struct team *team;
+	struct compute *compute;
+	struct team *team;	   /* its */
 	enum number_format format; /* of weights, biases and their gradients; the norms' are fp32 */
 	struct attention_shape shape;
 	size_t rows; /* batch · length */
 
-	/* Work space of any layer, [rows][width] each. */
+	/* Work space of any layer, [rows][width] each. What a layer's matrices are multiplied with has on a
+	 * GPU their format. */
 	float *normal, *normal_gradient, *activation;
 	float *mean, *inverse_deviation; /* [rows] */
 };
@@ -27,7 +31,7 @@ struct layer_activations {
 	float *qkv;	  /* [rows][3 · width]; the backward pass overwrites it */
 	float *attention; /* [rows][width]; it too */
 	float *middle;	  /* [rows][width]: between attention and MLP */
-	float *hidden;	  /* before the GELU: four slices of [rows][width], or, if not kept, one */
+	float *hidden;	  /* before the GELU: four slices of [rows][width], or, if not kept, compute's */
 	bool is_kept;
 };
 

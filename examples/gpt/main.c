@@ -2,7 +2,7 @@
  *
  * Where to read: network.c walks through the model, gathering, releasing and pushing its units; train.c does
  * the steps and recovers when a rank dies; tierd.c is all that knows libtierd. plain.c and plain_unit.c are
- * the reference, layer.c and what it uses the arithmetic. */
+ * the reference, layer.c and what it uses the arithmetic, cuda/ the same for a GPU. */
 #include <errno.h>
 
 #include "launch.h"

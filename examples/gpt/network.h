@@ -4,7 +4,7 @@
 #define GPT_NETWORK_H
 
 #include "backend.h"
-#include "embedding.h"
+#include "compute.h"
 
 struct network;
 
@@ -12,8 +12,8 @@ struct network;
 size_t network_scratch_bytes(const struct model_shape *shape);
 
 /* For batches of up to `batch` sequences. keeps_activations: of every layer, instead of computing them again
- * in the backward pass from the layer's input. The team is the caller's. */
-int network_new(const struct model *model, size_t batch, bool keeps_activations, struct team *team,
+ * in the backward pass from the layer's input. The compute is the caller's. */
+int network_new(const struct model *model, size_t batch, bool keeps_activations, struct compute *compute,
 		struct network **ret_network);
 struct network *network_free(struct network *network);
 DEFINE_FREEP(struct network *, network_free)
@@ -28,6 +28,9 @@ int network_train(struct network *network, struct backend *backend, const uint8_
 /* The loss alone. */
 int network_evaluate(struct network *network, struct backend *backend, const uint8_t *bytes,
 		     double *ret_loss);
+
+/* Before the backend's own abandon, and after any error. */
+void network_abandon(struct network *network, struct backend *backend);
 
 /* The logits of the byte that follows `length` bytes, at most as many as the model's context. */
 int network_predict(struct network *network, struct backend *backend, const uint8_t *bytes, size_t length,

@@ -35,6 +35,7 @@ static const char *const optimizers[] = {
 static const char *const moments[] = {
 	[TIERD_MOMENTS_FP32] = "fp32", [TIERD_MOMENTS_BF16] = "bf16", [TIERD_MOMENTS_INT8] = "int8", NULL
 };
+static const char *const devices[] = { [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", NULL };
 static const char *const modes[] = { [TIERD_EITHER] = "either",
 				     [TIERD_CREATE] = "create",
 				     [TIERD_RESUME] = "resume",
@@ -82,6 +83,10 @@ static const struct flag flags[] = {
 	  AT(threads), 1, 1024, NULL },
 	{ "no-checkpointing", NULL, "keep activations instead of computing them again in the backward pass",
 	  FLAG_SWITCH, AT(keep_activations), 0, 0, NULL },
+	{ "device", "cpu|cuda",
+	  "what computes: the processors, or a GPU: of several ranks each has the next one that is visible "
+	  "($CUDA_VISIBLE_DEVICES). Not yet tried on hardware",
+	  FLAG_CHOICE, AT(device), 0, 0, devices },
 	{ NULL, NULL, "tierd", 0, 0, 0, 0, NULL },
 	{ "no-tierd", NULL, "train unpartitioned in plain memory, playing all --ranks: the same bits",
 	  FLAG_SWITCH, AT(is_plain), 0, 0, NULL },
@@ -101,6 +106,8 @@ static const struct flag flags[] = {
 	{ "host-budget", "BYTES",
 	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },
+	{ "gpu-budget", "BYTES", "of each GPU's memory for the job's parameters; 0: what there is",
+	  FLAG_BYTES, AT(gpu_budget), 0, 0x1p63, NULL },
 	{ "gradient-bytes", "BYTES",
 	  "of each rank's room for gradients; 0: two buffers as large as a layer's, and one for the "
 	  "embedding",
@@ -162,6 +169,7 @@ static const struct options defaults = {
 	.stage = 3,
 	.timeout = 60,
 	.ranks = 1,
+	.gpu = -1,
 	.prompt = "",
 	.temperature = 0.8,
 };

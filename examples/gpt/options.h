@@ -7,6 +7,8 @@
 
 #include "client/tierd.h"
 
+enum options_device { DEVICE_CPU, DEVICE_CUDA };
+
 struct options {
 	/* The model */
 	uint64_t layers, width, heads, context;
@@ -20,6 +22,7 @@ struct options {
 	uint64_t evaluate_every, log_every;
 	uint64_t threads; /* 0: 1 with several ranks, else one per processor */
 	bool keep_activations;
+	uint64_t device;	     /* enum options_device */
 	const char *loss_scale_text; /* --loss-scale: N, dynamic or dynamic:N */
 	double loss_scale;	     /* at first, if it is dynamic */
 	bool is_scale_dynamic;
@@ -36,6 +39,8 @@ struct options {
 	const char *source;
 	bool with_optimizer;
 	bool is_unannounced; /* steps */
+	uint64_t gpu_budget; /* bytes */
+	int32_t gpu;	     /* that computes, as CUDA counts them; -1: none */
 
 	/* Ranks */
 	uint64_t ranks, restarts;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dump.h"
+#include "examples/gpt/cuda/device.h"
 #include "kernels.h"
 #include "outputs.h"
 #include "sample.h"
@@ -94,12 +95,14 @@ static const char *remedy(const struct options *options, int r)
 }
 
 static void report_failure(const struct options *options, const struct outputs *outputs,
-			   struct backend *backend, int r)
+			   struct backend *backend, const char *computing, int r)
 {
 	const char *path = outputs_failed(outputs);
 
 	if (path)
 		fprintf(stderr, "gpt: %s: %s\n", path, strerror(-r));
+	else if (computing)
+		fprintf(stderr, "gpt: rank %llu: %s\n", (unsigned long long)options->rank, computing);
 	else
 		fprintf(stderr, "gpt: rank %llu: %s%s\n", (unsigned long long)options->rank,
 			backend->ops->message(backend), remedy(options, r));
@@ -115,36 +118,53 @@ static int run_with_backend(struct training *training, struct outputs *outputs)
 		r = training->backend->ops->close(training->backend);
 		return kept < 0 ? kept : r;
 	}
-	report_failure(training->options, outputs, training->backend, r);
+	report_failure(training->options, outputs, training->backend, training->compute->message, r);
 	backend_free(training->backend);
 	return r;
 }
 
-int rank_train(const struct options *options)
+/* Of several ranks each has a GPU, in turn. */
+static int open_device(struct options *options, struct compute **ret_compute)
+{
+	unsigned count = cuda_count();
+
+	if (count == 0)
+		return -ENODEV;
+	options->gpu = (int32_t)(options->rank % count);
+	return cuda_new((unsigned)options->gpu, ret_compute);
+}
+
+int rank_train(struct options *options)
 {
 	struct model_shape shape = { options->layers, options->width, options->heads, options->context,
 				     (enum number_format)options->format };
 	_cleanup_(model_freep) struct model *model = NULL;
 	_cleanup_(team_freep) struct team *team = NULL;
+	_cleanup_(cuda_freep) struct compute *device = NULL;
 	_cleanup_(network_freep) struct network *network = NULL;
 	_cleanup_(data_closep) struct data *data = NULL;
 	_cleanup_(report_freep) struct report *report = NULL;
 	_cleanup_free_ uint8_t *bytes = malloc(options->batch * (options->context + 1));
 	_cleanup_(outputs_close) struct outputs outputs = { .json = { NULL } };
 	struct backend *backend = NULL;
-	int r;
+	struct compute compute;
+	int r = options->device == DEVICE_CUDA ? open_device(options, &device) : 0;
 
+	if (r < 0)
+		return r;
 	kernels_choose();
 	r = bytes ? model_new(&shape, options->seed, &model) : -ENOMEM;
 	if (r == 0)
 		r = team_new(thread_count(options), network_scratch_bytes(&shape), &team);
+	compute = processors(team);
 	if (r == 0)
-		r = network_new(model, options->batch, options->keep_activations, team, &network);
+		r = network_new(model, options->batch, options->keep_activations, device ? device : &compute,
+				&network);
 	if (r == 0)
 		r = report_new(options, model, &report);
 	if (r < 0) {
 		fprintf(stderr, "gpt: cannot set up the model: %s; make it or --batch smaller\n",
-			strerror(-r));
+			device && device->message ? device->message : strerror(-r));
 		return r;
 	}
 	r = data_open(options->data, options->context, &data);
@@ -162,6 +182,7 @@ int rank_train(const struct options *options)
 	struct training training = { .options = options,
 				     .model = model,
 				     .network = network,
+				     .compute = device ? device : &compute,
 				     .data = data,
 				     .backend = backend,
 				     .report = report,

@@ -4,7 +4,7 @@
 
 #include "options.h"
 
-/* Returns 0 or a negative errno; an error has been reported. */
-int rank_train(const struct options *options);
+/* Returns 0 or a negative errno; an error has been reported. Sets the options' GPU. */
+int rank_train(struct options *options);
 
 #endif

@@ -267,6 +267,7 @@ static void write_run(FILE *file, const struct report *report)
 	const struct options *options = report->options;
 
 	write_string(file, "backend", report->backend);
+	write_string(file, "device", report->options->device == DEVICE_CUDA ? "cuda" : "cpu");
 	write_string(file, "format", number_name((enum number_format)options->format));
 	write_count(file, "parameters", model_parameters(report->model));
 	write_count(file, "rank", options->rank);

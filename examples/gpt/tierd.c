@@ -106,6 +106,25 @@ static int release(struct backend *backend, unsigned unit)
 	return tierd_release(tierd->job, tierd->units[unit]);
 }
 
+static int gather_on(struct backend *backend, unsigned unit, void *stream, struct unit_view *ret_parameters)
+{
+	struct tierd *tierd = tierd_of(backend);
+	struct tierd_view view;
+	int r = tierd_gather_on(tierd->job, tierd->units[unit], stream, &view);
+
+	if (r < 0)
+		return r;
+	*ret_parameters = view_of(&tierd->model->units[unit], &view);
+	return 0;
+}
+
+static int release_on(struct backend *backend, unsigned unit, void *stream)
+{
+	struct tierd *tierd = tierd_of(backend);
+
+	return tierd_release_on(tierd->job, tierd->units[unit], stream);
+}
+
 static int gradients(struct backend *backend, unsigned unit, struct unit_view *ret_gradients)
 {
 	struct tierd *tierd = tierd_of(backend);
@@ -252,6 +271,8 @@ static const struct backend_ops tierd_ops = {
 	.phase = phase,
 	.gather = gather,
 	.release = release,
+	.gather_on = gather_on,
+	.release_on = release_on,
 	.gradients = gradients,
 	.push = push,
 	.keep = keep,
@@ -304,6 +325,8 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.gradient_placement = (uint32_t)options->gradients_on;
 	job.host_budget = options->host_budget;
 	job.gradient_bytes = options->gradient_bytes;
+	job.gpu = options->gpu;
+	job.gpu_budget = options->gpu_budget;
 	job.durability = (uint32_t)options->durability;
 	job.snapshots = (uint32_t)options->snapshots;
 	job.source = options->source;

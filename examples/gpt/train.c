@@ -80,6 +80,7 @@ int train_outlive(struct training *training)
 		return r;
 	fprintf(stderr, "gpt: rank %llu: the job has taken its last step; going on without the other ranks\n",
 		(unsigned long long)training->options->rank);
+	network_abandon(training->network, backend);
 	backend->ops->abandon(backend);
 	backend_free(backend);
 	training->backend = reader;
@@ -111,6 +112,7 @@ static int recover(struct training *training)
 	int r;
 
 	snprintf(why, sizeof(why), "%s", backend->ops->message(backend));
+	network_abandon(training->network, backend);
 	/* What keeps it from that, the other ranks will see, too. */
 	if (train_outlive(training) == 0)
 		return 0;

@@ -11,6 +11,7 @@ struct training {
 	const struct options *options;
 	const struct model *model;
 	struct network *network;
+	struct compute *compute; /* its */
 	const struct data *data;
 	struct backend *backend;
 	struct report *report;

@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "collectives": {"common"},
     "daemon": {"common", "proto", "offload", "collectives"},
     # Nothing that computes: what the examples compute is the reference for the daemon's numbers.
-    "examples": {"client/tierd.h", "common/cleanup.h", "common/clock.h", "common/simd.h"},
+    "examples": {"client/tierd.h", "common/cleanup.h", "common/clock.h", "common/cuda_code.h", "common/dynamic_library.h", "common/simd.h"},
     "tests": {"common", "proto", "client", "offload", "collectives", "daemon", "examples"},
 }
 

@@ -56,8 +56,9 @@ void fixture_open(struct fixture *fixture, const struct options *options)
 	assert_int_equal(model_new(&shape, options->seed, &fixture->model), 0);
 	assert_int_equal(team_new((unsigned)options->threads, network_scratch_bytes(&shape), &fixture->team),
 			 0);
-	assert_int_equal(network_new(fixture->model, options->batch, options->keep_activations, fixture->team,
-				     &fixture->network),
+	fixture->compute = processors(fixture->team);
+	assert_int_equal(network_new(fixture->model, options->batch, options->keep_activations,
+				     &fixture->compute, &fixture->network),
 			 0);
 	assert_int_equal(
 		plain_backend_new(&fixture->options, fixture->model, fixture->team, &fixture->backend), 0);

@@ -16,6 +16,7 @@ struct fixture {
 	struct options options;
 	struct model *model;
 	struct team *team;
+	struct compute compute; /* the processors */
 	struct network *network;
 	struct backend *backend; /* its values are written */
 };

@@ -41,6 +41,8 @@ API int cuMemMap(driver_address address, size_t bytes, size_t offset, driver_all
 API int cuMemUnmap(driver_address address, size_t bytes);
 API int cuMemSetAccess(driver_address address, size_t bytes, const struct driver_access *accesses,
 		       size_t count);
+API int cuMemAlloc_v2(driver_address *ret_address, size_t bytes);
+API int cuMemFree_v2(driver_address address);
 API int cuMemHostRegister_v2(void *base, size_t bytes, unsigned flags);
 API int cuMemHostUnregister(void *base);
 API int cuMemHostGetDevicePointer_v2(driver_address *ret_address, void *base, unsigned flags);
