@@ -381,7 +381,20 @@ int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket *
 int tierd_push_with(struct tierd_job *job, uint32_t unit, const bool *absent /* or NULL */, size_t tensor_count,
 		    struct tierd_ticket **ret_ticket /* or NULL */);
 
-/* Gives the buffer back without pushing it. */
+/* The same in the memory of this rank's GPU (see the options), which only this rank has there: the view's addresses are the
+ * GPU's, and whatever zeroes the buffer is in the order of stream, as for tierd_gather_on. A unit's buffer is in one of the
+ * two memories: -EBUSY: in the other. The bytes of a buffer are there twice, and both count. -EOPNOTSUPP: the job has no memory there; -ENOMEM: none for
+ * gradients, and the message says why: push from host memory. -EINVAL: also a stream of another context. */
+int tierd_gradients_on(struct tierd_job *job, uint32_t unit, uint32_t flags, void *stream /* or NULL */,
+		       struct tierd_view *ret_gradients);
+/* Hands such a buffer over with what the stream has been given so far, which has to write all of it, or to wait for who
+ * does. Nobody waits for that here. absent, tensor_count, ret_ticket: as for tierd_push_with. The stream must be there until the next
+ * step is closed, or the job left. The sums have the bits of a push from host memory. */
+int tierd_push_on(struct tierd_job *job, uint32_t unit, const bool *absent /* or NULL */, size_t tensor_count,
+		  void *stream /* or NULL */, struct tierd_ticket **ret_ticket /* or NULL */);
+
+/* Gives the buffer back without pushing it. What a stream still writes to one on a GPU comes before what it is given later;
+ * another stream has to wait for that one. */
 int tierd_discard(struct tierd_job *job, uint32_t unit);
 
 /* The same on every rank, else -EINVAL with the first difference. */

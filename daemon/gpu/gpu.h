@@ -1,4 +1,4 @@
-/* GPU: packs in the memory of GPUs, for ranks that gather there.
+/* GPU: packs in the memory of GPUs, for ranks that gather there, and gradients that they push from there.
  *
  * A *tier* is what a job has on one GPU: memory with slots, a directory, and for each pack how it is present
  * there (state.c has the states). Values come from host memory alone: a pack that is wanted on a GPU is
@@ -10,13 +10,17 @@
  * released it (proto/gpu_pages.h). A gather that finds its unit in the directory needs nothing of this
  * module.
  *
+ * A rank that pushes from its GPU has memory there for itself (gradients.c), in which its gradient buffers
+ * lie as they do in host memory. What it pushes is copied from the one to the other (push.c), behind the
+ * event that the rank names; then it is as if the rank had pushed it from host memory.
+ *
  * A GPU is opened by the first rank that asks for it, by an engine (offload/cuda) with a thread of its own,
  * and closed with its last tier. A tier is made by the first rank of the job that asks for it, and ends when
  * its last rank has left. Where the GPU is lost its ranks are told at their next gather.
  *
- * Life cycle: gpu_new() and gpu_free() with the job, gpu_node_free() with the node; gpu_forget() with a
- * member. A job whose ranks have left has no tier once gpu_is_quiet(), so nothing copies from its arena any
- * more.
+ * Life cycle: gpu_new() and gpu_free() with the job, gpu_node_free() with the node; gpu_leave_gradients()
+ * when a member has left, gpu_forget() when it is freed. A job whose ranks have left has no tier once
+ * gpu_is_quiet(), so nothing copies from its arena any more.
  *
  * What its sensors say is looked at by a worker, while a GPU is in use (sensing.c); figures.h has that and
  * more for who shows it.
@@ -51,5 +55,23 @@ void gpu_serve(struct job *job);
 
 void gpu_attach(struct pending *pending, const Tierd__Wire__GpuAttach *attach);
 void gpu_gather(struct pending *pending, const Tierd__Wire__GpuGather *gather);
+
+/* ---- Gradients ---- */
+
+void gpu_gradients(struct pending *pending, const Tierd__Wire__GpuGradients *gradients);
+/* The member has left: its gradient buffers in host memory are to be its own again. It is busy until then. */
+void gpu_leave_gradients(struct member *member);
+
+/* Whether the member may push from its GPU: -EINVAL, or what its GPU has failed with. */
+int gpu_check_push(const struct member *member, char *message, size_t size);
+
+/* Of a push that is over; on the loop. status 0: the gradients are in host memory. */
+typedef void (*gpu_pushed)(struct member *member, uint32_t buffer, int status, const char *problem);
+/* Copies those bytes of the member's buffer to where they lie in host memory, behind that event of its; the
+ * caller has checked it. One push of a buffer at a time. */
+void gpu_push(struct member *member, uint32_t buffer, struct gradient_span span, uint64_t event,
+	      gpu_pushed done);
+/* It ends with -ECANCELED, unless it is over. */
+void gpu_cancel_push(struct member *member, uint32_t buffer);
 
 #endif

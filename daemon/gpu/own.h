@@ -4,6 +4,7 @@
 
 #include "common/workers.h"
 #include "daemon/gpu/gpu.h"
+#include "daemon/gpu/gradients_state.h"
 #include "daemon/gpu/state.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
@@ -62,6 +63,20 @@ bool gpu_sensing_is_quiet(const struct gpu_sensing *sensing);
 
 /* ---- A tier ---- */
 
+/* Where a rank pushes from: memory of its own on the GPU, as large as its gradient buffers in host memory. */
+struct gpu_gradients {
+	enum gpu_gradients_state state;
+	struct gpu_memory memory;
+	struct gpu_pin pin; /* of those buffers */
+	struct queue asking;
+	struct gpu_push {
+		struct gpu_copy copy;
+		struct gpu_rank *rank;
+		gpu_pushed done;
+	} * pushes; /* by buffer */
+	unsigned moving;
+};
+
 /* A rank's part of a tier. */
 struct gpu_rank {
 	struct gpu_tier *tier;
@@ -75,10 +90,11 @@ struct gpu_rank {
 	} events[GPU_EVENTS];
 	unsigned busy;		  /* requests in flight with them */
 	struct gpu_copy draining; /* of nothing: a wait for what it had queued when it left */
-	bool is_draining, awaits_event;
+	bool is_draining, awaits_event, has_drained;
 	struct event *death;	/* of its process, meanwhile */
 	bool is_open;		/* they are, or were */
 	struct queue attaching; /* its attach that waits */
+	struct gpu_gradients gradients;
 	int status;
 	char problem[GPU_PROBLEM_TEXT];
 };
@@ -156,6 +172,9 @@ static inline bool gpu_tier_is_whole(const struct gpu_tier *tier)
 
 /* ---- tier.c ---- */
 
+/* What its slots take of the budget. */
+uint64_t gpu_tier_bytes(const struct gpu_tier *tier);
+
 /* The job's tier on that GPU; it is made if need be. NULL: out of memory. */
 struct gpu_tier *gpu_tier_find(struct job *job, const uint8_t *uuid, uint64_t budget);
 void gpu_tier_opened(struct gpu_tier *tier);
@@ -173,6 +192,24 @@ void gpu_rank_settle(struct gpu_rank *rank);
 /* One of them has lost its connection, and may be dying: what it has queued is covered by no event then. */
 bool gpu_ranks_may_die(const struct gpu_tier *tier);
 bool gpu_rank_has_lease(const struct gpu_rank *rank, uint32_t unit);
+
+/* ---- gradients.c: what gradients_state.c has in its table, and more ---- */
+
+void gpu_make_gradients(struct gpu_rank *rank);
+void gpu_refuse_gradients(struct gpu_rank *rank);
+void gpu_pin_gradients(struct gpu_rank *rank);
+void gpu_show_gradients(struct gpu_rank *rank);
+void gpu_unpin_gradients(struct gpu_rank *rank);
+void gpu_give_gradients_back(struct gpu_rank *rank);
+void gpu_destroy_gradients(struct gpu_rank *rank);
+void gpu_end_gradients(struct gpu_rank *rank);
+
+/* A push of the rank is over. */
+void gpu_gradients_go_on(struct gpu_rank *rank);
+/* The rank's process is gone. False: its memory has still to go. */
+bool gpu_gradients_are_gone(struct gpu_rank *rank);
+/* Their memory has gone, or is no more than wished for. */
+uint64_t gpu_gradients_bytes(const struct gpu_tier *tier);
 
 /* ---- pack.c: what state.c has in its table, and more ---- */
 

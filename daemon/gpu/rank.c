@@ -41,6 +41,7 @@ static void end_draining(struct gpu_rank *rank)
 	int process = event_get_fd(rank->death);
 
 	rank->is_draining = false;
+	rank->has_drained = true;
 	event_free(TAKE_PTR(rank->death));
 	close(process);
 	rank->busy--;
@@ -167,7 +168,7 @@ static void close_events(struct gpu_rank *rank)
 
 void gpu_rank_settle(struct gpu_rank *rank)
 {
-	if (!rank->member && rank->busy == 0)
+	if (!rank->member && rank->busy == 0 && gpu_gradients_are_gone(rank))
 		close_events(rank);
 }
 
@@ -179,7 +180,7 @@ void gpu_forget(struct member *member)
 		return;
 	/* A process that dies closes its connection before it closes its GPU, and no event covers what it has
 	 * not released. */
-	if (!rank->is_draining)
+	if (!rank->is_draining && !rank->has_drained)
 		begin_draining(rank, &(struct timeval){ .tv_sec = 1 });
 	rank->member = NULL;
 	if (rank->is_draining)
@@ -328,6 +329,7 @@ static struct gpu_rank *rank_new(struct gpu_tier *tier, struct member *member,
 		return NULL;
 	*rank = (struct gpu_rank){ .tier = tier, .member = member, .place = place, .page = MEMORY_INIT };
 	queue_init(&rank->attaching);
+	queue_init(&rank->gradients.asking);
 	for (unsigned i = 0; i < GPU_EVENTS; i++) {
 		rank->events[i].rank = rank;
 		memcpy(&rank->events[i].event.handle, attach->events[i].data, GPU_HANDLE_BYTES);

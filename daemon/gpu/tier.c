@@ -14,6 +14,11 @@ static uint64_t plan_bytes(const struct slots *slots)
 	return slots->cache > 0 ? slots_cache_offset(slots) + slots->cache : slots->reserved;
 }
 
+uint64_t gpu_tier_bytes(const struct gpu_tier *tier)
+{
+	return plan_bytes(&tier->slots);
+}
+
 /* All slots are there from the start. */
 static int plan_slots(struct gpu_tier *tier, uint64_t budget)
 {

@@ -6,6 +6,7 @@
 
 #include "common/plural.h"
 #include "common/size.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/own.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
@@ -137,7 +138,8 @@ static void free_contribution(struct contribution *contribution)
 	struct job *job = member->job;
 
 	contribution_take(contribution);
-	contribution->is_active = contribution->is_reading = contribution->is_void = false;
+	contribution->is_active = contribution->is_reading = contribution->is_arriving =
+		contribution->is_void = false;
 	contribution->pending = NULL;
 	if (contribution->spare)
 		queue_push(&job->gradients->free_spares, &contribution->spare->link);
@@ -205,6 +207,8 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 		return refuse(message, size, -EINVAL, "unit \"%s\" is frozen: it has no gradients",
 			      catalog->units[push->unit].name);
 	r = buffers_check(member, push, message, size);
+	if (r == 0 && push->event > 0)
+		r = gpu_check_push(member, message, size);
 	if (r < 0)
 		return r;
 	if (member->job->options.is_pushed_once && member->pusher->pushed[push->unit] > 0)
@@ -281,14 +285,18 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		.pending = push->is_silent ? NULL : pending,
 		.is_active = true,
 	};
-	contribution_wait(contribution);
 	member->busy++;
 	member->pusher->pushed_count++;
 	member->pushes++;
 	account_push(job, member, push->unit);
 	if (push->is_silent)
 		pending_drop(pending);
-	sum_try(job, sum_of(contribution));
+	if (push->event > 0) {
+		arrival_begin(contribution, push->event);
+	} else {
+		contribution_wait(contribution);
+		sum_try(job, sum_of(contribution));
+	}
 }
 
 bool gradient_has_pushed(const struct member *member)
@@ -349,12 +357,14 @@ void gradient_forget_pendings(struct member *member)
 	for_each_contribution(member, forget_pending);
 }
 
-/* What a worker reads just now is freed when it is done with it. */
+/* What a worker reads just now, or a GPU writes, is freed when it is done with it. */
 static void void_contribution(struct contribution *contribution)
 {
 	if (!contribution->is_active)
 		return;
 	if (contribution->is_reading) {
+		if (contribution->is_arriving && !contribution->is_void)
+			arrival_void(contribution);
 		contribution->is_void = true;
 		return;
 	}
@@ -402,6 +412,7 @@ void gradient_drop_open(struct job *job)
 {
 	gradient_reset_open(job);
 	relabel_waiting(job, gradient_open_step(job));
+	arrivals_relabel(job, gradient_open_step(job));
 	QUEUE_FOREACH (link, &job->gradients->all_spares) {
 		struct contribution *source = queue_entry(link, struct spare_buffer, all_link)->source;
 

@@ -126,7 +126,8 @@ struct memory gradients_clear(struct job *job)
 
 bool gradients_are_quiet(const struct job *job)
 {
-	return job->gradients->reductions_running == 0 && !job->gradients->norm;
+	return job->gradients->reductions_running == 0 && job->gradients->arriving == 0 &&
+	       !job->gradients->norm;
 }
 
 uint64_t gradients_spill_bytes(const struct job *job)

@@ -21,8 +21,9 @@ struct job_gradients {
 	struct reduction *reductions;
 	struct queue free_reductions, sums_waiting;
 	unsigned reductions_running; /* and copies and transfers of gradients that are in flight */
-	/* Contributions that wait for their sums: of the open step and of the next one, by the step's number
-	 * modulo 2. */
+	unsigned arriving;	     /* contributions, from the memory of a GPU */
+	/* Contributions that wait for their sums, or arrive: of the open step and of the next one, by the
+	 * step's number modulo 2. */
 	uint64_t waiting_of_step[2];
 	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
 	struct queue free_spares, all_spares;
@@ -52,9 +53,10 @@ struct contribution {
 		*absent; /* a bit for each tensor: it has no gradient of it; NULL: it has all gradients */
 	struct spare_buffer *spare; /* where it was put aside, or NULL: in the member's buffer */
 	struct pending *pending;
-	bool is_active;	 /* pushed and not yet summed */
-	bool is_reading; /* a worker reads it */
-	bool is_void;	 /* a worker reads it, and its epoch has ended */
+	bool is_active;	  /* pushed and not yet summed */
+	bool is_reading;  /* a worker reads it, or a GPU writes it */
+	bool is_arriving; /* the GPU does: in no queue */
+	bool is_void;	  /* one of them does, and its epoch has ended */
 };
 
 /* A rank, as one that pushes. */
@@ -118,6 +120,16 @@ void contribution_wait(struct contribution *contribution);
 void contribution_take(struct contribution *contribution);
 /* It has been read: the rank has its buffer back, and hears of it. */
 void contribution_finish(struct contribution *contribution);
+
+/* It comes from the memory of a GPU, behind that event of its rank; then it waits. */
+void arrival_begin(struct contribution *contribution, uint64_t event);
+/* Its epoch has ended. */
+void arrival_void(struct contribution *contribution);
+/* Those of the job's ranks are of that step from now on. */
+void arrivals_relabel(struct job *job, uint64_t step);
+
+/* A rank that waits for a buffer has its contribution put aside, if it waits for others. */
+void spare_help(struct member *member);
 
 int reduction_init(struct job *job);
 void reduction_clear(struct job *job);

@@ -227,7 +227,8 @@ void gradient_unblock(struct job *job, bool with_gathers)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->members.ranks[rank];
 
-		if (job->gradients->reductions_running > 0 || !all_are_blocked(job, with_gathers))
+		if (job->gradients->reductions_running > 0 || job->gradients->arriving > 0 ||
+		    !all_are_blocked(job, with_gathers))
 			return;
 		if (gradient_waits_since(member) == 0)
 			continue;
@@ -236,6 +237,17 @@ void gradient_unblock(struct job *job, bool with_gathers)
 		if (waiting && !put_aside(job, waiting, with_gathers))
 			fail_buffer_waiters(member);
 	}
+}
+
+void spare_help(struct member *member)
+{
+	struct blocking blocking;
+
+	if (queue_is_empty(&member->pusher->buffer_waiters))
+		return;
+	blocking = find_blocking(member, first_waiter(member));
+	if (blocking.reading == 0 && blocking.waiting && !put_aside(member->job, blocking.waiting, false))
+		gradient_unblock(member->job, false);
 }
 
 void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
@@ -259,8 +271,7 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 	}
 	queue_push(&member->pusher->buffer_waiters, &pending->link);
 	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
-	if (blocking.reading == 0 && blocking.waiting && !put_aside(member->job, blocking.waiting, false))
-		gradient_unblock(member->job, false);
+	spare_help(member);
 }
 
 /* ---- Memory ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/own.h"
 #include "daemon/life/idle.h"
@@ -227,6 +228,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	else
 		snprintf(job->members.departed, sizeof(job->members.departed), "%s", reason);
 	gradient_forget_member(member);
+	gpu_leave_gradients(member);
 	forget_blobs(member);
 	member->busy--;
 	member_release(member);

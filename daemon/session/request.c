@@ -229,6 +229,7 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(GATHER_AWAIT, gather_await, gather_await(pending, request->gather_await));
 		HANDLE_JOB(GPU_ATTACH, gpu_attach, gpu_attach(pending, request->gpu_attach));
 		HANDLE_JOB(GPU_GATHER, gpu_gather, gpu_gather(pending, request->gpu_gather));
+		HANDLE_JOB(GPU_GRADIENTS, gpu_gradients, gpu_gradients(pending, request->gpu_gradients));
 		HANDLE_JOB(PREFETCH, prefetch, prefetch_hint(pending, request->prefetch));
 		HANDLE_JOB(PHASE, phase, prefetch_enter_phase(pending, request->phase));
 		HANDLE_JOB(BUFFER_WAIT, buffer_wait, gradient_wait(pending, request->buffer_wait));
@@ -289,6 +290,7 @@ bool request_may_wait(const Tierd__Wire__Request *request)
 	case TIERD__WIRE__REQUEST__BODY_GATHER:
 	case TIERD__WIRE__REQUEST__BODY_GPU_ATTACH:
 	case TIERD__WIRE__REQUEST__BODY_GPU_GATHER:
+	case TIERD__WIRE__REQUEST__BODY_GPU_GRADIENTS:
 	case TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT:
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE:
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE:

@@ -76,6 +76,7 @@ bool driver_open(struct driver *ret_driver, struct dynamic_library *library)
 		{ "cuStreamSynchronize", &ret_driver->stream_synchronize },
 		{ "cuStreamWaitEvent", &ret_driver->stream_wait },
 		{ "cuMemcpyAsync", &ret_driver->copy },
+		{ "cuMemsetD8Async", &ret_driver->fill },
 		{ "cuModuleLoadData", &ret_driver->module_load },
 		{ "cuModuleUnload", &ret_driver->module_unload },
 		{ "cuModuleGetFunction", &ret_driver->module_function },

@@ -144,6 +144,7 @@ struct driver {
 	int (*stream_synchronize)(struct driver_stream *stream);
 	int (*stream_wait)(struct driver_stream *stream, struct driver_event *event, unsigned flags);
 	int (*copy)(driver_address to, driver_address from, size_t bytes, struct driver_stream *stream);
+	int (*fill)(driver_address to, unsigned char value, size_t bytes, struct driver_stream *stream);
 
 	int (*module_load)(struct driver_module **ret_module, const void *image);
 	int (*module_unload)(struct driver_module *module);

@@ -83,6 +83,7 @@ static Tierd__Wire__TensorPiece **many_pieces(void)
 	R(gather_cancel, NULL, GATHER_CANCEL, gather_cancel, GatherCancel, body.job = 1; body.request = 1)   \
 	R(gpu_attach, NULL, GPU_ATTACH, gpu_attach, GpuAttach, body.job = 1; body.epoch = 1)                 \
 	R(gpu_gather, NULL, GPU_GATHER, gpu_gather, GpuGather, body.job = 1; body.epoch = 1)                 \
+	R(gpu_gradients, NULL, GPU_GRADIENTS, gpu_gradients, GpuGradients, body.job = 1; body.epoch = 1)     \
 	R(phase, NULL, PHASE, phase, Phase, body.job = 1; body.name = name_of(connection))                   \
 	R(prefetch, NULL, PREFETCH, prefetch, Prefetch, body.job = 1; body.n_units = HINTS;                  \
 	  body.units = zeros)                                                                                \

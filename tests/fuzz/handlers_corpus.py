@@ -46,7 +46,7 @@ REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
 REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 61, "write end": 62, "read many": 63, "groups": 64, "groups of": 65, "copy many": 76, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
-             "share": 148, "follow": 191, "gpu": 240, "gpu gather": 241}
+             "share": 148, "follow": 191, "gpu": 240, "gpu gather": 241, "gpu gradients": 242}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75, "memory": 77})
 NONE = 4  # the optimizer
 
@@ -244,7 +244,8 @@ SEEDS = {
                      + ask(1, "copy", _1=1, _4="parameter", _6=10, _8=1) + ask(1, "copy", _1=1, _4="parameter", _6=10, _9=4096)
                      + ask(1, "memory", _1=1) + ask(1, "memory", _1=1, _2=4096) + ask(1, "close", _1=1) + settle() + die(1),
     "gpu": begun(0, 1) + settle() + ask(0, "gpu", _1=1, _2=1, _3=bytes(16), _4=1 << 20, _5=[bytes(64)] * 32) + settle()
-           + ask(0, "gpu gather", _1=1, _2=1, _3=0, _5=1) + settle(),
+           + ask(0, "gpu gather", _1=1, _2=1, _3=0, _5=1) + settle()
+           + ask(0, "gpu gradients", _1=1, _2=1) + ask(0, "push", _1=1, _2=1, _3=0, _4=0, _8=1) + settle(),
     "await": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
              + ask(0, "await", _1=1, _2=10) + train(1) + settle(),
     "drop": begun(0, 1) + settle() + train(0) + ask(1, "drop", _1="play") + ask(1, "drop", _1="play", _4=1) + settle()

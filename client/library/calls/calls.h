@@ -8,6 +8,7 @@
 #define TIERD_CLIENT_CALLS_H
 
 #include "client/library/joining/joining.h"
+#include "client/library/pages/buffers.h"
 
 /* ---- A job's options ---- */
 
@@ -24,7 +25,16 @@ void job_options_encode(const struct tierd_job_options *options, struct wire_gro
 void job_drop(struct tierd_job *job);
 
 /* Zeros the padding between and behind the tensors of a unit's gradients. */
-void unit_clear_gradient_padding(const struct unit *unit, char *gradients);
+int unit_clear_gradient_padding(const struct unit *unit, const struct buffer_writer *writer, char *gradients);
+
+/* -EOPNOTSUPP: the job has no memory on this rank's GPU, and the message says why. */
+int gpu_check_tier(const struct tierd_job *job, const char *instead);
+
+/* Holds a buffer for the unit, where and by whom it will be written. */
+int gradients_show(struct tierd_job *job, uint32_t unit, uint32_t flags, const struct buffer_writer *writer,
+		   struct tierd_view *ret_gradients);
+/* -EINVAL: there are no such flags. */
+int gradients_check_flags(uint32_t flags, const char *call);
 
 /* ---- Gathers ---- */
 

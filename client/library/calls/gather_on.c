@@ -21,16 +21,15 @@ static inline bool gather_at_once(struct tierd_job *job, uint32_t unit, struct t
 
 /* ---- The daemon is asked ---- */
 
-static int check_tier(const struct tierd_job *job)
+int gpu_check_tier(const struct tierd_job *job, const char *instead)
 {
 	if (!job->gpu)
 		return message_fail(-EOPNOTSUPP,
-				    "job \"%s\" was opened without a GPU: set gpu in its options, or call "
-				    "tierd_gather",
-				    job->name);
+				    "job \"%s\" was opened without a GPU: set gpu in its options, or call %s",
+				    job->name, instead);
 	if (!job->attachment->gpu)
-		return message_fail(-EOPNOTSUPP, "job \"%s\" has no memory on GPU %d: %s; call tierd_gather",
-				    job->name, (int)gpu_number(job->gpu), job->gpu_refusal);
+		return message_fail(-EOPNOTSUPP, "job \"%s\" has no memory on GPU %d: %s; call %s", job->name,
+				    (int)gpu_number(job->gpu), job->gpu_refusal, instead);
 	return 0;
 }
 
@@ -66,7 +65,7 @@ static int gather_locked(struct tierd_job *job, uint32_t unit, struct driver_str
 	int r = job_check_unit(job, unit);
 
 	if (r == 0)
-		r = check_tier(job);
+		r = gpu_check_tier(job, "tierd_gather");
 	if (r == 0)
 		r = gather_send(job, PLACE_GPU, unit, GATHER_ONE, &ticket);
 	if (r < 0)

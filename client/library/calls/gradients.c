@@ -76,12 +76,16 @@ static uint32_t count_pushed(const struct tierd_job *job, struct gradient_span s
 
 /* The padding is zeroed, because it is summed and measured, and no caller writes it. With TIERD_DEBUG=leases
  * an overwritten buffer is filled with NaN, which shows what the caller has not written. */
-static void clear(const struct unit *unit, char *address, uint64_t dirty, bool is_overwritten, bool has_debug)
+static int clear(const struct unit *unit, const struct buffer_writer *writer, char *address, uint64_t dirty,
+		 bool is_overwritten, bool has_debug)
 {
+	int r = 0;
+
 	if (!is_overwritten || has_debug)
-		memset(address, is_overwritten ? 0xff : 0, dirty);
-	if (is_overwritten)
-		unit_clear_gradient_padding(unit, address);
+		r = buffer_fill(writer, address, is_overwritten ? 0xff : 0, dirty);
+	if (r == 0 && is_overwritten)
+		r = unit_clear_gradient_padding(unit, writer, address);
+	return r;
 }
 
 /* Returns how many bytes of it may not be zero, and notes that from now on all of them may not be. */
@@ -94,27 +98,44 @@ static uint64_t make_dirty(struct attachment *attachment, struct gradient_span s
 	return dirty < span.bytes ? dirty : span.bytes;
 }
 
-static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint64_t offset,
-		     bool is_overwritten)
+/* Host memory takes its time. A stream does so later, in its order. */
+static int clear_for(struct tierd_job *job, uint32_t buffer, const struct buffer_writer *writer,
+		     uint64_t dirty, bool is_overwritten)
 {
-	const struct unit *definition = job->units[unit];
 	bool has_debug = job->attachment->host.debug != NULL;
+	const struct unit *unit = job->units[job->attachment->buffers[buffer].unit];
+	char *address = buffer_address(job, buffer);
+	struct gradient_buffer *own;
+
+	if (writer->gpu)
+		return clear(unit, writer, address, dirty, is_overwritten, has_debug);
+	own = buffer_begin_zeroing(job, buffer);
+	clear(unit, writer, address, dirty, is_overwritten, has_debug);
+	buffer_end_zeroing(job, own);
+	return 0;
+}
+
+/* What is pushed from a GPU comes to the same bytes of host memory. Those of the GPU may have any value. */
+static int hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint64_t offset,
+		    bool is_overwritten, const struct buffer_writer *writer)
+{
 	struct gradient_buffer *own = &job->attachment->buffers[buffer];
 	struct gradient_span span = { offset, gradient_bytes(job, unit) };
 	uint64_t dirty = make_dirty(job->attachment, span);
+	int r;
 
 	own->unit = unit;
 	own->offset = offset;
+	own->place = buffer_writer_place(writer);
 	if (room_of(job))
 		gradient_room_take(room_of(job), span);
-	if (is_overwritten && has_debug)
+	if (writer->gpu || (is_overwritten && job->attachment->host.debug))
 		dirty = span.bytes;
-	char *address = buffer_address(job, buffer);
-
 	buffer_set_state(job, buffer, GRADIENT_BUFFER_HELD);
-	own = buffer_begin_zeroing(job, buffer);
-	clear(definition, address, dirty, is_overwritten, has_debug);
-	buffer_end_zeroing(job, own);
+	r = clear_for(job, buffer, writer, dirty, is_overwritten);
+	if (r < 0)
+		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
+	return r;
 }
 
 /* Waits for a buffer, or for the bytes of a span in a room. */
@@ -222,7 +243,8 @@ static int find_in_room(struct tierd_job *job, uint32_t unit, uint32_t *ret_buff
 	return 0;
 }
 
-static int take_buffer(struct tierd_job *job, uint32_t unit, bool is_overwritten)
+static int take_buffer(struct tierd_job *job, uint32_t unit, bool is_overwritten,
+		       const struct buffer_writer *writer)
 {
 	uint32_t buffer = NO_BUFFER;
 	uint64_t offset = 0;
@@ -230,12 +252,26 @@ static int take_buffer(struct tierd_job *job, uint32_t unit, bool is_overwritten
 			     : find_fixed(job, unit, &buffer, &offset);
 
 	if (r == 0 && buffer != NO_BUFFER)
-		hand_out(job, buffer, unit, offset, is_overwritten);
+		r = hand_out(job, buffer, unit, offset, is_overwritten, writer);
 	return r;
 }
 
+static int check_place(const struct tierd_job *job, uint32_t buffer, const struct buffer_writer *writer)
+{
+	const struct gradient_buffer *own = &job->attachment->buffers[buffer];
+
+	if (own->place == buffer_writer_place(writer))
+		return 0;
+	return message_fail(-EBUSY,
+			    "this rank holds a buffer for the gradients of unit \"%s\" %s already; push or "
+			    "discard that first",
+			    job_unit_name(job, own->unit),
+			    own->place == PLACE_GPU ? "on its GPU" : "in host memory");
+}
+
 /* Checks everything again after the lock was released. */
-static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags, uint32_t *ret_buffer)
+static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags,
+			    const struct buffer_writer *writer, uint32_t *ret_buffer)
 {
 	uint32_t buffer = NO_BUFFER;
 	int r = job_check_unit(job, unit);
@@ -246,7 +282,7 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags
 	while (r == 0) {
 		buffer = buffer_held(job, unit);
 		if (buffer == NO_BUFFER)
-			r = take_buffer(job, unit, flags & TIERD_GRADIENTS_OVERWRITE);
+			r = take_buffer(job, unit, flags & TIERD_GRADIENTS_OVERWRITE, writer);
 		else if (buffer_is_being_zeroed(job, buffer))
 			buffer_wait_for_zeroing(job);
 		else
@@ -255,15 +291,17 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags
 			r = job_check(job, JOB_READY);
 	}
 	if (r == 0)
+		r = check_place(job, buffer, writer);
+	if (r == 0)
 		*ret_buffer = buffer;
 	return r;
 }
 
-static int show_gradients(struct tierd_job *job, uint32_t unit, uint32_t flags,
-			  struct tierd_view *ret_gradients)
+int gradients_show(struct tierd_job *job, uint32_t unit, uint32_t flags, const struct buffer_writer *writer,
+		   struct tierd_view *ret_gradients)
 {
 	uint32_t buffer;
-	int r = gradients_locked(job, unit, flags, &buffer);
+	int r = gradients_locked(job, unit, flags, writer, &buffer);
 
 	if (r == 0)
 		*ret_gradients = (struct tierd_view){ .base = buffer_address(job, buffer),
@@ -272,14 +310,22 @@ static int show_gradients(struct tierd_job *job, uint32_t unit, uint32_t flags,
 	return r;
 }
 
+int gradients_check_flags(uint32_t flags, const char *call)
+{
+	if (flags & ~(uint32_t)TIERD_GRADIENTS_OVERWRITE)
+		return message_fail(-EINVAL, "0x%x has flags that %s does not know", flags, call);
+	return 0;
+}
+
 int tierd_gradients_with(struct tierd_job *job, uint32_t unit, uint32_t flags,
 			 struct tierd_view *ret_gradients)
 {
+	const struct buffer_writer writer = { .gpu = NULL };
 	int r = CHECK_GIVEN(job, ret_gradients);
 
-	if (r == 0 && (flags & ~(uint32_t)TIERD_GRADIENTS_OVERWRITE))
-		r = message_fail(-EINVAL, "0x%x has flags that tierd_gradients_with does not know", flags);
-	return r < 0 ? r : JOB_CALL(job, JOB_READY, show_gradients(job, unit, flags, ret_gradients));
+	if (r == 0)
+		r = gradients_check_flags(flags, "tierd_gradients_with");
+	return r < 0 ? r : JOB_CALL(job, JOB_READY, gradients_show(job, unit, flags, &writer, ret_gradients));
 }
 
 int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)

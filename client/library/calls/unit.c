@@ -213,30 +213,33 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 }
 
 /* Zeros elements of a trainable section that belong to no tensor. */
-static void clear_gap(const struct unit *unit, char *gradients, enum unit_section section, uint64_t first,
-		      uint64_t end)
+static int clear_gap(const struct unit *unit, const struct buffer_writer *writer, char *gradients,
+		     enum unit_section section, uint64_t first, uint64_t end)
 {
 	uint64_t bytes = unit_layout_gradient_element(&unit->layout, section);
 
-	memset(gradients + unit_layout_gradient_first(&unit->layout, (int)section) + first * bytes, 0,
-	       (end - first) * bytes);
+	return buffer_fill(
+		writer, gradients + unit_layout_gradient_first(&unit->layout, (int)section) + first * bytes,
+		0, (end - first) * bytes);
 }
 
-void unit_clear_gradient_padding(const struct unit *unit, char *gradients)
+int unit_clear_gradient_padding(const struct unit *unit, const struct buffer_writer *writer, char *gradients)
 {
 	uint64_t ends[UNIT_TRAINABLE_SECTIONS] = { 0 };
+	int r = 0;
 
-	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+	for (uint32_t i = 0; i < unit->tensor_count && r == 0; i++) {
 		const struct tensor_layout *tensor = &unit->tensors[i];
 
 		if (!section_is_trainable(tensor->section))
 			continue;
-		clear_gap(unit, gradients, tensor->section, ends[tensor->section], tensor->first);
+		r = clear_gap(unit, writer, gradients, tensor->section, ends[tensor->section], tensor->first);
 		ends[tensor->section] = tensor->first + tensor->elements;
 	}
-	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)
-		clear_gap(unit, gradients, (enum unit_section)section, ends[section],
-			  unit->layout.elements[section]);
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && r == 0; section++)
+		r = clear_gap(unit, writer, gradients, (enum unit_section)section, ends[section],
+			      unit->layout.elements[section]);
+	return r;
 }
 
 /* ---- Define ---- */

@@ -42,6 +42,9 @@ int gpu_note(struct gpu *gpu, struct driver_stream *stream);
  * is no new event. ret_number: of the last such event; 0: there has been none. */
 int gpu_join(struct gpu *gpu, uint64_t *ret_number);
 
+/* Has the stream write that byte there, and notes the stream. */
+int gpu_fill(struct gpu *gpu, char *address, unsigned char value, size_t bytes, struct driver_stream *stream);
+
 /* ---- Memory of the daemon's ---- */
 
 /* Memory of the GPU, mapped here, with the events of those who write it. The driver does not tell reading

@@ -138,6 +138,21 @@ int gpu_note(struct gpu *gpu, struct driver_stream *stream)
 	return r;
 }
 
+int gpu_fill(struct gpu *gpu, char *address, unsigned char value, size_t bytes, struct driver_stream *stream)
+{
+	struct driver_context *previous;
+	int r = bytes > 0 ? gpu_note(gpu, stream) : 0, error;
+
+	if (r < 0 || bytes == 0)
+		return r;
+	r = gpu_enter(gpu, &previous);
+	if (r < 0)
+		return r;
+	error = gpu->driver.fill((uintptr_t)address, value, bytes, stream);
+	gpu_exit(gpu, previous);
+	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, "zeroing gradients");
+}
+
 int gpu_join(struct gpu *gpu, uint64_t *ret_number)
 {
 	struct driver_context *previous;

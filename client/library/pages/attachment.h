@@ -24,7 +24,8 @@ struct tierd_job;
 #define ATTACHMENT_NO_CONNECTION 0
 
 struct gradient_buffer {
-	uint32_t unit; /* while it is held */
+	uint32_t unit;	  /* while it is held */
+	enum place place; /* in which memory */
 	uint64_t pushes;
 	bool is_being_zeroed; /* by the thread that took it, without the lock */
 	uint64_t offset;      /* once it was taken */

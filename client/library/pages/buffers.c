@@ -1,5 +1,7 @@
 #include "client/library/pages/buffers.h"
 
+#include <string.h>
+
 /* The states lie in the lease page: this rank sets HELD and PUSHED, and the daemon FREE. Only the library
  * knows which unit a buffer is held for. */
 uint32_t buffer_state(const struct tierd_job *job, uint32_t buffer)
@@ -27,7 +29,19 @@ uint32_t buffer_held(const struct tierd_job *job, uint32_t unit)
 
 char *buffer_address(const struct tierd_job *job, uint32_t buffer)
 {
-	return (char *)job->attachment->gradient_mapping.address + job->attachment->buffers[buffer].offset;
+	const struct gradient_buffer *own = &job->attachment->buffers[buffer];
+
+	if (own->place == PLACE_GPU)
+		return gpu_mapping_address(job->attachment->gpu->gradients) + own->offset;
+	return (char *)job->attachment->gradient_mapping.address + own->offset;
+}
+
+int buffer_fill(const struct buffer_writer *writer, char *address, unsigned char value, uint64_t bytes)
+{
+	if (writer->gpu)
+		return gpu_fill(writer->gpu, address, value, bytes, writer->stream);
+	memset(address, value, bytes);
+	return 0;
 }
 
 /* ---- Zeroing ---- */

@@ -12,7 +12,20 @@ uint32_t buffer_state(const struct tierd_job *job, uint32_t buffer);
 void buffer_set_state(struct tierd_job *job, uint32_t buffer, enum gradient_buffer_state state);
 /* The buffer that is held for the unit; or NO_BUFFER. */
 uint32_t buffer_held(const struct tierd_job *job, uint32_t unit);
+/* In the memory that it is held in. */
 char *buffer_address(const struct tierd_job *job, uint32_t buffer);
+
+/* Who writes to a buffer: this thread, or a stream of the GPU. */
+struct buffer_writer {
+	struct gpu *gpu; /* NULL: this thread */
+	struct driver_stream *stream;
+};
+static inline enum place buffer_writer_place(const struct buffer_writer *writer)
+{
+	return writer->gpu ? PLACE_GPU : PLACE_HOST;
+}
+/* 0, or as gpu_fill(). */
+int buffer_fill(const struct buffer_writer *writer, char *address, unsigned char value, uint64_t bytes);
 
 /* A buffer is zeroed between these two calls, without the lock: it may be large. Until the second one no
  * thread pushes the buffer, takes it or gives it back, because two threads would write to it. */

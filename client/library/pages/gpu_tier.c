@@ -116,9 +116,15 @@ int gpu_tier_new(const struct tierd_job *job, const Tierd__Wire__GpuAttachReply 
 	return 0;
 }
 
+int gpu_tier_add_gradients(struct gpu_tier *tier, int fd, uint64_t bytes)
+{
+	return tier->gradients ? 0 : gpu_mapping_new(tier->gpu, fd, bytes, NULL, 0, &tier->gradients);
+}
+
 void gpu_tier_retire(struct gpu_tier *tier, bool is_child)
 {
 	tier->mapping = gpu_mapping_free(tier->mapping, is_child);
+	tier->gradients = gpu_mapping_free(tier->gradients, is_child);
 }
 
 struct gpu_tier *gpu_tier_free(struct gpu_tier *tier, bool is_child)
@@ -156,6 +162,15 @@ static void raise_to(_Atomic uint64_t *number, uint64_t to)
 		;
 }
 
+int gpu_tier_mark(struct gpu_tier *tier, struct driver_stream *stream, uint64_t *ret_number)
+{
+	int r = gpu_record(tier->gpu, stream, ret_number);
+
+	if (r == 0)
+		raise_to(&tier->leases->recorded, *ret_number);
+	return r;
+}
+
 int gpu_tier_pass(struct gpu_tier *tier, uint32_t unit, struct driver_stream *stream)
 {
 	uint64_t number;
@@ -163,12 +178,10 @@ int gpu_tier_pass(struct gpu_tier *tier, uint32_t unit, struct driver_stream *st
 
 	if (tier->is_whole)
 		return gpu_note(tier->gpu, stream);
-	r = gpu_record(tier->gpu, stream, &number);
-	if (r < 0)
-		return r;
-	raise_to(&tier->leases->recorded, number);
-	raise_to(&tier->released[unit], number);
-	return 0;
+	r = gpu_tier_mark(tier, stream, &number);
+	if (r == 0)
+		raise_to(&tier->released[unit], number);
+	return r;
 }
 
 int gpu_tier_fence(struct gpu_tier *tier)

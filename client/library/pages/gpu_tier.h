@@ -21,7 +21,8 @@ struct gpu_tier {
 	struct gpu *gpu; /* the job's */
 
 	/* With the node's lock. */
-	struct gpu_mapping *mapping; /* NULL: it was given back */
+	struct gpu_mapping *mapping;   /* NULL: it was given back */
+	struct gpu_mapping *gradients; /* NULL: it has none */
 	struct mapping directory_mapping, lease_mapping;
 };
 
@@ -29,6 +30,10 @@ struct gpu_tier {
  * Other errors leave a message. */
 int gpu_tier_new(const struct tierd_job *job, const Tierd__Wire__GpuAttachReply *reply, const int *fds,
 		 struct gpu_tier **ret_tier);
+
+/* Maps the rank's gradient buffers, unless they are mapped already; the descriptor is the caller's. Errors
+ * leave a message. */
+int gpu_tier_add_gradients(struct gpu_tier *tier, int fd, uint64_t bytes);
 
 /* Gives the memory of the GPU back; pages stay. No lease is held there. */
 void gpu_tier_retire(struct gpu_tier *tier, bool is_child);
@@ -38,6 +43,9 @@ struct gpu_tier *gpu_tier_free(struct gpu_tier *tier, bool is_child);
 size_t gpu_tier_events(const struct gpu_tier *tier);
 /* The stream waits for that one. */
 int gpu_tier_wait(const struct gpu_tier *tier, size_t event, struct driver_stream *stream);
+
+/* The rank's event behind what the stream has queued so far, by its number. */
+int gpu_tier_mark(struct gpu_tier *tier, struct driver_stream *stream, uint64_t *ret_number);
 
 /* Before a lease on the unit is given back: the unit may be overwritten once what the stream has queued so
  * far has ended. Any thread. */

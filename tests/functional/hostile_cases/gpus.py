@@ -1,7 +1,7 @@
-"""GPUs: ones that are not there, events that are none, and gathers on none."""
+"""GPUs: ones that are not there, events that are none, gathers on none, and pushes from none."""
 from hostile_cases.case import EPOCH, JOB, READY, Answered, Case
 from hostile_cases.request import EVENTS, HANDLE, UUID, of_job
-from messages import GPU_ATTACH, GPU_GATHER, data, number
+from messages import GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, PUSH, data, number
 
 
 def attach(uuid=UUID, events=EVENTS, handle=HANDLE, budget=0):
@@ -31,6 +31,9 @@ CASES = [
     Case("a gather on no GPU", READY, (GPU_GATHER, of_job()[GPU_GATHER]), Answered("EINVAL", "rank 0 has asked for no GPU")),
     Case("a gather on a GPU of a version that no step has", READY, (GPU_GATHER, of_job()[GPU_GATHER] + number(4, -1)),
          Answered("EINVAL", "is ahead of every step")),
+    Case("gradients on no GPU", READY, (GPU_GRADIENTS, of_job()[GPU_GRADIENTS]), Answered("EINVAL", "rank 0 has asked for no GPU")),
+    *(Case(f"a push from no GPU, behind event {event}", READY, (PUSH, of_job()[PUSH] + number(8, event)),
+           Answered("EINVAL", "rank 0 has no gradient buffers on a GPU")) for event in (1, -1)),
     Case("a GPU that is asked for again and again", READY, asks_again_and_again, None),
     Case("a GPU that nobody waits for", READY, asks_and_leaves, None),
 ]

@@ -2,7 +2,7 @@
 from hostile_cases.case import EPOCH, JOB, READER
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SHARE, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GPU_ATTACH, GPU_GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
     READ_MANY, READER_MEMORY, READER_READ_MANY, SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
 )
@@ -23,6 +23,7 @@ KINDS = {
     SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
     SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep", FORK: "a fork",
     SHARE: "a job to share", GPU_ATTACH: "a GPU", GPU_GATHER: "a gather on a GPU",
+    GPU_GRADIENTS: "gradients on a GPU",
 }
 
 EVENTS, HANDLE, UUID = 32, bytes(64), bytes(16)
@@ -61,6 +62,7 @@ def of_job(job=JOB, epoch=EPOCH, unit=0):
         STATISTICS: name,
         GPU_ATTACH: now + data(3, UUID) + data(5, HANDLE) * EVENTS,
         GPU_GATHER: now + number(3, unit),
+        GPU_GRADIENTS: now,
         AWAIT: name + number(2, 1),
         HURRY: name + number(2, 1),
     }

@@ -3,7 +3,7 @@ from hostile_cases.case import BUFFERS, DEFINED, ELEMENTS, EPOCH, FINE, GONE, GR
 from hostile_cases.request import KINDS, of_job, of_reader, piece_to_read
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SHARE, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GPU_ATTACH, GPU_GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READ_MANY, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
     WRITE_END, codes, data, define, number, open_job, rates, varint,
 )
@@ -43,14 +43,14 @@ def without_job():
 
 
 def too_early():
-    for field in (GATHER, GPU_ATTACH, GPU_GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ, READ_MANY, GROUPS_SET):
+    for field in (GATHER, GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ, READ_MANY, GROUPS_SET):
         yield Case(f"{KINDS[field]} before units are defined", OPENED, (field, of_job()[field]), NOT_READY)
         yield Case(f"{KINDS[field]} before the job is ready", DEFINED, (field, of_job()[field]), NOT_READY)
 
 
 def other_epochs():
     for epoch in (0, EPOCH + 1, BEYOND):
-        for field in (GATHER, GPU_ATTACH, GPU_GATHER, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, GROUPS_SET):
+        for field in (GATHER, GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, GROUPS_SET):
             body = of_job(epoch=epoch)[field]
             yield Case(f"{KINDS[field]} of epoch {epoch}", READY, (field, body), Answered("ESTALE", "call tierd_job_ready"))
 

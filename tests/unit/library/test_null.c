@@ -287,6 +287,12 @@ static void what_may_be_null_is_what_the_header_says(void **state)
 	/* They get as far as that the job has no GPU. */
 	assert_int_equal(tierd_gather_on(scene.job, 0, NULL, &(struct tierd_view){ 0 }), -EOPNOTSUPP);
 	expect_optional("tierd_gather_on", "stream", &expected);
+	assert_int_equal(tierd_gradients_on(scene.job, 0, 0, NULL, &(struct tierd_view){ 0 }), -EOPNOTSUPP);
+	expect_optional("tierd_gradients_on", "stream", &expected);
+	assert_int_equal(tierd_push_on(scene.job, 0, NULL, 1, NULL, NULL), -EOPNOTSUPP);
+	expect_optional("tierd_push_on", "absent", &expected);
+	expect_optional("tierd_push_on", "stream", &expected);
+	expect_optional("tierd_push_on", "ret_ticket", &expected);
 	assert_int_equal(tierd_release_on(scene.job, 0, NULL), -EINVAL);
 	assert_non_null(strstr(tierd_message(), "without having been gathered"));
 	expect_optional("tierd_release_on", "stream", &expected);

@@ -1,0 +1,272 @@
+/* Ranks that push gradients from the memory of a GPU, which a stand-in plays: what comes of it has the bits
+ * of what comes of the same gradients in host memory, also where ranks are killed.
+ *
+ * usage: gpu_push RANKS STAGE FORMAT BUDGET_MIB PLACES [DEATHS], with FORMAT fp32, bf16 or wide (bf16 whose
+ * gradients are fp32), and PLACES gpu or mixed: then some of the pushes come from host memory. So often the
+ * last rank is killed, and another one comes. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crash_support.h"
+#include "offload/cuda/driver.h"
+
+#define UNITS 5
+#define TENSORS 2
+#define ELEMENTS 30001ul
+#define FEW_ELEMENTS 333ul
+#define STEPS 4
+#define MICRO_BATCHES 2
+#define READ_BYTES 4096ul
+
+static struct driver driver;
+static struct driver_stream *stream;
+static unsigned long ranks, stage, budget_mib;
+static uint32_t format = TIERD_FP32, gradient_format;
+static bool is_mixed;
+
+/* What streams copy from, which must stay as it is until they have. */
+static struct source {
+	float values[ELEMENTS];
+	uint16_t halves[ELEMENTS];
+} sources[UNITS][MICRO_BATCHES][TENSORS] __attribute__((aligned(4096)));
+static unsigned char parameters[READ_BYTES] __attribute__((aligned(4096)));
+
+static const unsigned long elements[TENSORS] = { ELEMENTS, FEW_ELEMENTS };
+
+static void open_gpu(void)
+{
+	struct dynamic_library library = { 0 };
+	struct driver_context *context;
+
+	REQUIRE(driver_open(&driver, &library));
+	REQUIRE(driver.context_retain(&context, 0) == DRIVER_DONE);
+	REQUIRE(driver.context_enter(context) == DRIVER_DONE);
+	REQUIRE(driver.host_register(sources, sizeof(sources), 0) == DRIVER_DONE);
+	REQUIRE(driver.host_register(parameters, sizeof(parameters), 0) == DRIVER_DONE);
+	REQUIRE(driver.stream_create(&stream, DRIVER_NO_STREAM_0) == DRIVER_DONE);
+}
+
+/* The epoch may end at any time. */
+#define TRY(call)                                                                                            \
+	do {                                                                                                 \
+		int r_ = (call);                                                                             \
+		if (r_ == -ESTALE)                                                                           \
+			return false;                                                                        \
+		support_expect(__FILE__, __LINE__, #call, r_, 0, NULL);                                      \
+	} while (0)
+
+static struct tierd_job *join(struct tierd_node *node, unsigned rank, const char *name, bool has_gpu)
+{
+	struct tierd_job_options options = support_options(name, rank, (uint32_t)ranks);
+	struct tierd_tensor tensors[TENSORS] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
+	char unit[16], names[TENSORS][16];
+	struct tierd_job *job;
+
+	options.stage = (uint32_t)stage;
+	options.clip_norm = 1.0f;
+	options.gpu = has_gpu ? 0 : -1;
+	options.gpu_budget = budget_mib << 20;
+	OK(tierd_job_open(node, &options, &job));
+	for (unsigned i = 0; i < UNITS; i++) {
+		for (unsigned t = 0; t < TENSORS; t++) {
+			snprintf(names[t], sizeof(names[t]), "u%u.%u", i, t);
+			tensors[t].name = names[t];
+			tensors[t].format = format;
+			tensors[t].gradient_format = gradient_format;
+			tensors[t].dimensions = 1;
+			tensors[t].shape[0] = elements[t];
+			tensors[t].initializer = TIERD_INITIALIZE_NORMAL;
+			tensors[t].a = 1 + i;
+			tensors[t].b = 0.1;
+		}
+		snprintf(unit, sizeof(unit), "u%u", i);
+		OK(tierd_unit_define(job, unit, tensors, TENSORS, NULL));
+	}
+	return job;
+}
+
+/* ---- Gradients ---- */
+
+static bool is_wide(void)
+{
+	return format == TIERD_FP32 || gradient_format == TIERD_FP32;
+}
+
+static const struct source *make_source(unsigned rank, uint64_t step, unsigned unit, unsigned micro_batch,
+					unsigned tensor)
+{
+	uint64_t seed =
+		((((step * UNITS + unit) * MICRO_BATCHES + micro_batch) * TENSORS + tensor) << 8) + rank;
+	struct source *source = &sources[unit][micro_batch][tensor];
+
+	for (unsigned long i = 0; i < elements[tensor]; i++) {
+		int64_t number = (int64_t)(support_random(&seed) >> 20) - (1ll << 43);
+
+		source->values[i] = (float)number / (float)(1ll << (40 + i % 7));
+		support_put(source->halves, TIERD_BF16, i, source->values[i]);
+	}
+	return source;
+}
+
+/* Some tensors have no gradient, and some buffers have zeros. */
+struct push {
+	unsigned rank, unit, micro_batch;
+	uint64_t step;
+};
+
+static bool lacks_second(const struct push *push)
+{
+	return (push->step + push->unit + push->rank) % 3 == 0;
+}
+
+static bool leaves_second(const struct push *push)
+{
+	return (push->step + push->micro_batch) % 2 == 0;
+}
+
+static bool is_from_gpu(const struct push *push)
+{
+	return !is_mixed || (push->unit + push->rank + push->micro_batch) % 3 != 0;
+}
+
+static int write_tensor(const struct tierd_view *view, const struct push *push, unsigned tensor, bool on_gpu)
+{
+	const struct source *source =
+		make_source(push->rank, push->step, push->unit, push->micro_batch, tensor);
+	const void *from = is_wide() ? (const void *)source->values : source->halves;
+	size_t bytes = elements[tensor] * (is_wide() ? 4 : 2);
+
+	if (on_gpu)
+		return driver.copy((uintptr_t)tierd_at(view, tensor), (uintptr_t)from, bytes, stream);
+	memcpy(tierd_at(view, tensor), from, bytes);
+	return 0;
+}
+
+static int push_unit(struct tierd_job *job, const struct push *push, bool on_gpu)
+{
+	const bool absent[TENSORS] = { false, lacks_second(push) };
+	uint32_t flags = leaves_second(push) ? 0 : TIERD_GRADIENTS_OVERWRITE;
+	struct tierd_view view;
+	int r;
+
+	r = on_gpu ? tierd_gradients_on(job, push->unit, flags, stream, &view)
+		   : tierd_gradients_with(job, push->unit, flags, &view);
+	if (r < 0)
+		return r;
+	for (unsigned tensor = 0; tensor < TENSORS; tensor++)
+		if (tensor == 0 || !leaves_second(push))
+			REQUIRE(write_tensor(&view, push, tensor, on_gpu) == 0);
+	return on_gpu ? tierd_push_on(job, push->unit, absent, TENSORS, stream, NULL)
+		      : tierd_push_with(job, push->unit, absent, TENSORS, NULL);
+}
+
+/* ---- Training ---- */
+
+static bool forward(struct tierd_job *job)
+{
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		struct tierd_view view;
+
+		TRY(tierd_gather_on(job, unit, stream, &view));
+		REQUIRE(driver.copy((uintptr_t)parameters, (uintptr_t)tierd_at(&view, 0), READ_BYTES,
+				    stream) == DRIVER_DONE);
+		OK(tierd_release_on(job, unit, stream));
+	}
+	return true;
+}
+
+static bool take_step(struct tierd_job *job, unsigned rank, uint64_t step, bool has_gpu)
+{
+	struct tierd_rates rates = support_rates(0.01f);
+
+	for (unsigned micro_batch = 0; micro_batch < MICRO_BATCHES; micro_batch++) {
+		if (has_gpu && !forward(job))
+			return false;
+		for (unsigned unit = UNITS; unit-- > 0;) {
+			const struct push push = { rank, unit, micro_batch, step };
+
+			TRY(push_unit(job, &push, has_gpu && is_from_gpu(&push)));
+		}
+	}
+	TRY(tierd_step(job, &rates, NULL));
+	return true;
+}
+
+static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *job, bool has_gpu)
+{
+	struct tierd_job_state state;
+
+	TRY(tierd_job_ready(job, -1, &state));
+	REQUIRE(!has_gpu || state.gpu_bytes > 0);
+	for (uint64_t step = state.step; step < STEPS; step++) {
+		board->steps[rank] = has_gpu ? step : 0;
+		if (!take_step(job, rank, step, has_gpu))
+			return false;
+	}
+	return true;
+}
+
+static bool compare(struct tierd_job *host, struct tierd_job *gpu)
+{
+	size_t bytes = format == TIERD_FP32 ? 4 : 2;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		struct tierd_view one, other;
+
+		TRY(tierd_gather(host, unit, &one));
+		TRY(tierd_gather(gpu, unit, &other));
+		REQUIRE(one.version == STEPS && other.version == STEPS);
+		for (unsigned tensor = 0; tensor < TENSORS; tensor++)
+			REQUIRE(memcmp(tierd_at(&one, tensor), tierd_at(&other, tensor),
+				       elements[tensor] * bytes) == 0);
+		OK(tierd_release(host, unit));
+		OK(tierd_release(gpu, unit));
+	}
+	return true;
+}
+
+static void run(struct crowd_board *board, unsigned rank, void *argument)
+{
+	struct tierd_node *node = support_connect();
+	struct tierd_job *host = join(node, rank, "host", false), *gpu = join(node, rank, "gpu", true);
+
+	open_gpu();
+	while (!train(board, rank, host, false) || !train(board, rank, gpu, true) || !compare(host, gpu) ||
+	       !crowd_arrive(board, rank, gpu))
+		;
+	OK(tierd_job_close(gpu));
+	OK(tierd_job_close(host));
+	tierd_disconnect(node);
+}
+
+/* Whatever it is in the middle of. */
+static void kill_last(struct crowd *crowd, unsigned long deaths)
+{
+	uint64_t seed = 1;
+
+	for (unsigned long death = 0; death < deaths; death++) {
+		while (crowd->board->steps[ranks - 1] < 1)
+			crowd_check(crowd);
+		crowd_pass_time(&seed, 30000);
+		crowd_replace(crowd, (unsigned)ranks - 1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct crowd crowd;
+
+	REQUIRE(argc == 6 || argc == 7);
+	ranks = strtoul(argv[1], NULL, 10);
+	stage = strtoul(argv[2], NULL, 10);
+	format = strcmp(argv[3], "fp32") == 0 ? TIERD_FP32 : TIERD_BF16;
+	gradient_format = strcmp(argv[3], "wide") == 0 ? TIERD_FP32 : 0;
+	budget_mib = strtoul(argv[4], NULL, 10);
+	is_mixed = strcmp(argv[5], "mixed") == 0;
+	crowd_start(&crowd, (unsigned)ranks, 0, run, NULL);
+	kill_last(&crowd, argc > 6 ? strtoul(argv[6], NULL, 10) : 0);
+	crowd_finish(&crowd);
+	crowd_free(&crowd);
+	return 0;
+}
