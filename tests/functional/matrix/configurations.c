@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "tests/unit/seeds.h"
 
 bool configurations_are_alike(const struct configuration *a, const struct configuration *b)
 {
@@ -19,23 +20,36 @@ static void tighten(struct configuration *configuration)
 		configuration->gradient_buffers = 64;
 }
 
+/* Of products of properties one in so many is enough by day ($TIERD_SEEDS_PART): those whose numbers add up
+ * to a multiple of it, so that of all but one of the properties each combination is there. */
+static bool is_thinned_out(unsigned sum)
+{
+	return sum % seeds_part() != 0;
+}
+
 /* Stages 0 to 3 in host memory, with one gradient buffer or two, or with a room for the largest unit (0), and
  * in as little as possible beside NVMe. */
-static unsigned add_stages(const struct configuration *base, struct configuration *all)
+static unsigned add_stages(const struct configuration *base, unsigned sum, struct configuration *all)
 {
+	unsigned count = 0;
+
 	for (unsigned i = 0; i < 8; i++) {
+		struct configuration *configuration = &all[count];
 		unsigned stage = i / 2;
 		bool is_nvme = i % 2;
 
-		all[i] = *base;
-		all[i].stage = stage;
-		all[i].has_nvme_parameters = is_nvme && stage == 3;
-		all[i].has_nvme_optimizer = is_nvme;
-		all[i].gradient_buffers = (i + base->ranks / 2 + base->micro_batches / 2) % 3;
+		if (is_thinned_out(sum + stage + is_nvme))
+			continue;
+		count++;
+		*configuration = *base;
+		configuration->stage = stage;
+		configuration->has_nvme_parameters = is_nvme && stage == 3;
+		configuration->has_nvme_optimizer = is_nvme;
+		configuration->gradient_buffers = (i + base->ranks / 2 + base->micro_batches / 2) % 3;
 		if (is_nvme)
-			tighten(&all[i]);
+			tighten(configuration);
 	}
-	return 8;
+	return count;
 }
 
 static unsigned all_configurations(struct configuration *all)
@@ -49,7 +63,7 @@ static unsigned all_configurations(struct configuration *all)
 						    .format = i / 6 % 2 ? TIERD_BF16 : TIERD_FP32,
 						    .has_skips = i / 12 };
 
-		count += add_stages(&base, all + count);
+		count += add_stages(&base, i % 3 + i / 3 % 2 + i / 6 % 2 + i / 12, all + count);
 	}
 	return count;
 }
@@ -166,8 +180,11 @@ static unsigned spilled_configurations(struct configuration *all)
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(base); i++)
 		for (unsigned placement = 0; placement < 4; placement++) {
-			struct configuration *configuration = &all[count++];
+			struct configuration *configuration = &all[count];
 
+			if (is_thinned_out(i + placement + placement / 2))
+				continue;
+			count++;
 			*configuration = base[i];
 			configuration->stage = placement < 2 ? 3 : 2;
 			configuration->has_nvme_parameters = placement < 2;
@@ -235,10 +252,12 @@ static unsigned announced_configurations(struct configuration *all)
 
 static unsigned repeated_configurations(struct configuration *all)
 {
-	for (unsigned i = 0; i < 3; i++)
+	unsigned count = 2 / seeds_part() + 1;
+
+	for (unsigned i = 0; i < count; i++)
 		all[i] = (struct configuration){ 4,	3, TIERD_BF16, false, true, RULE_ADAMW,
 						 false, 3, true,       true,  1 };
-	return 3;
+	return count;
 }
 
 unsigned configurations_of(const char *set, struct configuration *all)
