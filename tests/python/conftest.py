@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ import pytest
 BUILD = Path(__file__).resolve().parents[2] / "build"
 TIERD = os.environ.get("TIERD", str(BUILD / "daemon" / "tierd"))
 TIERCTL = os.environ.get("TIERCTL", str(BUILD / "client" / "tierctl" / "tierctl"))
+# Libraries that play the GPU's driver.
+STANDINS = Path(os.environ.get("TIERD_STANDINS", BUILD / "tests" / "lib" / "gpu"))
 # Seconds that nothing here takes, on a busy machine: who takes so long hangs.
 PATIENCE = 200
 # By day one case in so many is enough, among those that differ in models or seeds alone.
@@ -90,6 +92,7 @@ class Daemon:
     folder: Path
     nvme: Path
     process: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def socket(self) -> Path:
@@ -104,9 +107,11 @@ class Daemon:
         with self.log.open("ab") as log:
             places = f"--socket {self.socket} --state-dir {self.folder}/state".split()
             sizes = ["--host-budget", "256M", "--file-system", "memory", "--workers", "2"]
-            self.process = subprocess.Popen([TIERD, *places, "--nvme", f"{self.nvme}:1G", *sizes, *flags], stderr=log)
+            command = [TIERD, *places, "--nvme", f"{self.nvme}:1G", *sizes, *flags]
+            self.process = subprocess.Popen(command, stderr=log, env=os.environ | self.environment)
         deadline = time.monotonic() + PATIENCE
-        while subprocess.run([TIERCTL, "ping"], capture_output=True, check=False).returncode != 0:
+        ping = [TIERCTL, "--socket", str(self.socket), "ping"]
+        while subprocess.run(ping, capture_output=True, check=False).returncode != 0:
             assert self.process.poll() is None, f"the daemon ended while it started: {self.log.read_text()}"
             assert time.monotonic() < deadline, f"the daemon does not answer: {self.log.read_text()}"
             time.sleep(0.02)
@@ -165,26 +170,46 @@ def interrupted(call: Callable[[], object]) -> None:
     presser.join()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def daemon() -> Iterator[Daemon]:
-    """One for all tests of a process; $TIERD_SOCKET leads to it."""
+@contextmanager
+def running(**environment: str) -> Iterator[Daemon]:
+    """A daemon meanwhile."""
     # In /tmp, because paths of sockets are short; what lies on NVMe wants a real disk.
     folder = Path(tempfile.mkdtemp(prefix="tierd-test-", dir="/tmp"))
     nvme = Path(tempfile.mkdtemp(prefix="tierd-nvme-", dir=os.environ.get("TIERD_TEST_DISK")))
-    daemon = Daemon(folder, nvme)
-    with pytest.MonkeyPatch.context() as patch:
+    places = {"XDG_RUNTIME_DIR": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
+    daemon = Daemon(folder, nvme, environment=places | environment)
+    try:
+        daemon.start()
+        yield daemon
+        daemon.stop()
+    finally:
+        if daemon.process is not None:
+            daemon.kill()
+        shutil.rmtree(folder)
+        shutil.rmtree(nvme)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def daemon() -> Iterator[Daemon]:
+    """One for all tests of a process; $TIERD_SOCKET leads to it."""
+    with running() as daemon, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIERD_SOCKET", str(daemon.socket))
-        patch.setenv("XDG_RUNTIME_DIR", str(folder))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        try:
-            daemon.start()
-            yield daemon
-            daemon.stop()
-        finally:
-            if daemon.process is not None:
-                daemon.kill()
-            shutil.rmtree(folder)
-            shutil.rmtree(nvme)
+        patch.setenv("XDG_RUNTIME_DIR", str(daemon.folder))
+        patch.setenv("XDG_CONFIG_HOME", str(daemon.folder / "config"))
+        yield daemon
+
+
+@pytest.fixture(scope="session")
+def daemon_with_gpu() -> Iterator[Daemon]:
+    with running(LD_LIBRARY_PATH=str(STANDINS), STANDIN_DELAY_US="300") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def gpu_daemon(daemon_with_gpu: Daemon) -> Iterator[Daemon]:
+    """One on a machine with a GPU, which a stand-in plays whose copies are late."""
+    yield daemon_with_gpu
+    drop_jobs(daemon_with_gpu)
 
 
 @pytest.fixture(autouse=True)
@@ -194,8 +219,14 @@ def left_jobs(daemon: Daemon) -> Iterator[None]:
     if there := sys.modules.get("tierd.torch.job"):
         for job in list(there.open_jobs):
             job.close()
-    for job in json.loads(tierctl("--json", "jobs")):
-        subprocess.run([TIERCTL, "drop", "--yes", "--force", job["name"]], check=False, capture_output=True)
+    drop_jobs(daemon)
+
+
+def drop_jobs(daemon: Daemon) -> None:
+    """Ends them all, and destroys their state."""
+    at = ["--socket", str(daemon.socket)]
+    for job in json.loads(tierctl(*at, "--json", "jobs")):
+        subprocess.run([TIERCTL, *at, "drop", "--yes", "--force", job["name"]], check=False, capture_output=True)
 
 
 def tierctl(*arguments: str) -> str:

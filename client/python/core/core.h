@@ -66,9 +66,10 @@ extern PyType_Spec node_spec, job_spec, reader_spec, ticket_spec, lease_spec, vi
 struct hold;
 
 /* They take over the handle, or share. NULL with an exception set: it is the caller's still. */
-PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job);
+PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job, int gpu);
 PyObject *reader_object(struct core_state *state, PyObject *node, struct tierd_reader *reader);
 PyObject *ticket_object(struct core_state *state, PyObject *node, struct tierd_ticket *ticket);
-PyObject *lease_object(struct core_state *state, struct hold *hold, uint64_t version);
+/* job: of a hold in the memory of a GPU, which the lease keeps; else NULL. */
+PyObject *lease_object(struct core_state *state, struct hold *hold, uint64_t version, PyObject *job);
 
 #endif

@@ -50,7 +50,7 @@ PyObject *job_gather(PyObject *self, PyObject *const *arguments, Py_ssize_t coun
 	hold = gather(self, arguments[0], true, &version);
 	if (!hold)
 		return NULL;
-	lease = lease_object(core_state_of(self), hold, version);
+	lease = lease_object(core_state_of(self), hold, version, NULL);
 	if (!lease)
 		hold_drop(hold);
 	return lease;

@@ -42,10 +42,11 @@ static int take_shape(const struct field *field, PyObject *value, void *structur
 static void name_type(const struct field *field, PyObject *value)
 {
 	static const char *const wanted[] = {
-		[FIELD_BOOL] = "True or False", [FIELD_U32] = "a whole number",
-		[FIELD_U64] = "a whole number", [FIELD_I64] = "a whole number",
-		[FIELD_FLOAT] = "a number",	[FIELD_DOUBLE] = "a number",
-		[FIELD_STRING] = "a text",	[FIELD_SHAPE] = "a tuple of sizes",
+		[FIELD_BOOL] = "True or False",	    [FIELD_U32] = "a whole number",
+		[FIELD_U64] = "a whole number",	    [FIELD_I32] = "a whole number",
+		[FIELD_I64] = "a whole number",	    [FIELD_FLOAT] = "a number",
+		[FIELD_DOUBLE] = "a number",	    [FIELD_STRING] = "a text",
+		[FIELD_SHAPE] = "a tuple of sizes",
 	};
 
 	if (PyErr_ExceptionMatches(PyExc_TypeError))
@@ -59,6 +60,7 @@ static int take(const struct field *field, PyObject *value, void *structure)
 {
 	void *place = (char *)structure + field->offset;
 	uint64_t number;
+	long signed_number;
 	int truth;
 
 	switch (field->kind) {
@@ -76,6 +78,12 @@ static int take(const struct field *field, PyObject *value, void *structure)
 	case FIELD_U64:
 		if (take_unsigned(field, value, UINT64_MAX, &number) == 0)
 			*(uint64_t *)place = number;
+		break;
+	case FIELD_I32:
+		signed_number = PyLong_AsLong(value);
+		if (!PyErr_Occurred() && signed_number != (int32_t)signed_number)
+			PyErr_SetNone(PyExc_OverflowError);
+		*(int32_t *)place = signed_number;
 		break;
 	case FIELD_I64:
 		*(int64_t *)place = PyLong_AsLongLong(value);
@@ -146,6 +154,8 @@ static PyObject *give(const struct field *field, const void *structure)
 		return PyLong_FromUnsignedLong(*(const uint32_t *)place);
 	case FIELD_U64:
 		return PyLong_FromUnsignedLongLong(*(const uint64_t *)place);
+	case FIELD_I32:
+		return PyLong_FromLong(*(const int32_t *)place);
 	case FIELD_I64:
 		return PyLong_FromLongLong(*(const int64_t *)place);
 	case FIELD_FLOAT:
@@ -259,6 +269,8 @@ const struct field job_option_fields[] = {
 	OPTION(snapshot_keep, FIELD_U32),
 	OPTION(pushed_once, FIELD_BOOL),
 	OPTION(drafted, FIELD_BOOL),
+	OPTION(gpu, FIELD_I32),
+	OPTION(gpu_budget, FIELD_U64),
 	{ 0 },
 };
 
@@ -295,11 +307,9 @@ const struct field rates_fields[] = {
 };
 
 const struct field job_state_fields[] = {
-	FIELD(tierd_job_state, status, FIELD_U32),
-	FIELD(tierd_job_state, epoch, FIELD_U32),
-	FIELD(tierd_job_state, step, FIELD_U64),
-	FIELD(tierd_job_state, loss_scale, FIELD_FLOAT),
-	{ 0 },
+	FIELD(tierd_job_state, status, FIELD_U32),    FIELD(tierd_job_state, epoch, FIELD_U32),
+	FIELD(tierd_job_state, step, FIELD_U64),      FIELD(tierd_job_state, loss_scale, FIELD_FLOAT),
+	FIELD(tierd_job_state, gpu_bytes, FIELD_U64), { 0 },
 };
 
 const struct field step_result_fields[] = {

@@ -8,6 +8,10 @@ struct hold {
 	struct tierd_job *job; /* NULL: nothing is to be released */
 	uint32_t unit;
 	struct shape *shape;
+	const void *base;
+	DLDevice device;
+	void **streams; /* that use it, each with a lease; NULL: it is in host memory */
+	unsigned stream_count;
 	void (*end)(void *argument); /* or NULL */
 	void *end_argument;
 	DLManagedTensor tensors[]; /* whose manager_ctx is the hold */
@@ -20,7 +24,7 @@ static void managed_delete(DLManagedTensor *dlpack)
 
 /* job: NULL of gradients. */
 static struct hold *hold_new(struct tierd_job *job, uint32_t unit, struct shape *shape,
-			     const struct tierd_view *view)
+			     const struct tierd_view *view, DLDevice device)
 {
 	struct hold *hold = malloc(sizeof(*hold) + shape->count * sizeof(hold->tensors[0]));
 
@@ -32,12 +36,16 @@ static struct hold *hold_new(struct tierd_job *job, uint32_t unit, struct shape 
 	hold->job = job;
 	hold->unit = unit;
 	hold->shape = shape_share(shape);
+	hold->base = view->base;
+	hold->device = device;
+	hold->streams = NULL;
+	hold->stream_count = 0;
 	hold->end = NULL;
 	for (uint32_t i = 0; i < shape->count; i++)
 		hold->tensors[i] = (DLManagedTensor){
 			.dl_tensor = {
 				.data = view->offsets[i] == TIERD_NO_OFFSET ? NULL : tierd_at(view, i),
-				.device = { kDLCPU, 0 },
+				.device = device,
 				.ndim = shape->tensors[i].dimensions,
 				.dtype = job ? shape->tensors[i].type : shape->tensors[i].gradient_type,
 				.shape = shape->tensors[i].sizes,
@@ -51,12 +59,23 @@ static struct hold *hold_new(struct tierd_job *job, uint32_t unit, struct shape 
 struct hold *hold_new_lease(struct tierd_job *job, uint32_t unit, struct shape *shape,
 			    const struct tierd_view *view)
 {
-	return hold_new(job, unit, shape, view);
+	return hold_new(job, unit, shape, view, (DLDevice){ kDLCPU, 0 });
+}
+
+struct hold *hold_new_lease_on(struct tierd_job *job, uint32_t unit, struct shape *shape,
+			       const struct tierd_view *view, int gpu, void *stream)
+{
+	struct hold *hold = hold_new(job, unit, shape, view, (DLDevice){ kDLCUDA, gpu });
+
+	if (!hold || hold_add_stream(hold, stream))
+		return hold;
+	hold->job = NULL;
+	return hold_drop(hold);
 }
 
 struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view)
 {
-	return hold_new(NULL, 0, shape, view);
+	return hold_new(NULL, 0, shape, view, (DLDevice){ kDLCPU, 0 });
 }
 
 struct hold *hold_share(struct hold *hold)
@@ -65,16 +84,25 @@ struct hold *hold_share(struct hold *hold)
 	return hold;
 }
 
+/* It fails in a forked child, which has no lease, and where a GPU has failed. */
+static void release(const struct hold *hold)
+{
+	if (!hold->streams)
+		(void)tierd_release(hold->job, hold->unit);
+	for (unsigned i = 0; i < hold->stream_count; i++)
+		(void)tierd_release_on(hold->job, hold->unit, hold->streams[i]);
+}
+
 struct hold *hold_drop(struct hold *hold)
 {
 	if (!hold || atomic_fetch_sub(&hold->shares, 1) > 1)
 		return NULL;
-	/* It fails in a forked child alone, which has no lease. */
 	if (hold->job)
-		(void)tierd_release(hold->job, hold->unit);
+		release(hold);
 	if (hold->end)
 		hold->end(hold->end_argument);
 	shape_drop(hold->shape);
+	free(hold->streams);
 	free(hold);
 	return NULL;
 }
@@ -89,6 +117,51 @@ void hold_set_end(struct hold *hold, void (*end)(void *argument), void *argument
 	hold->end = end;
 	hold->end_argument = argument;
 }
+
+/* ---- On a GPU ---- */
+
+bool hold_is_used_on(const struct hold *hold, const void *stream)
+{
+	for (unsigned i = 0; i < hold->stream_count; i++)
+		if (hold->streams[i] == stream)
+			return true;
+	return false;
+}
+
+bool hold_add_stream(struct hold *hold, void *stream)
+{
+	void **streams = realloc(hold->streams, (hold->stream_count + 1) * sizeof(*streams));
+
+	if (!streams) {
+		PyErr_NoMemory();
+		return false;
+	}
+	streams[hold->stream_count++] = stream;
+	hold->streams = streams;
+	return true;
+}
+
+void *const *hold_streams(const struct hold *hold)
+{
+	return hold->streams;
+}
+
+uint32_t hold_unit(const struct hold *hold)
+{
+	return hold->unit;
+}
+
+const void *hold_base(const struct hold *hold)
+{
+	return hold->base;
+}
+
+DLDevice hold_device(const struct hold *hold)
+{
+	return hold->device;
+}
+
+/* ---- What is there ---- */
 
 uint32_t hold_count(const struct hold *hold)
 {
@@ -143,4 +216,56 @@ PyObject *hold_capsules(struct hold *hold)
 			PyTuple_SetItem(tuple, i, capsule);
 	}
 	return tuple;
+}
+
+/* ---- DLPack 1, which the header does not have everywhere ---- */
+
+struct versioned {
+	struct {
+		uint32_t major, minor;
+	} version;
+	void *hold;
+	void (*deleter)(struct versioned *versioned);
+	uint64_t flags;
+	DLTensor dl_tensor;
+};
+
+enum { VERSIONED_READ_ONLY = 1 };
+
+static void versioned_delete(struct versioned *versioned)
+{
+	hold_drop(versioned->hold);
+	free(versioned);
+}
+
+static void versioned_end(PyObject *capsule)
+{
+	struct versioned *versioned;
+
+	if (!PyCapsule_IsValid(capsule, "dltensor_versioned"))
+		return;
+	versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+	versioned->deleter(versioned);
+}
+
+PyObject *hold_capsule_versioned(struct hold *hold, uint32_t tensor)
+{
+	struct versioned *versioned = malloc(sizeof(*versioned));
+	PyObject *capsule;
+
+	if (!versioned)
+		return PyErr_NoMemory();
+	*versioned = (struct versioned){
+		.version = { 1, 0 },
+		.hold = hold,
+		.deleter = versioned_delete,
+		.flags = VERSIONED_READ_ONLY,
+		.dl_tensor = hold->tensors[tensor].dl_tensor,
+	};
+	capsule = PyCapsule_New(versioned, "dltensor_versioned", versioned_end);
+	if (capsule)
+		hold_share(hold);
+	else
+		free(versioned);
+	return capsule;
 }

@@ -10,7 +10,7 @@
 
 /* ---- Life ---- */
 
-PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job)
+PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job, int gpu)
 {
 	struct job *object = PyObject_New(struct job, state->job);
 
@@ -18,6 +18,7 @@ PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job 
 		return NULL;
 	object->node = Py_NewRef(node);
 	object->job = job;
+	object->gpu = gpu;
 	object->calls = 0;
 	object->units = NULL;
 	object->unit_count = 0;
@@ -399,6 +400,10 @@ static PyMethodDef job_methods[] = {
 	     "capsules(unit, is_waiting=True): (version, a DLPack capsule for each tensor), which share one "
 	     "lease; None: the unit is not there, and is_waiting is false."),
 	FAST("capsule", job_capsule, "capsule(unit, tensor): (version, a DLPack capsule of that tensor)."),
+	FAST("gather_on", job_gather_on,
+	     "gather_on(unit, stream): a Lease on it in the memory of the job's GPU, for what the stream is "
+	     "given from now on. stream: the number of a CUstream, 0 the default one; or what has "
+	     "__cuda_stream__()."),
 	FAST("leases", job_leases, "leases(unit=None): how many this rank has, on one unit or on all."),
 	{ "watch", job_watch, METH_NOARGS,
 	  "Has catch_writes() catch writes to this job's gathered memory; again after each ready()." },

@@ -13,6 +13,7 @@ struct job {
 	PyObject object;
 	PyObject *node;	       /* while the job is open */
 	struct tierd_job *job; /* NULL: closed */
+	int gpu;	       /* that it gathers on; -1: none */
 	unsigned calls;	       /* that are under way without the interpreter's lock */
 	struct unit *units;
 	uint32_t unit_count;
@@ -51,6 +52,7 @@ PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *job_gather_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 PyObject *job_step(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t count);

@@ -74,7 +74,7 @@ static PyObject *node_open_job(PyObject *self, PyObject *arguments, PyObject *ke
 	PyMem_Free(groups);
 	if (r < 0)
 		return core_raise(state, r);
-	object = job_object(state, self, job);
+	object = job_object(state, self, job, options.gpu);
 	if (!object)
 		tierd_job_detach(job);
 	return object;

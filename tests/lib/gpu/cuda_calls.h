@@ -78,6 +78,10 @@ API int cuIpcOpenEventHandle(struct driver_event **ret_event, struct driver_even
  * with what other streams do. */
 API void standin_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write);
 
+/* Waits until the stream has done what it was told, as its next task would: it makes nothing safe that the
+ * process does. */
+API int standin_await(struct driver_stream *stream);
+
 /* All streams stop before their next task, until they are told otherwise. */
 API void standin_hold(bool is_held);
 

@@ -205,17 +205,36 @@ void standin_see(const struct race_clock *clock)
 }
 
 /* With the lock held. Others may tell it more meanwhile. */
-static int wait_for(const struct driver_stream *stream)
+static int await(const struct driver_stream *stream)
 {
 	int device = standin_device(stream->context);
-	struct race_clock clock = stream->actor.clock;
 	uint64_t number = stream->submitted;
 
 	while (stream->finished < number && standin_lost(device) == DRIVER_DONE)
 		pthread_cond_wait(&standin_changed, &standin_lock);
-	if (standin_lost(device) == DRIVER_DONE)
-		standin_see(&clock);
 	return standin_lost(device);
+}
+
+static int wait_for(const struct driver_stream *stream)
+{
+	struct race_clock clock = stream->actor.clock;
+	int error = await(stream);
+
+	if (error == DRIVER_DONE)
+		standin_see(&clock);
+	return error;
+}
+
+int standin_await(struct driver_stream *stream)
+{
+	int error = enter(__func__, stream);
+
+	if (error != DRIVER_DONE)
+		return error;
+	pthread_mutex_lock(&standin_lock);
+	error = await(stream);
+	pthread_mutex_unlock(&standin_lock);
+	return error;
 }
 
 int cuStreamSynchronize(struct driver_stream *stream)

@@ -1,0 +1,86 @@
+"""The stand-in for the GPU driver (tests/lib/gpu) in a process of the tests, where libtierd finds it, too.
+
+Memory of the GPU is memory of the host there: a test can look at it when a stream would. What it reads it tells the stand-in, which
+ends the process at a race with what the daemon does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from typing_extensions import CapsuleType
+
+from conftest import STANDINS
+
+ON_HOST, ON_GPU = 1, 2  # of DLPack
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class Driver:
+    """Of this process, whose first one loads the library: whoever asks for libcuda.so.1 afterwards gets it."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(str(STANDINS / "libcuda.so.1"))
+        self._context = ctypes.c_void_p()
+        self._call("cuInit", 0)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), 0)
+        self._scratch: dict[int, Any] = {}
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        error = getattr(self._library, name)(*arguments)
+        assert error == 0, f"{name}: error {error}"
+
+    def stream(self) -> int:
+        """A new one."""
+        stream = ctypes.c_void_p()
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuStreamCreate", ctypes.byref(stream), 1)
+        assert stream.value is not None
+        scratch = self._scratch[stream.value] = ctypes.create_string_buffer(4096)
+        self._call("cuMemHostRegister_v2", scratch, ctypes.c_size_t(len(scratch)), 0)
+        return stream.value
+
+    def read(self, stream: int, *ranges: tuple[int, int]) -> None:
+        """Has the stream run a kernel that reads these addresses and bytes; what is there then stands there now."""
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("standin_await", ctypes.c_void_p(stream))
+        # What it is: a kernel's end would tell the process of the end of what was before.
+        size = ctypes.c_size_t(1)
+        self._call(
+            "cuMemsetD8Async", ctypes.c_uint64(_address(self._scratch[stream])), 0, size, ctypes.c_void_p(stream)
+        )
+        for address, length in ranges:
+            if length > 0:
+                place = ctypes.c_uint64(address), ctypes.c_size_t(length)
+                self._library.standin_touch(ctypes.c_void_p(stream), *place, ctypes.c_bool(False))
+
+
+def _address(buffer: Any) -> int:
+    return ctypes.addressof(buffer)
+
+
+class Tensor:
+    """What a capsule has, and who has it: DLPack's DLTensor."""
+
+    def __init__(self, capsule: CapsuleType, *, is_versioned: bool = False):
+        self.capsule = capsule
+        name, offset = (b"dltensor_versioned", 32) if is_versioned else (b"dltensor", 0)
+        self._at = _pointer_of(capsule, name) + offset
+        self.flags = ctypes.c_uint64.from_address(self._at - 8).value if is_versioned else 0
+
+    @property
+    def address(self) -> int:
+        return ctypes.c_uint64.from_address(self._at).value
+
+    @property
+    def device(self) -> tuple[int, int]:
+        kind, number = (ctypes.c_int32 * 2).from_address(self._at + 8)
+        return kind, number
+
+    def show_on_host(self) -> CapsuleType:
+        """The capsule, of memory of the host: so frameworks take it that have no GPU."""
+        ctypes.c_int32.from_address(self._at + 8).value = ON_HOST
+        return self.capsule
