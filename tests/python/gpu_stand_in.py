@@ -234,3 +234,4 @@ def compute_there(kind: str) -> None:
     devices.Cuda = StandIn
     module: Any = sys.modules["tierd.torch.initialize"]
     module.choose = lambda model, device: devices.choose(model, "cuda" if device is None else device)
+    module.arguments.gpu_tier = lambda *_: False  # the driver has no stand-in here

@@ -25,7 +25,7 @@ from tierd._core import Error
 Optimizer = torch.optim.Optimizer
 
 _SUFFIXES = "KMGT"
-_SIZES = {"host_budget", "nvme_budget", "blob_bytes"}
+_SIZES = {"host_budget", "nvme_budget", "gpu_budget", "blob_bytes"}
 # Options whose values have names.
 _PLACES = {
     "default": _core.PLACE_DEFAULT,
@@ -47,7 +47,7 @@ _WORDS: dict[str, Mapping[str, int]] = {
     "mode": {"either": _core.EITHER, "create": _core.CREATE, "resume": _core.RESUME, "replace": _core.REPLACE},
 }
 # Options that are an argument under another name.
-_OTHER_NAMES = {"name": "job", "clip_norm": "max_grad_norm"}
+_OTHER_NAMES = {"name": "job", "clip_norm": "max_grad_norm", "gpu": "device"}
 
 
 # ---- Words
@@ -168,6 +168,16 @@ def _option(name: str, value: Any) -> Any:
             raise Error(errno.EINVAL, f"{name} is {value!r}: there are {', '.join(words)}")
         return words[value]
     return value
+
+
+def gpu_tier(value: Any, options: Mapping[str, Any], device: torch.device) -> bool | None:
+    """The argument gpu_tier. tierd.Error: it, or gpu_budget, does not go with where the model is computed."""
+    given = None if value is None else flag("gpu_tier", value)
+    named = "gpu_tier=True" if given else "gpu_budget" if options.get("gpu_budget") else ""
+    if named and (device.type == "cpu" or given is False):
+        where = "the model is computed on the processor" if device.type == "cpu" else "gpu_tier=False wants none"
+        raise Error(errno.EINVAL, f"{named} is for the daemon's memory on a GPU, and {where}")
+    return given
 
 
 # ---- Models and optimizers

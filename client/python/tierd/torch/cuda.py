@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 import torch
+from torch.utils.dlpack import from_dlpack
+from typing_extensions import CapsuleType
 
 from tierd._core import Error
 
@@ -59,6 +61,11 @@ class Cuda:
         """That on which this thread computes now."""
         return torch.cuda.current_stream(self.device)
 
+    def number(self, stream: Stream) -> int:
+        """The CUstream that it is."""
+        number: int = stream.cuda_stream
+        return number
+
     def is_captured(self) -> bool:
         """Whether what this thread computes now goes into a graph of CUDA, to be repeated."""
         return torch.cuda.is_current_stream_capturing()
@@ -86,6 +93,11 @@ class Cuda:
         """Memory of the GPU that the stream writes first. OutOfMemory: there is none."""
         with torch.cuda.stream(stream):
             return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def view(self, capsule: CapsuleType) -> torch.Tensor:
+        """A tensor of memory of the GPU that is not torch's. Whoever computes with it has waited for it."""
+        tensor: torch.Tensor = from_dlpack(capsule)
+        return tensor
 
     def let_go(self, memory: torch.Tensor, streams: Iterable[Stream]) -> None:
         """When the tensor is gone torch gives its memory to nobody before these streams have done what they have now."""

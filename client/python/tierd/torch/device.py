@@ -1,6 +1,7 @@
-"""Where units are computed with: in the host's memory, as the daemon has them, or on a GPU, to which they are copied.
+"""Where units are computed with: in the host's memory, as the daemon has them; or on a GPU, where the daemon has memory for
+them (tier.py), or to which they are copied.
 
-What must hold on a GPU:
+What must hold of copies:
 
 - the lease on a unit is held until its copy is done, and no longer: no step waits for views on the GPU;
 - a stream that computes waits for a copy before it reads it, and the copying one before it writes over what may still be
@@ -14,8 +15,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
@@ -29,10 +30,13 @@ from tierd.torch.fetching import Copies, Lease, no_room
 from tierd.torch.pinning import Pinning
 from tierd.torch.pushing import Part, Pushes
 from tierd.torch.ranges import in_range
+from tierd.torch.tier import Tier
 
 if TYPE_CHECKING:
     from tierd.torch.membership import Membership
     from tierd.torch.storage import Addresses, Unit
+
+Result = TypeVar("Result")
 
 
 class Host:
@@ -63,10 +67,11 @@ class Host:
         self._addresses[view.untyped_storage().data_ptr()] = (unit, tensor, version)
         return version, view
 
-    def join(self, unit: Unit) -> None:
-        """This thread uses a unit that was gathered before."""
+    def join(self, unit: Unit) -> bool:
+        """This thread uses a unit that was gathered before. False: it has to gather it again."""
+        return True
 
-    def let_go(self) -> None:
+    def let_go(self, unit: Unit) -> None:
         """A unit's tensors are no parameters any more."""
 
     # ---- Gradients
@@ -108,13 +113,14 @@ class Device(Host):
 
     is_backward_here = False
 
-    def __init__(self, membership: Membership, cuda: Cuda, addresses: Addresses):
+    def __init__(self, membership: Membership, cuda: Cuda, addresses: Addresses, gpu_tier: bool | None):
         super().__init__(membership, addresses)
         self.device = cuda.device
         self._cuda = cuda
         self._pinning = Pinning(cuda)
         self._copies = Copies(cuda, self._pinning, addresses)
         self._pushes = Pushes(cuda, membership)
+        self._tier = None if gpu_tier is False else Tier(cuda, membership, addresses, is_required=gpu_tier is True)
         self._lock = threading.Lock()  # of the mappings
 
     def gather(self, unit: Unit) -> Lease:
@@ -125,9 +131,28 @@ class Device(Host):
                 "other units: leave torch.cuda.graph and make_graphed_callables out",
             )
         self._look()
+        if (lent := self._in_tier(lambda tier: tier.gather(unit))) is not None:
+            return lent
         there = in_range("gather", unit.name, lambda: self._use(unit))
         self._fetch_ahead(unit)
         return there
+
+    @property
+    def has_tier(self) -> bool:
+        """Whether the daemon has memory on the GPU for units, and no copies are made."""
+        return self._tier is not None and self._tier.is_there
+
+    def _in_tier(self, call: Callable[[Tier], Result]) -> Result | None:
+        """What the call gives. None: the daemon has no memory there, or no more."""
+        if self._tier is None or not self._tier.is_there:
+            return None
+        try:
+            return call(self._tier)
+        except Error as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._tier.go_without(error)
+        return None
 
     def _use(self, unit: Unit) -> Lease:
         while (there := self._copies.use(unit)) is None:
@@ -171,7 +196,7 @@ class Device(Host):
 
     def _is_mapped(self, lease: Lease) -> bool:
         """False: its memory goes. A connection that was lost may have been opened again without a word, with other memory."""
-        self.map()
+        self._map()
         return all(self._pinning.has(tensor) for tensor in lease[1] if tensor.numel())
 
     def _lease_there(self, unit: Unit) -> Lease | None:
@@ -180,19 +205,28 @@ class Device(Host):
         return None if there is None else (there[0], _views(unit, there[1]))
 
     def tensor(self, unit: Unit, tensor: int) -> tuple[int, torch.Tensor]:
+        if (lent := self._in_tier(lambda tier: tier.tensor(unit, tensor))) is not None:
+            return lent
         version, tensors = self._use(unit)
         return version, tensors[tensor]
 
-    def join(self, unit: Unit) -> None:
+    def join(self, unit: Unit) -> bool:
+        if self._tier is not None and self._tier.is_there:
+            return self._tier.join(unit)
         self._copies.join(unit)
+        return True
 
-    def let_go(self) -> None:
+    def let_go(self, unit: Unit) -> None:
+        if self._tier is not None:
+            self._tier.let_go(unit)
         self._copies.let_leases_go()
 
     # ---- Gradients
 
     def gradients(self, unit: Unit) -> tuple[CapsuleType | None, ...] | None:
         self._look()
+        if self.has_tier:
+            self._map()  # which gathers do that copy
         return self._pushes.gradients(unit)
 
     def part(self, buffer: torch.Tensor, gradient: torch.Tensor, before: Part | None) -> Part:
@@ -213,13 +247,22 @@ class Device(Host):
     # ---- The job
 
     def map(self) -> None:
+        if self._tier is not None:
+            self._tier.look()
+        self._map()
+
+    def _map(self) -> None:
+        """A connection that was lost may have been opened again without a word, with other memory."""
         mappings = self._membership.until_it_stands(lambda: self._membership.core.mappings())
+        has_copies = not self.has_tier
         with self._lock:
-            if mappings != self._pinning.mappings:
+            if (mappings, has_copies) != (self._pinning.mappings, self._pinning.has_copies):
                 self._copies.await_all()
                 self._pinning.unmap()
                 self._copies.finish()
-                self._pinning.map(mappings)
+                self._pinning.map(mappings, has_copies=has_copies)
+                # What the daemon had on the GPU may have gone, and other tensors come to lie there.
+                self._addresses.clear()
 
     def settle(self) -> None:
         self._pushes.finish()
@@ -228,6 +271,8 @@ class Device(Host):
     def lose(self) -> None:
         self._pushes.discard()
         self._copies.forget()
+        if self._tier is not None:
+            self._tier.forget()
         self._pinning.unmap()
 
 
@@ -278,8 +323,12 @@ def _local_rank() -> int:
     return int(found[0]) if found else torch.cuda.current_device() if torch.cuda.is_initialized() else 0
 
 
-def memory_for(device: torch.device, membership: Membership, addresses: Addresses) -> Host:
-    return Host(membership, addresses) if device.type == "cpu" else Device(membership, Cuda(device.index), addresses)
+def memory_for(
+    device: torch.device, membership: Membership, addresses: Addresses, *, gpu_tier: bool | None = None
+) -> Host:
+    if device.type == "cpu":
+        return Host(membership, addresses)
+    return Device(membership, Cuda(device.index), addresses, gpu_tier)
 
 
 def move_buffers(model: nn.Module, device: torch.device) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from tierd.torch.quantized import settle
 from tierd.torch.ranks import this_rank
 from tierd.torch.resume import Stateful
 from tierd.torch.save import write_model
+from tierd.torch.tier import say_copied
 from tierd.torch.units import Chooser
 from tierd.torch.writes import catch_writes
 
@@ -44,6 +46,7 @@ def initialize(
     rank: int | None = None,
     world_size: int | None = None,
     device: str | torch.device | None = None,
+    gpu_tier: bool | None = None,
     units: Chooser | None = None,
     gradient_bytes: int | str | None = None,
     gradient_dtype: torch.dtype | None = None,
@@ -83,8 +86,11 @@ def initialize(
         max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not. None: as the configuration says, else 0.
         stage: of ZeRO, 0 to 3: what is partitioned over the ranks. None: as the configuration says, else 3.
         rank, world_size: both, or neither: then what torchrun, Slurm or Open MPI say, else 0 of 1.
-        device: on which the model is computed: "cpu", or a GPU, "cuda" or "cuda:1", to which each unit is copied when it is
-            needed; "cuda" is the GPU of the rank's number on its node. Buffers are moved there, too. None: where its parameters are.
+        device: on which the model is computed: "cpu", or a GPU, "cuda" or "cuda:1"; "cuda" is the GPU of the rank's number on its
+            node. Buffers are moved there, too. None: where its parameters are.
+        gpu_tier: on a GPU, True: parameters are views of memory that the daemon has there, gpu_budget= bytes at most. False:
+            each unit is copied to memory of PyTorch's when it is needed. None: the former, or the latter where the daemon has
+            none; then a line says why.
         units: names of classes whose modules are gathered as one (["GPT2Block"]), or a function of a module's name and the
             module; None: the blocks of the model (units.choose). The largest unit bounds how small the daemon may be.
         gradient_bytes: of each rank's room for gradients on their way to the daemon, at least the largest unit's; None: room for
@@ -110,7 +116,7 @@ def initialize(
         config: of DeepSpeed, a path or a dict. A line on standard error has what of it is left out. What contradicts an
             argument, or is misspelt, is an error (tierd.torch.deepspeed).
         options: other fields of struct tierd_job_options, as of tierd_job_options(3). Of a new job, above all:
-            host_budget, nvme_budget: bytes that the job may take, at most.
+            host_budget, nvme_budget: bytes that the job may take, at most; gpu_budget: of the memory of each GPU.
             parameter_placement, optimizer_placement, gradient_placement: "host" or "nvme"; else on NVMe, where there is some.
             durability: seconds after which a step is on NVMe for good, or "step" or "none".
             snapshots: room for so many; snapshot_every, snapshot_keep: which steps are snapshots.
@@ -148,6 +154,7 @@ def initialize(
     socket = arguments.socket_path(socket)
     check(model)
     chosen = choose(model, device)
+    gpu_tier = arguments.gpu_tier(gpu_tier, options, chosen)
     if chosen.type != "cpu":
         check_on_gpu(model)
     settle(model)
@@ -175,8 +182,13 @@ def initialize(
         raise Error(
             errno.EBUSY, f"job {job} is open in this process: tierd.close(model) ends that, and then it goes on here"
         )
-    core = _open(_core.Node(path, reconnect_ms), opening, has_room=gradient_bytes is not None)
-    torch_job = TorchJob(model, opening, core, path, clip_norm, chosen)
+    if chosen.type != "cpu" and gpu_tier is not False:
+        opening.options["gpu"] = chosen.index
+    node = _core.Node(path, reconnect_ms)
+    core = _open(node, opening, has_room=gradient_bytes is not None, may_copy=gpu_tier is None)
+    torch_job = TorchJob(
+        model, opening, core, path, clip_norm, chosen, gpu_tier=gpu_tier if "gpu" in opening.options else False
+    )
     try:
         is_new = core.state()["status"] == _core.NEW
         if is_new and rank == 0:
@@ -206,11 +218,16 @@ def initialize(
     return model, cast(Optimizers, optimizer)
 
 
-def _open(node: _core.Node, opening: Opening, *, has_room: bool) -> _core.Job:
+def _open(node: _core.Node, opening: Opening, *, has_room: bool, may_copy: bool) -> _core.Job:
     try:
         return node.open_job(opening.options, opening.groups_to_open())
     except Error as error:
-        said = error.strerror or ""
+        said, gpu = error.strerror or "", opening.options.get("gpu")
+        if gpu is not None and may_copy and re.search(rf"\bGPU {gpu}\b", said):
+            # This process cannot share its memory.
+            say_copied(f"cuda:{gpu}", said)
+            del opening.options["gpu"]
+            return _open(node, opening, has_room=has_room, may_copy=False)
         if has_room or "gradient_bytes is" not in said:
             raise
         # Without being told it is made of the units.

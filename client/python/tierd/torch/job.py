@@ -53,6 +53,7 @@ class TorchJob:
         socket: str,
         max_grad_norm: float,
         device: torch.device = Host.device,
+        gpu_tier: bool | None = None,
     ):
         self.name: str = opening.options["name"]
         self.rank: int = opening.options["rank"]
@@ -74,7 +75,7 @@ class TorchJob:
         self.position = Position(self)
         self.addresses: Addresses = {}
         self.copying = Copying()
-        self.memory = memory_for(device, self.membership, self.addresses)
+        self.memory = memory_for(device, self.membership, self.addresses, gpu_tier=gpu_tier)
         self.membership.unmapped, self.membership.mapped = self.memory.lose, self.memory.map
         self.membership.settle = self.memory.settle
         self._hooks = Hooks(self.membership, self.memory, model, self.addresses)

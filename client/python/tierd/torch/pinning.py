@@ -20,13 +20,15 @@ class Pinning:
     def __init__(self, cuda: Cuda):
         self._cuda = cuda
         self.mappings: Mappings = ((0, 0), (0, 0))
+        self.has_copies = True
         self._pinned: list[int] = []  # addresses
         self._ring: Ring | None = None
 
-    def map(self, mappings: Mappings) -> None:
-        """The job has these, which nothing was copied from or to yet."""
+    def map(self, mappings: Mappings, *, has_copies: bool) -> None:
+        """The job has these, which nothing was copied from or to yet. has_copies: parameters are copied from there."""
         self.mappings = parameters, gradients = mappings
-        if not self._pin(parameters, is_read_only=True) and self._ring is None:
+        self.has_copies = has_copies
+        if has_copies and not self._pin(parameters, is_read_only=True) and self._ring is None:
             self._ring = Ring(self._cuda)
             self._say("parameters pass through a pinned buffer")
         if gradients[1] > 0 and not self._pin(gradients, is_read_only=False):

@@ -177,9 +177,7 @@ class Unit:
         return value
 
     def _be_here(self) -> None:
-        if self.is_here:
-            self.memory.join(self)
-        else:
+        if not (self.is_here and self.memory.join(self)):
             self._gather()
 
     def _gather(self) -> None:
@@ -192,6 +190,7 @@ class Unit:
         version, tensors = self.memory.gather(self)
         if version < self.membership.awaited and self.is_trained:
             del tensors  # the error would keep them, and with them a lease
+            self.memory.let_go(self)
             self.membership.tell_failure()
             return self._gather()
         with compat.without_torch_function():
@@ -204,7 +203,7 @@ class Unit:
         with compat.without_torch_function():
             for parameter, nothing in zip(self.parameters, self.nothing, strict=True):
                 parameter.data = nothing
-        self.memory.let_go()
+        self.memory.let_go(self)
 
     def _set_classes(self, classes: list[type]) -> None:
         for parameter, kind in zip(self.parameters, classes, strict=True):
@@ -248,7 +247,7 @@ class Unit:
         """The tensor again. RuntimeError: a step has changed the unit since it was saved."""
         with self._lock:
             if self.is_here:
-                self.memory.join(self)
+                self._be_here()
                 with compat.without_torch_function():
                     version, memory = self.version, self.parameters[packed.tensor].detach()
             else:
