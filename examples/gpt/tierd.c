@@ -21,6 +21,7 @@ struct tierd {
 	struct tierd_job *job;
 	struct tierd_ticket *ticket; /* of the step under way, or NULL */
 	uint32_t *units;	     /* their indices in the job */
+	const uint32_t *held;	     /* the unit of which gradients are written on the GPU, or NULL */
 };
 
 static struct tierd *tierd_of(struct backend *backend)
@@ -65,6 +66,9 @@ static void abandon(struct backend *backend)
 	struct tierd *tierd = tierd_of(backend);
 
 	tierd->ticket = tierd_ticket_free(tierd->ticket);
+	if (tierd->held)
+		tierd_discard(tierd->job, *tierd->held);
+	tierd->held = NULL;
 	tierd_release_all(tierd->job);
 }
 
@@ -142,6 +146,30 @@ static int push(struct backend *backend, unsigned unit)
 	struct tierd *tierd = tierd_of(backend);
 
 	return tierd_push(tierd->job, tierd->units[unit]);
+}
+
+static int gradients_on(struct backend *backend, unsigned unit, void *stream, struct unit_view *ret_gradients)
+{
+	struct tierd *tierd = tierd_of(backend);
+	struct tierd_view view;
+	int r = tierd_gradients_on(tierd->job, tierd->units[unit], TIERD_GRADIENTS_OVERWRITE, stream, &view);
+
+	if (r < 0)
+		return r;
+	tierd->held = &tierd->units[unit];
+	*ret_gradients = view_of(&tierd->model->units[unit], &view);
+	return 0;
+}
+
+/* All tensors have gradients; and nobody asks how the push has gone, because the step does. */
+static int push_on(struct backend *backend, unsigned unit, void *stream)
+{
+	struct tierd *tierd = tierd_of(backend);
+	int r = tierd_push_on(tierd->job, tierd->units[unit], NULL, 0, stream, NULL);
+
+	if (r == 0)
+		tierd->held = NULL;
+	return r;
 }
 
 static int keep(struct backend *backend, const struct backend_position *position)
@@ -275,6 +303,8 @@ static const struct backend_ops tierd_ops = {
 	.release_on = release_on,
 	.gradients = gradients,
 	.push = push,
+	.gradients_on = gradients_on,
+	.push_on = push_on,
 	.keep = keep,
 	.kept = kept,
 	.announce = announce,

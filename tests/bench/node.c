@@ -31,14 +31,16 @@ static int make_folders(struct bench_node *node)
 static void run_daemon(const struct bench_node *node)
 {
 	char state[sizeof(node->folder) + 8], nvme[sizeof(node->disk) + 32];
+	/* It may have been carried to another machine. */
+	const char *program = getenv("TIERD") ? getenv("TIERD") : TIERD_PROGRAM;
 
 	snprintf(state, sizeof(state), "%s/state", node->folder);
 	snprintf(nvme, sizeof(nvme), "%s:%s", node->disk, node->nvme_capacity);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	execl(TIERD_PROGRAM, TIERD_PROGRAM, "--config", "/dev/null", "--log-level", "warning", "--socket",
-	      node->socket, "--state-dir", state, "--host-budget", node->host_budget, "--nvme", nvme,
-	      "--file-system", "memory", (char *)NULL);
-	fprintf(stderr, "%s: %s\n", TIERD_PROGRAM, strerror(errno));
+	execl(program, program, "--config", "/dev/null", "--log-level", "warning", "--socket", node->socket,
+	      "--state-dir", state, "--host-budget", node->host_budget, "--nvme", nvme, "--file-system",
+	      "memory", (char *)NULL);
+	fprintf(stderr, "%s: %s\n", program, strerror(errno));
 	_exit(EXIT_FAILURE);
 }
 

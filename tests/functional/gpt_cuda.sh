@@ -1,6 +1,6 @@
 #!/bin/sh
 # The example trainer on a GPU that a stand-in plays, with cuBLAS played, too: it learns what it learns on processors, with memory
-# of the GPU for all units, for two, or for none, alone and as two ranks. What is missing, or fails, is said.
+# of the GPU for units and gradients, for units alone, or for neither, alone and as two ranks. What is missing, or fails, is said.
 # shellcheck source=tests/functional/lib.sh disable=SC2086,SC2119 # several words
 . "$(dirname "$0")/lib.sh"
 standins=$1
@@ -53,12 +53,18 @@ grep -q 'gpt: units are copied to the GPU from host memory' "$scratch/out" || fa
 
 LD_LIBRARY_PATH=$standins
 export LD_LIBRARY_PATH
-for budget in 0 4M; do
-	STANDIN_DELAY_US=200
-	export STANDIN_DELAY_US
+# The daemon has room on the GPU for units and gradients, or for units alone.
+STANDIN_DELAY_US=200
+export STANDIN_DELAY_US
+for bytes in 1073741824 3145728; do
+	STANDIN_BYTES=$bytes
+	export STANDIN_BYTES
 	tierd_start
-	on_gpu -- --gpu-budget $budget --job one --json "$scratch/gpu" --sample-bytes 8 >"$scratch/out" 2>&1
-	! grep -q 'are copied' "$scratch/out" || fail "budget $budget: $(cat "$scratch/out")"
+	unset STANDIN_BYTES
+	on_gpu -- --job one --json "$scratch/gpu" --sample-bytes 8 >"$scratch/out" 2>&1
+	! grep -q 'units are copied' "$scratch/out" || fail "$bytes bytes: $(cat "$scratch/out")"
+	copied=$(grep -c 'gradients are copied from the GPU to host memory, one after the other: ' "$scratch/out" || true)
+	[ "$bytes $copied" = '1073741824 0' ] || [ "$bytes $copied" = '3145728 1' ] || fail "$bytes bytes: $(cat "$scratch/out")"
 	same_losses "$scratch/plain" "$scratch/gpu"
 	tierd_stop
 	forget_jobs

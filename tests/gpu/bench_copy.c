@@ -172,22 +172,10 @@ static int measure_both(struct bench *bench)
 	return r < 0 ? r : bench_record_result(bench, in.value < out.value ? &in : &out);
 }
 
-/* Results that wait for what they would measure. */
-static const struct {
-	const char *name, *why;
-} missing[] = {
-	{ "gpu_nvme_ratio", "it has no program yet" },
-	{ "gpu_gather_ns", "it has no program yet" },
-	{ "gpu_overlap_ratio", "it needs an example that computes on a GPU" },
-	{ "gpu_vs_deepspeed", "it has no program yet" },
-};
-
 static int run(struct bench *bench)
 {
 	const char *why = hardware_find();
 
-	for (size_t i = 0; i < ARRAY_LENGTH(missing); i++)
-		bench_skip(bench, missing[i].name, missing[i].why);
 	if (why)
 		bench_skip(bench, "gpu_copy_ratio", why);
 	return !why && bench_wants(bench, "gpu_copy_ratio") ? measure_both(bench) : 0;

@@ -12,6 +12,10 @@ extern struct driver hardware_driver;
 const char *hardware_find(void);
 const char *hardware_name(void);
 
+/* How a bench calls its result. A test runs benches on what the stand-in plays, built with
+ * -DHARDWARE_IS_PLAYED: their results are called standin_…, and nobody takes them for a GPU's. */
+const char *hardware_result(const char *result);
+
 /* Ends the program if the call has failed, and says why. */
 #define hardware_expect(call) hardware_expect_done(#call, call)
 void hardware_expect_done(const char *what, int error);

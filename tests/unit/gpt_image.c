@@ -97,3 +97,8 @@ const void *gpt_kernels_image(void)
 						      find_ranges, run };
 	return &image;
 }
+
+const char *gpt_place_find(void)
+{
+	return NULL;
+}

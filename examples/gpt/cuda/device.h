@@ -68,10 +68,10 @@ struct cuda {
 	struct cuda_space space;
 	void *memory; /* of the space */
 	struct cuda_unit units[2];
-	void *places[2], *gradients; /* or NULL; of unit_bytes each */
-	size_t unit_bytes;	     /* of the largest unit */
-	bool has_told;		     /* that units are copied */
-	bool copies_gradients;	     /* of the unit that is computed */
+	void *places[2], *gradients;		 /* or NULL; of unit_bytes each */
+	size_t unit_bytes;			 /* of the largest unit */
+	bool has_told_units, has_told_gradients; /* that they are copied */
+	bool copies_gradients;			 /* of the unit that is computed */
 };
 
 static inline struct cuda *cuda_of(struct compute *compute)

@@ -42,14 +42,14 @@ static int copy_unit(struct cuda *cuda, unsigned unit, const struct unit_view *t
 	return r;
 }
 
-static void tell_once(struct cuda *cuda, struct backend *backend)
+static void tell_once(bool *has_told, const char *what, struct backend *backend)
 {
-	if (cuda->has_told)
-		return;
-	cuda->has_told = true;
-	fprintf(stderr, "gpt: units are copied to the GPU from host memory, one after the other%s%s\n",
-		backend->ops->gather_on ? ": " : "",
-		backend->ops->gather_on ? backend->ops->message(backend) : "");
+	bool has_reason = backend->ops->gather_on;
+
+	if (!*has_told)
+		fprintf(stderr, "gpt: %s, one after the other%s%s\n", what, has_reason ? ": " : "",
+			has_reason ? backend->ops->message(backend) : "");
+	*has_told = true;
 }
 
 static int gather_by_copy(struct cuda *cuda, struct backend *backend, struct cuda_unit *unit,
@@ -59,7 +59,7 @@ static int gather_by_copy(struct cuda *cuda, struct backend *backend, struct cud
 	struct unit_view host, view;
 	int r;
 
-	tell_once(cuda, backend);
+	tell_once(&cuda->has_told_units, "units are copied to the GPU from host memory", backend);
 	r = backend_gather(backend, unit->unit, &host);
 	if (r < 0)
 		return r;
@@ -135,6 +135,7 @@ int cuda_gradients(struct compute *compute, struct backend *backend, unsigned un
 	cuda->copies_gradients = r == -EOPNOTSUPP || r == -ENOMEM;
 	if (!cuda->copies_gradients)
 		return r;
+	tell_once(&cuda->has_told_gradients, "gradients are copied from the GPU to host memory", backend);
 	r = allocate_once(cuda, &cuda->gradients);
 	if (r == 0)
 		*ret_gradients = view_in(cuda, unit, cuda->gradients);
