@@ -237,6 +237,7 @@ static void set_options(struct scene *scene, bool is_quick)
 	options->timeout = 60;
 	options->socket = scene->tierd.socket;
 	options->parameters_on = options->optimizer_on = TIERD_PLACE_HOST;
+	options->durability = TIERD_DURABILITY_NONE;
 	options->device = DEVICE_CUDA;
 	options->crash_rank = UINT64_MAX;
 }

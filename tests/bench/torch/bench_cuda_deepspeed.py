@@ -49,10 +49,13 @@ def missing() -> str:
 
 def measured(socket: str, folder: str, is_quick: bool) -> dict[str, Any]:
     text = torch.randint(0, 256, (2, 256) if is_quick else (8, 1024), device="cuda")
-    theirs = deepspeed_side(gpt2(is_quick), text, folder)
+    try:
+        theirs = deepspeed_side(gpt2(is_quick), text, folder)
+        theirs()
+    except Exception as error:  # noqa: BLE001  its operators may lack whatever they are compiled with
+        return dict(name=NAME, skipped=f"DeepSpeed does not work here: {error}")
     ours = tierd_side(gpt2(is_quick), text, socket)
-    for side in (ours, theirs):
-        side()
+    ours()
     value, spread = in_turns(
         1 if is_quick else PAIRS,
         ours,
