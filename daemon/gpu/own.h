@@ -135,6 +135,7 @@ struct gpu_tier {
 	struct job *job;
 	enum gpu_tier_state state;
 	uint64_t budget;
+	bool has_gradients; /* the budget is for them, too */
 	struct gpu_in_use *gpu;
 	struct gpu_opening opening;
 	struct gpu_memory memory;
@@ -176,7 +177,7 @@ static inline bool gpu_tier_is_whole(const struct gpu_tier *tier)
 uint64_t gpu_tier_bytes(const struct gpu_tier *tier);
 
 /* The job's tier on that GPU; it is made if need be. NULL: out of memory. */
-struct gpu_tier *gpu_tier_find(struct job *job, const uint8_t *uuid, uint64_t budget);
+struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *attach);
 void gpu_tier_opened(struct gpu_tier *tier);
 /* True: it has no ranks any more, and comes to its end. In the job's turn: it may be freed. */
 bool gpu_tier_ends(struct gpu_tier *tier);

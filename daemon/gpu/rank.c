@@ -358,7 +358,7 @@ void gpu_attach(struct pending *pending, const Tierd__Wire__GpuAttach *attach)
 			      member->rank);
 		return;
 	}
-	tier = gpu_tier_find(job, attach->uuid.data, attach->budget);
+	tier = gpu_tier_find(job, attach);
 	if (!tier || !rank_new(tier, member, attach)) {
 		pending_error(pending, tier ? -EBUSY : -ENOMEM, "job %s: %s", job->name,
 			      tier ? "too many of its ranks are on one GPU" : "tierd is out of memory");

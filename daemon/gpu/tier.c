@@ -31,6 +31,28 @@ static int plan_slots(struct gpu_tier *tier, uint64_t budget)
 	return r;
 }
 
+/* Of the job's ranks that share the GPU; where others are asked for, more or fewer come to it. */
+static uint64_t gradients_to_come(const struct gpu_tier *tier)
+{
+	const struct job *job = tier->job;
+	unsigned gpus = job->node->gpu->gpus.count;
+
+	return size_product(size_align(gradient_buffers_bytes(&job->gradient_buffers), 4096),
+			    size_divide_up(job->options.world_size, gpus));
+}
+
+/* Gradients have room where the least of parameters has room beside them. */
+static int plan_within(struct gpu_tier *tier, uint64_t budget)
+{
+	uint64_t parameters = tier->has_gradients ? size_rest(budget, gradients_to_come(tier)) : 0;
+	int r = plan_slots(tier, parameters > 0 ? parameters : budget);
+
+	if (r < 0 || parameters == 0 || plan_bytes(&tier->slots) <= parameters)
+		return r;
+	slots_free(&tier->slots);
+	return plan_slots(tier, budget);
+}
+
 static int refuse_budget(struct gpu_tier *tier, uint64_t budget)
 {
 	char least[16], given[16];
@@ -53,12 +75,12 @@ static uint64_t usual_bytes(const struct gpu_tier *tier)
 static int make_plan(struct gpu_tier *tier, uint64_t budget)
 {
 	uint32_t packs = tier->job->catalog.pack_count;
-	int r = plan_slots(tier, budget);
+	int r = plan_within(tier, budget);
 
 	if (r == 0 && budget == 0 && plan_bytes(&tier->slots) > usual_bytes(tier)) {
 		slots_free(&tier->slots);
 		budget = usual_bytes(tier);
-		r = plan_slots(tier, budget);
+		r = plan_within(tier, budget);
 	}
 	if (r == 0 && budget > 0 && plan_bytes(&tier->slots) > budget)
 		return refuse_budget(tier, budget);
@@ -234,13 +256,14 @@ void gpu_tier_opened(struct gpu_tier *tier)
 	}
 }
 
-struct gpu_tier *gpu_tier_find(struct job *job, const uint8_t *uuid, uint64_t budget)
+struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *attach)
 {
 	struct gpu_tier *tier;
 
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		tier = queue_entry(link, struct gpu_tier, link);
-		if (memcmp(tier->opening.uuid, uuid, GPU_UUID_BYTES) == 0 && tier->state <= GPU_TIER_OPEN)
+		if (memcmp(tier->opening.uuid, attach->uuid.data, GPU_UUID_BYTES) == 0 &&
+		    tier->state <= GPU_TIER_OPEN)
 			return tier;
 	}
 	tier = calloc(1, sizeof(*tier));
@@ -249,13 +272,14 @@ struct gpu_tier *gpu_tier_find(struct job *job, const uint8_t *uuid, uint64_t bu
 		return NULL;
 	}
 	*tier = (struct gpu_tier){ .job = job,
-				   .budget = budget,
+				   .budget = attach->budget,
+				   .has_gradients = attach->has_gradients,
 				   .opening = { .tier = tier },
 				   .memory = { .fd = -1 },
 				   .directory_memory = MEMORY_INIT,
 				   .energy_seen = GPU_SENSOR_UNKNOWN,
 				   .outstanding = 1 };
-	memcpy(tier->opening.uuid, uuid, GPU_UUID_BYTES);
+	memcpy(tier->opening.uuid, attach->uuid.data, GPU_UUID_BYTES);
 	queue_init(&tier->slot_queue);
 	queue_push(&job->gpu->tiers, &tier->link);
 	gpu_open(&tier->opening);

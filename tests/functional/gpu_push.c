@@ -67,6 +67,7 @@ static struct tierd_job *join(struct tierd_node *node, unsigned rank, const char
 	options.clip_norm = 1.0f;
 	options.gpu = has_gpu ? 0 : -1;
 	options.gpu_budget = budget_mib << 20;
+	options.gpu_gradients = has_gpu;
 	OK(tierd_job_open(node, &options, &job));
 	for (unsigned i = 0; i < UNITS; i++) {
 		for (unsigned t = 0; t < TENSORS; t++) {

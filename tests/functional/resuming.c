@@ -21,6 +21,7 @@ static const struct tierd_group heavy[] = { { sizeof(heavy[0]), 1, 0.9f, 0.999f,
 	OPTION(takeover, true, NULL)                                                                         \
 	OPTION(owner, getuid(), NULL)                                                                        \
 	OPTION(gpu_budget, 64 * MIB, NULL)                                                                   \
+	OPTION(gpu_gradients, true, NULL)                                                                    \
 	/* Of a new job. */                                                                                  \
 	OPTION(source, "nowhere", NULL)                                                                      \
 	OPTION(source_owner, getuid(), NULL)                                                                 \

@@ -245,7 +245,9 @@ static void unmap_all(struct actor *actor)
 	unmap(&actor->gpu_leases);
 	if (actor->gpu_memory > 0)
 		close(actor->gpu_memory);
-	actor->gpu_memory = 0;
+	if (actor->gpu_gradients > 0)
+		close(actor->gpu_gradients);
+	actor->gpu_memory = actor->gpu_gradients = 0;
 	forget_file(actor);
 }
 
@@ -271,6 +273,12 @@ static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, co
 		map(&actor->gpu_directory, fds[0], PROT_READ);
 		map(&actor->gpu_leases, fds[1], PROT_READ | PROT_WRITE);
 		actor->gpu_memory = fcntl(fds[2], F_DUPFD_CLOEXEC, 3);
+	}
+	if (reply->body_case == TIERD__WIRE__REPLY__BODY_GPU_GRADIENTS) {
+		assert(count == 1);
+		if (actor->gpu_gradients > 0)
+			close(actor->gpu_gradients);
+		actor->gpu_gradients = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
 	}
 	if (reply->body_case == TIERD__WIRE__REPLY__BODY_READER_OPEN) {
 		assert(count == 1);

@@ -124,8 +124,9 @@ struct actor {
 		size_t bytes;
 	} window, directory, arena, cache, leases, gradients, statistics, reader_window, gpu_directory,
 		gpu_leases;
-	int gpu_memory;	 /* its descriptor; 0: none */
-	int reader_file; /* for memory of a reader, once it was given; 0: none */
+	int gpu_memory;	   /* its descriptor; 0: none */
+	int gpu_gradients; /* the same */
+	int reader_file;   /* for memory of a reader, once it was given; 0: none */
 };
 
 /* -ENOMEM: the daemon has none for another client. */

@@ -123,6 +123,7 @@ struct tierd_job {
 	bool is_writing_busy;		  /* a thread begins or ends it */
 
 	uint64_t gpu_budget;
+	bool has_gpu_gradients;
 	char gpu_refusal[512]; /* why there is no tier on the GPU, if none could be had */
 
 	bool is_getting_ready;

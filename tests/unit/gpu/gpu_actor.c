@@ -12,6 +12,7 @@ uint32_t gpu_actor_send_attach(struct gpu_peer *peer, struct actor *actor, uint8
 	attach.epoch = actor->epoch;
 	attach.uuid = (ProtobufCBinaryData){ GPU_UUID_BYTES, uuid };
 	attach.budget = budget;
+	attach.has_gradients = peer->has_gradients;
 	attach.n_events = GPU_EVENTS;
 	attach.events = events;
 	return actor_send(actor, WIRE_REQUEST(GPU_ATTACH, gpu_attach, &attach));
@@ -27,4 +28,25 @@ uint32_t gpu_actor_send_gather(struct actor *actor, uint32_t unit, uint64_t vers
 	gather.version = version;
 	gather.is_blocking = true;
 	return actor_send(actor, WIRE_REQUEST(GPU_GATHER, gpu_gather, &gather));
+}
+
+uint32_t gpu_actor_send_gradients(struct actor *actor)
+{
+	Tierd__Wire__GpuGradients gradients = TIERD__WIRE__GPU_GRADIENTS__INIT;
+
+	gradients.job = actor->job;
+	gradients.epoch = actor->epoch;
+	return actor_send(actor, WIRE_REQUEST(GPU_GRADIENTS, gpu_gradients, &gradients));
+}
+
+uint32_t gpu_actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t event)
+{
+	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
+
+	push.job = actor->job;
+	push.epoch = actor->epoch;
+	push.unit = unit;
+	push.buffer = buffer;
+	push.event = event;
+	return actor_send(actor, WIRE_REQUEST(PUSH, push, &push));
 }

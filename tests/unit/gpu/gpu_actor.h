@@ -9,5 +9,8 @@
 uint32_t gpu_actor_send_attach(struct gpu_peer *peer, struct actor *actor, uint8_t uuid[GPU_UUID_BYTES],
 			       uint64_t budget);
 uint32_t gpu_actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version);
+uint32_t gpu_actor_send_gradients(struct actor *actor);
+/* From the buffer on the GPU, behind that event of the actor's. */
+uint32_t gpu_actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer, uint64_t event);
 
 #endif

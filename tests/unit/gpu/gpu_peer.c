@@ -17,9 +17,17 @@
 extern char **environ;
 
 struct order {
-	enum { ORDER_MAP, ORDER_READ, ORDER_RECORD, ORDER_HOLD, ORDER_LOOK } kind;
+	enum {
+		ORDER_MAP,
+		ORDER_MAP_GRADIENTS,
+		ORDER_READ,
+		ORDER_WRITE,
+		ORDER_RECORD,
+		ORDER_HOLD,
+		ORDER_LOOK
+	} kind;
 	uint32_t event;
-	uint64_t number;
+	uint64_t number, bytes;
 };
 
 /* ---- The peer, where there is no cmocka ---- */
@@ -38,7 +46,7 @@ struct order {
 static struct driver_context *context;
 static struct driver_stream *stream;
 static struct driver_event *own[GPU_EVENTS], *others[EVENTS_MAX];
-static driver_address memory;
+static driver_address memory, gradients;
 static unsigned char host[2 * PEER_READ_BYTES] __attribute__((aligned(4096)));
 static int channel;
 
@@ -69,17 +77,24 @@ static int take_descriptor(void)
 	return fd;
 }
 
-static void do_map(size_t bytes, unsigned count)
+static driver_address map_memory(size_t bytes)
 {
 	const struct driver_access access = { { DRIVER_ON_GPU, 0 }, DRIVER_READ_WRITE };
 	int fd = take_descriptor();
 	driver_allocation allocation;
+	driver_address address;
 
 	did(cuMemImportFromShareableHandle(&allocation, (void *)(uintptr_t)fd, DRIVER_DESCRIPTOR));
 	close(fd);
-	did(cuMemAddressReserve(&memory, bytes, 0, 0, 0));
-	did(cuMemMap(memory, bytes, 0, allocation, 0));
-	did(cuMemSetAccess(memory, bytes, &access, 1));
+	did(cuMemAddressReserve(&address, bytes, 0, 0, 0));
+	did(cuMemMap(address, bytes, 0, allocation, 0));
+	did(cuMemSetAccess(address, bytes, &access, 1));
+	return address;
+}
+
+static void do_map(size_t bytes, unsigned count)
+{
+	memory = map_memory(bytes);
 	for (unsigned i = 0; i < count; i++) {
 		struct driver_event_handle handle;
 
@@ -94,6 +109,13 @@ static void follow(const struct order *order)
 	switch (order->kind) {
 	case ORDER_MAP:
 		do_map(order->number, order->event);
+		break;
+	case ORDER_MAP_GRADIENTS:
+		gradients = map_memory(order->number);
+		break;
+	case ORDER_WRITE:
+		did(cuMemsetD8Async(gradients + order->number, (unsigned char)order->event, order->bytes,
+				    stream));
 		break;
 	case ORDER_READ:
 		if (order->event != PEER_NO_EVENT)
@@ -182,10 +204,8 @@ void gpu_peer_end(struct gpu_peer *peer)
 	close(peer->socket);
 }
 
-void gpu_peer_map(struct gpu_peer *peer, int fd, size_t bytes, unsigned count,
-		  const unsigned char (*handles)[GPU_HANDLE_BYTES])
+static void send_descriptor(struct gpu_peer *peer, int fd)
 {
-	const struct order order = { ORDER_MAP, count, bytes };
 	char byte = 0, space[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec part = { &byte, 1 };
 	struct msghdr message = {
@@ -193,34 +213,58 @@ void gpu_peer_map(struct gpu_peer *peer, int fd, size_t bytes, unsigned count,
 	};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 
-	assert_true(count <= EVENTS_MAX);
-	send_all(peer, &order, sizeof(order));
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(fd));
 	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
 	assert_int_equal(sendmsg(peer->socket, &message, MSG_NOSIGNAL), 1);
+}
+
+void gpu_peer_map(struct gpu_peer *peer, int fd, size_t bytes, unsigned count,
+		  const unsigned char (*handles)[GPU_HANDLE_BYTES])
+{
+	const struct order order = { ORDER_MAP, count, bytes, 0 };
+	char byte;
+
+	assert_true(count <= EVENTS_MAX);
+	send_all(peer, &order, sizeof(order));
+	send_descriptor(peer, fd);
 	send_all(peer, handles, (size_t)count * GPU_HANDLE_BYTES);
 	receive_all(peer, &byte, 1);
 }
 
+void gpu_peer_map_gradients(struct gpu_peer *peer, int fd, size_t bytes)
+{
+	const struct order order = { ORDER_MAP_GRADIENTS, 0, bytes, 0 };
+	char byte;
+
+	send_all(peer, &order, sizeof(order));
+	send_descriptor(peer, fd);
+	receive_all(peer, &byte, 1);
+}
+
+void gpu_peer_write(struct gpu_peer *peer, size_t offset, size_t bytes, unsigned char value)
+{
+	give(peer, &(struct order){ ORDER_WRITE, value, offset, bytes });
+}
+
 void gpu_peer_read(struct gpu_peer *peer, size_t offset, uint32_t event)
 {
-	give(peer, &(struct order){ ORDER_READ, event, offset });
+	give(peer, &(struct order){ ORDER_READ, event, offset, 0 });
 }
 
 void gpu_peer_record(struct gpu_peer *peer, uint64_t number)
 {
-	give(peer, &(struct order){ ORDER_RECORD, 0, number });
+	give(peer, &(struct order){ ORDER_RECORD, 0, number, 0 });
 }
 
 void gpu_peer_hold(struct gpu_peer *peer, bool is_held)
 {
-	give(peer, &(struct order){ ORDER_HOLD, 0, is_held });
+	give(peer, &(struct order){ ORDER_HOLD, 0, is_held, 0 });
 }
 
 void gpu_peer_look(struct gpu_peer *peer, unsigned char ret_bytes[PEER_READ_BYTES])
 {
-	send_all(peer, &(struct order){ ORDER_LOOK, 0, 0 }, sizeof(struct order));
+	send_all(peer, &(struct order){ ORDER_LOOK, 0, 0, 0 }, sizeof(struct order));
 	receive_all(peer, ret_bytes, PEER_READ_BYTES);
 }

@@ -17,6 +17,7 @@ struct gpu_peer {
 	pid_t pid;
 	int socket;
 	unsigned char events[GPU_EVENTS][GPU_HANDLE_BYTES];
+	bool has_gradients; /* its actor says that it will push from there */
 };
 
 /* In main(), if the program was called with arguments. */
@@ -34,6 +35,10 @@ void gpu_peer_map(struct gpu_peer *peer, int fd, size_t bytes, unsigned count,
  * PEER_READ_BYTES from there. And the record of an event of its own. */
 void gpu_peer_read(struct gpu_peer *peer, size_t offset, uint32_t event);
 void gpu_peer_record(struct gpu_peer *peer, uint64_t number);
+
+/* The peer imports memory for its gradients, and its stream writes there: that byte, so often. */
+void gpu_peer_map_gradients(struct gpu_peer *peer, int fd, size_t bytes);
+void gpu_peer_write(struct gpu_peer *peer, size_t offset, size_t bytes, unsigned char value);
 
 /* Its stream stands still, and goes on. */
 void gpu_peer_hold(struct gpu_peer *peer, bool is_held);
