@@ -65,13 +65,13 @@ uint64_t gpus_job_bytes(const Tierd__Wire__JobEntry *job)
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < job->n_gpus; i++)
-		bytes += job->gpus[i]->parameter_bytes;
+		bytes += job->gpus[i]->parameter_bytes + job->gpus[i]->gradient_bytes;
 	return bytes;
 }
 
 int gpus_print_job(const Tierd__Wire__JobEntry *job)
 {
-	static const char *const titles[] = { ">GPU", ">PARAMETERS", "~UUID", NULL };
+	static const char *const titles[] = { ">GPU", ">PARAMETERS", ">GRADIENTS", "~UUID", NULL };
 	_cleanup_(table_freep) struct table *table = NULL;
 	char text[TEXT_SIZE];
 
@@ -84,6 +84,7 @@ int gpus_print_job(const Tierd__Wire__JobEntry *job)
 	for (size_t i = 0; table && i < job->n_gpus; i++) {
 		table_add(table, "%u", job->gpus[i]->number);
 		table_add_bytes(table, job->gpus[i]->parameter_bytes);
+		table_add_bytes(table, job->gpus[i]->gradient_bytes);
 		table_add(table, "%s", job->gpus[i]->uuid);
 	}
 	return command_print_table(table);
@@ -129,6 +130,7 @@ cJSON *gpus_job_json(const Tierd__Wire__JobEntry *job)
 	cJSON *json = cJSON_CreateArray();
 
 	for (size_t i = 0; i < job->n_gpus; i++)
-		cJSON_AddItemToArray(json, fields_json(&job->gpus[i]->base, "number uuid parameter_bytes"));
+		cJSON_AddItemToArray(
+			json, fields_json(&job->gpus[i]->base, "number uuid parameter_bytes gradient_bytes"));
 	return json;
 }

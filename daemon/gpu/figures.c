@@ -8,17 +8,30 @@ static uint64_t tier_bytes(const struct gpu_tier *tier)
 	return tier->memory.address != 0 ? tier->memory.bytes : 0;
 }
 
-static uint64_t job_bytes(const struct job *job, const struct gpu_in_use *gpu)
+static uint64_t ranks_bytes(const struct gpu_tier *tier)
 {
 	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i] && tier->ranks[i]->gradients.memory.address != 0)
+			bytes += tier->ranks[i]->gradients.memory.bytes;
+	return bytes;
+}
+
+static struct gpu_job_figures figures_of(const struct job *job, const struct gpu_in_use *gpu)
+{
+	struct gpu_job_figures figures = { .gpu = &job->node->gpu->gpus.gpus[gpu->number],
+					   .number = gpu->number };
 
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		const struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
-		if (tier->gpu == gpu)
-			bytes += tier_bytes(tier);
+		if (tier->gpu != gpu)
+			continue;
+		figures.parameter_bytes += tier_bytes(tier);
+		figures.gradient_bytes += ranks_bytes(tier);
 	}
-	return bytes;
+	return figures;
 }
 
 static uint64_t jobs_bytes(const struct queue *jobs, const struct gpu_in_use *gpu)
@@ -26,7 +39,7 @@ static uint64_t jobs_bytes(const struct queue *jobs, const struct gpu_in_use *gp
 	uint64_t bytes = 0;
 
 	QUEUE_FOREACH (link, jobs)
-		bytes += job_bytes(queue_entry(link, struct job, link), gpu);
+		bytes += gpu_job_bytes(figures_of(queue_entry(link, struct job, link), gpu));
 	return bytes;
 }
 
@@ -67,10 +80,10 @@ unsigned gpu_figures_of_job(const struct job *job, struct gpu_job_figures ret_fi
 	unsigned count = 0;
 
 	for (unsigned i = 0; own && !queue_is_empty(&job->gpu->tiers) && i < GPUS_MAX; i++) {
-		uint64_t bytes = is_in_use(&own->in_use[i]) ? job_bytes(job, &own->in_use[i]) : 0;
-
-		if (bytes > 0)
-			ret_figures[count++] = (struct gpu_job_figures){ &own->gpus.gpus[i], i, bytes };
+		if (!is_in_use(&own->in_use[i]))
+			continue;
+		ret_figures[count] = figures_of(job, &own->in_use[i]);
+		count += gpu_job_bytes(ret_figures[count]) > 0;
 	}
 	return count;
 }

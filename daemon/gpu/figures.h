@@ -23,8 +23,12 @@ unsigned gpu_figures_of_node(const struct node *node, struct gpu_figures ret_fig
 struct gpu_job_figures {
 	const struct gpu *gpu;
 	unsigned number;
-	uint64_t parameter_bytes;
+	uint64_t parameter_bytes, gradient_bytes;
 };
+static inline uint64_t gpu_job_bytes(struct gpu_job_figures figures)
+{
+	return figures.parameter_bytes + figures.gradient_bytes;
+}
 unsigned gpu_figures_of_job(const struct job *job, struct gpu_job_figures ret_figures[GPUS_MAX]);
 
 /* What the job's GPUs have used, as their counters say, from one look at them to a later one, and the steps

@@ -52,7 +52,7 @@ uint64_t gpu_gradients_bytes(const struct gpu_tier *tier)
 
 	for (unsigned i = 0; i < GPU_RANKS; i++)
 		if (tier->ranks[i] && tier->ranks[i]->gradients.state != GRADIENTS_ABSENT)
-			bytes += tier->ranks[i]->gradients.memory.bytes;
+			bytes += tier->ranks[i]->gradients.bytes;
 	return bytes;
 }
 
@@ -166,6 +166,7 @@ void gpu_make_gradients(struct gpu_rank *rank)
 	struct member *member = rank->member;
 
 	member->busy++;
+	rank->gradients.bytes = member->gradients.length;
 	rank->gradients.memory =
 		(struct gpu_memory){ .request.done = on_memory, .bytes = member->gradients.length, .fd = -1 };
 	begin(rank);

@@ -66,6 +66,7 @@ bool gpu_sensing_is_quiet(const struct gpu_sensing *sensing);
 /* Where a rank pushes from: memory of its own on the GPU, as large as its gradient buffers in host memory. */
 struct gpu_gradients {
 	enum gpu_gradients_state state;
+	uint64_t bytes; /* of those buffers, as the budget counts them */
 	struct gpu_memory memory;
 	struct gpu_pin pin; /* of those buffers */
 	struct queue asking;
@@ -209,7 +210,7 @@ void gpu_end_gradients(struct gpu_rank *rank);
 void gpu_gradients_go_on(struct gpu_rank *rank);
 /* The rank's process is gone. False: its memory has still to go. */
 bool gpu_gradients_are_gone(struct gpu_rank *rank);
-/* Their memory has gone, or is no more than wished for. */
+/* What the gradients of all its ranks take of the budget. */
 uint64_t gpu_gradients_bytes(const struct gpu_tier *tier);
 
 /* ---- pack.c: what state.c has in its table, and more ---- */

@@ -58,6 +58,7 @@ static void fill_job_gpu(struct report_job_gpu *gpu, const struct gpu_job_figure
 	gpu->wire.number = figures->number;
 	gpu->wire.uuid = (char *)gpu_uuid_text(figures->gpu, gpu->uuid);
 	gpu->wire.parameter_bytes = figures->parameter_bytes;
+	gpu->wire.gradient_bytes = figures->gradient_bytes;
 }
 
 int report_job_gpus(const struct job *job, struct report_job_gpus *gpus, Tierd__Wire__JobEntry *entry)

@@ -154,7 +154,7 @@ static void fill_job_gpus(struct statistics_job *body, const struct job *job)
 	struct gpu_energy energy = gpu_energy_of_job(job);
 
 	for (unsigned i = 0; i < count; i++)
-		body->gpu_bytes += figures[i].parameter_bytes;
+		body->gpu_bytes += gpu_job_bytes(figures[i]);
 	body->gpu_millijoules = energy.millijoules;
 	body->gpu_steps = energy.steps;
 }

@@ -9,12 +9,14 @@ import subprocess
 import sys
 
 import messages
-from messages import GPU_ATTACH, GPU_GATHER, READY, STEP, data, number, rates
+from messages import GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, READY, STEP, data, number, rates
 from waiting import wait_until
 
 UUID = "GPU-7374616e-642d-696e-2047-505500000000"
 ELEMENTS, UNITS, EVENTS = 1 << 20, 2, 32
-BUDGET = 2 * ELEMENTS * 4  # two units in fp32
+UNIT_BYTES = 2 * ELEMENTS * 4  # of both, in fp32
+GRADIENTS = 1 << 24  # the room of the rank
+BUDGET = UNIT_BYTES + GRADIENTS
 
 
 def tierctl(*arguments):
@@ -49,7 +51,7 @@ def call(client, field, body):
 
 def train(client):
     """A job of some units; the fields of a request that names it."""
-    opened = messages.open_job(client, "gpt", room=1 << 24)
+    opened = messages.open_job(client, "gpt", room=GRADIENTS)
     assert opened[0] == 0, opened
     job = opened[2][1]
     for unit in range(UNITS):
@@ -79,29 +81,29 @@ def status_shows_the_gpu():
     def is_seen():
         """A gather is answered before its copy has ended."""
         [gpu] = asked("status")["gpus"]
-        return gpu["energy_joules"] is not None and gpu["from_host_bytes"] == BUDGET
+        return gpu["energy_joules"] is not None and gpu["from_host_bytes"] == UNIT_BYTES
 
     wait_until(is_seen)
     [gpu] = asked("status")["gpus"]
     assert gpu.pop("from_host_seconds") > 0
     assert gpu == {
         "number": 0, "name": "stand-in", "bus": "0000:17:00.0", "uuid": UUID, "is_lost": False, "bytes": 1 << 30,
-        "held_bytes": BUDGET, "from_host_bytes": BUDGET, "to_host_bytes": 0, "to_host_seconds": 0, "used_bytes": 2 << 30,
+        "held_bytes": BUDGET, "from_host_bytes": UNIT_BYTES, "to_host_bytes": 0, "to_host_seconds": 0, "used_bytes": 2 << 30,
         "busy_percent": 37, "temperature_celsius": 51, "power_watts": 123.456, "energy_joules": 5000,
     }, gpu
     titles, row = tierctl("status").splitlines()[-2:]
     assert titles.split()[:2] == ["GPU", "HELD"], titles
-    assert row.split()[:9] == "0 8.00 MiB 2.00 GiB 1.00 GiB 8.00 MiB".split(), row
+    assert row.split()[:9] == "0 24.0 MiB 2.00 GiB 1.00 GiB 8.00 MiB".split(), row
     assert row.split()[11:] == "0 B - 37 % 51 °C 123 W stand-in at 0000:17:00.0".split(), row
 
 
 def jobs_show_what_they_have_there():
     [job] = asked("jobs")
-    assert job["gpus"] == [{"number": 0, "uuid": UUID, "parameter_bytes": BUDGET}], job["gpus"]
+    assert job["gpus"] == [{"number": 0, "uuid": UUID, "parameter_bytes": UNIT_BYTES, "gradient_bytes": GRADIENTS}], job["gpus"]
     titles, row = tierctl("jobs").splitlines()[-2:]
-    assert titles.split()[-1] == "GPUS" and row.split()[-2:] == ["8.00", "MiB"], row
+    assert titles.split()[-1] == "GPUS" and row.split()[-2:] == ["24.0", "MiB"], row
     titles, row = tierctl("jobs", "gpt").splitlines()[-2:]
-    assert titles.split() == ["GPU", "PARAMETERS", "UUID"] and row.split() == ["0", "8.00", "MiB", UUID], row
+    assert titles.split() == ["GPU", "PARAMETERS", "GRADIENTS", "UUID"] and row.split() == ["0", "8.00", "MiB", "16.0", "MiB", UUID], row
 
 
 def top_shows_both():
@@ -115,13 +117,13 @@ def top_shows_both():
     assert look["jobs"][0]["gpu_bytes"] == BUDGET
     lines = tierctl("top", "--once", "--interval", "0.1").splitlines()
     assert any(line.split()[:1] == ["0"] and line.split()[-1] == UUID and " 51 °C " in line for line in lines), lines
-    assert lines[-2].split()[-2:] == ["GPUS", "J/STEP"] and lines[-1].split()[-3:] == ["8.00", "MiB", "-"], lines
+    assert lines[-2].split()[-2:] == ["GPUS", "J/STEP"] and lines[-1].split()[-3:] == ["24.0", "MiB", "-"], lines
 
 
 def metrics_have_them():
     lines = tierctl("metrics").splitlines()
     for name, value in [
-        ("memory_bytes", 1 << 30), ("held_bytes", BUDGET), ("used_bytes", 2 << 30), ("from_host_bytes_total", BUDGET),
+        ("memory_bytes", 1 << 30), ("held_bytes", BUDGET), ("used_bytes", 2 << 30), ("from_host_bytes_total", UNIT_BYTES),
         ("to_host_bytes_total", 0), ("busy_ratio", 0.37), ("temperature_celsius", 51), ("power_watts", 123.456),
         ("energy_joules_total", 5000),
     ]:
@@ -145,6 +147,7 @@ def energy_comes_with_steps(client, member):
 client, peer = messages.Client(), Peer()
 member = nothing_is_shown_where_no_job_uses_a_gpu(client)
 attach(client, member, peer)
+call(client, GPU_GRADIENTS, member)
 for unit in range(2):
     call(client, GPU_GATHER, member + number(3, unit) + number(5, 1))
 status_shows_the_gpu()

@@ -320,12 +320,19 @@ static void a_budget_without_room_for_them_is_said(void **state)
 /* Both share the only GPU. */
 static void parameters_leave_room_for_the_gradients_of_all_ranks(void **state)
 {
+	struct gpu_job_figures figures[GPUS_MAX];
+
 	open_two_ranks(3, 0);
 	peer.has_gradients = true;
 	attach(&actor, 3 * UNIT_BYTES + 2 * actor.gradients.bytes);
 	attach(&other, 0);
 	assert_int_equal(tier_of(&actor)->slots.count, 3);
+	assert_int_equal(gpu_figures_of_job(scene_job(NULL), figures), 1);
+	assert_int_equal(figures[0].gradient_bytes, 0);
 	map_gradients(&actor);
+	assert_int_equal(gpu_figures_of_job(scene_job(NULL), figures), 1);
+	assert_int_equal(figures[0].gradient_bytes, actor.gradients.bytes);
+	assert_int_equal(figures[0].parameter_bytes, 3 * UNIT_BYTES);
 	assert_int_equal(actor_await(&other, gpu_actor_send_gradients(&other), 0)->status, 0);
 }
 
