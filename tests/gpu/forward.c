@@ -122,6 +122,11 @@ int cuMemcpyAsync(driver_address to, driver_address from, size_t bytes, struct d
 	return CALL(cuMemcpyAsync, to, from, bytes, stream);
 }
 
+int cuMemsetD8Async(driver_address to, unsigned char value, size_t bytes, struct driver_stream *stream)
+{
+	return CALL(cuMemsetD8Async, to, value, bytes, stream);
+}
+
 int cuEventCreate(struct driver_event **ret_event, unsigned flags)
 {
 	return CALL(cuEventCreate, ret_event, flags);
