@@ -43,8 +43,25 @@ class Driver:
         self._call("cuMemHostRegister_v2", scratch, ctypes.c_size_t(len(scratch)), 0)
         return stream.value
 
+    def record(self, stream: int) -> int:
+        """A new event."""
+        event = ctypes.c_void_p()
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuEventCreate", ctypes.byref(event), 2)
+        self._call("cuEventRecord", event, ctypes.c_void_p(stream))
+        assert event.value is not None
+        return event.value
+
+    def wait(self, stream: int, event: int) -> None:
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuStreamWaitEvent", ctypes.c_void_p(stream), ctypes.c_void_p(event), 0)
+
     def read(self, stream: int, *ranges: tuple[int, int]) -> None:
         """Has the stream run a kernel that reads these addresses and bytes; what is there then stands there now."""
+        self.run(stream, *((address, length, False) for address, length in ranges))
+
+    def run(self, stream: int, *ranges: tuple[int, int, bool]) -> None:
+        """The same of a kernel that reads, or also writes there."""
         self._call("cuCtxSetCurrent", self._context)
         self._call("standin_await", ctypes.c_void_p(stream))
         # What it is: a kernel's end would tell the process of the end of what was before.
@@ -52,10 +69,10 @@ class Driver:
         self._call(
             "cuMemsetD8Async", ctypes.c_uint64(_address(self._scratch[stream])), 0, size, ctypes.c_void_p(stream)
         )
-        for address, length in ranges:
+        for address, length, is_written in ranges:
             if length > 0:
                 place = ctypes.c_uint64(address), ctypes.c_size_t(length)
-                self._library.standin_touch(ctypes.c_void_p(stream), *place, ctypes.c_bool(False))
+                self._library.standin_touch(ctypes.c_void_p(stream), *place, ctypes.c_bool(is_written))
 
 
 def _address(buffer: Any) -> int:

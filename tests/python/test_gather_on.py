@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gc
 import itertools
@@ -205,3 +206,37 @@ def test_a_lease_outlives_its_job(driver: Driver, gpu_daemon: Daemon) -> None:
         lease.use_on(driver.stream())
     assert numpy.isfinite(array).all()
     del lease, array
+
+
+def test_gradients_are_pushed_from_the_gpu(job: _core.Job, driver: Driver) -> None:
+    stream = driver.stream()
+    before = numpy.from_dlpack(job.gather(0)[0]).copy()
+    weight, bias = job.gradients_on(0, stream)
+    assert weight is not None
+    gradient, halves = Tensor(weight), numpy.full(SHAPE, 0.5, numpy.float32)
+    assert gradient.device == (ON_GPU, 0)
+    driver.run(stream, (gradient.address, halves.nbytes, True))
+    ctypes.memmove(gradient.address, halves.ctypes.data, halves.nbytes)
+    with pytest.raises(tierd.Error, match="a tensor still views"):
+        job.push_on(0, stream)
+    with pytest.raises(tierd.Error, match="on its GPU already"):
+        job.gradients(0)
+    del weight, bias, gradient
+    with pytest.raises(IndexError):
+        job.push_on(0, stream, 2)
+    job.push_on(0, stream, 1)
+    with pytest.raises(tierd.Error) as caught:
+        job.push_on(0, stream)
+    assert caught.value.errno == errno.EINVAL
+    job.step({"learning_rate": 1.0}, [{"learning_rate": 1.0, "weight_decay": 0.0}]).wait()
+    assert (numpy.from_dlpack(job.gather(0)[0]) == before - halves).all()
+
+
+def test_gradients_of_a_job_without_a_gpu_are_not_there(driver: Driver, gpu_daemon: Daemon) -> None:
+    job = open_job(gpu_daemon, gpu=-1)
+    with pytest.raises(tierd.Error) as caught:
+        job.gradients_on(0, driver.stream())
+    assert caught.value.errno == errno.EOPNOTSUPP
+    job.gradients(0)
+    job.push(0)
+    job.detach()

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ import tierd.torch
 from conftest import Daemon
 from forked import Child
 from gpu_stand_in import StandIn, Stream
-from test_cuda import Model, batch, in_parts, plainly, put, with_evaluations, with_other_values
+from test_cuda import Model, batch, fails, in_parts, plainly, put, with_evaluations, with_other_values
 from tier_stand_in import Kernels, TierStandIn, compute_there
 from tierd import _core
 from tierd.torch import device
@@ -75,26 +76,27 @@ def stand_in_of(model: nn.Module) -> TierStandIn:
     return stand_in
 
 
-def look(model: Model) -> None:
-    """No unit is copied, and none is held."""
+def look(model: Model, *, copies_gradients: bool = False) -> None:
+    """Nothing else is copied here, and no unit is held."""
     assert memory_of(model).has_tier
     assert stand_in_of(model).most == 0
     job = tierd.torch.job_of(model)
     assert job.core.leases() == 0
-    assert list(stand_in_of(model).pins) == [job.core.mappings()[1][0]]
+    assert list(stand_in_of(model).pins) == ([job.core.mappings()[1][0]] if copies_gradients else [])
 
 
 # ---- The bits of the host's memory
 
 
-def compare_bits(job: str, width: int, loops: list[Loop], gpu_budget: int) -> None:
-    models = {}
+def compare_bits(job: str, width: int, loops: list[Loop], gpu_budget: int, gradient_bytes: int | None = None) -> None:
+    models: dict[str, Model] = {}
     for where, options in (("cuda", {"gpu_tier": True, "gpu_budget": gpu_budget}), ("cpu", {"gpu_tier": None})):
         models[where] = make(width)
-        optimizer = put(models[where], f"{where}-{job[-50:]}", device=where, **options)
+        name = f"{where}-{job[-50:]}"
+        optimizer = put(models[where], name, device=where, gradient_bytes=gradient_bytes, **options)
         for loop in loops:
             loop(models[where], optimizer)
-    look(models["cuda"])
+    look(models["cuda"], copies_gradients=gpu_budget > 0)
     compare.assert_same_bits(*models.values())
 
 
@@ -104,7 +106,9 @@ def compare_bits(job: str, width: int, loops: list[Loop], gpu_budget: int) -> No
     ids=["all", "few"],
 )
 def test_loops_get_every_bit(there: Run, gpu_budget: int, loops: list[Loop]) -> None:
-    there(compare_bits, 64 if gpu_budget == 0 else WIDTH, loops, gpu_budget)
+    said = there(compare_bits, 64 if gpu_budget == 0 else WIDTH, loops, gpu_budget)
+    # What has no room for all units has none for gradients.
+    assert said.count("gradients are copied to host memory by PyTorch") == (gpu_budget > 0)
 
 
 def use_another_stream(job: str) -> None:
@@ -120,11 +124,32 @@ def use_another_stream(job: str) -> None:
     hook = model.blocks[4].get_submodule("1").register_forward_pre_hook(read)
     model.blocks[4].get_submodule("1").register_forward_pre_hook(lambda *_: hook.remove(), prepend=True)
     plainly(model, optimizer)
-    look(model)
+    look(model, copies_gradients=True)
 
 
 def test_a_second_stream_is_waited_for(there: Run) -> None:
     there(use_another_stream)
+
+
+def change_streams(model: nn.Module, optimizer: Any) -> None:
+    """A backward fails on one, and the next one is on another."""
+    streams = [Stream(is_copying=False), Stream(is_copying=False)]
+    for number in range(4):
+        is_on_gpu = isinstance(tierd.torch.job_of(model).memory, Device)
+        with stand_in_of(model).computing_on(streams[number % 2]) if is_on_gpu else nullcontext():
+            update(model(batch(number)), optimizer)
+            # Nothing is pushed before.
+            name = ("weight", "bias")[number // 2]
+            hook = model.get_submodule("norm").get_parameter(name).register_hook(fails)
+            with pytest.raises(ValueError, match="it fails"):
+                model(batch(number)).backward()
+            hook.remove()
+        optimizer.zero_grad()
+
+
+def test_gradients_on_several_streams_get_every_bit(there: Run) -> None:
+    one_unit = 4 * (64 * 64 + 256)
+    there(compare_bits, 64, [change_streams], 0, one_unit)
 
 
 def go_back(model: nn.Module, optimizer: Any, crash: Callable[[], None]) -> None:

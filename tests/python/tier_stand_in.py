@@ -17,7 +17,7 @@ from typing_extensions import CapsuleType
 
 import tierd.torch.device
 from driver_stand_in import ON_GPU, Driver, Tensor
-from gpu_stand_in import StandIn, Stream
+from gpu_stand_in import Event, StandIn, Stream
 
 
 @functools.cache
@@ -26,18 +26,30 @@ def driver() -> Driver:
 
 
 class TierStandIn(StandIn):
-    """Copies of gradients are done as by the other one."""
+    """What the daemon has no memory for is copied as by the other one."""
 
     shown: ClassVar[dict[int, TierStandIn]] = {}  # by addresses of storages
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self._numbers: dict[Stream, int] = {}
+        self._events: dict[Event, int] = {}
 
     def number(self, stream: Stream) -> int:
         if stream not in self._numbers:
             self._numbers[stream] = driver().stream()
         return self._numbers[stream]
+
+    def record(self, stream: Stream) -> Event:
+        event = super().record(stream)
+        if not stream.is_copying:
+            self._events[event] = driver().record(self.number(stream))
+        return event
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        super().wait(stream, event)
+        if not stream.is_copying and event in self._events:
+            driver().wait(self.number(stream), self._events[event])
 
     def view(self, capsule: CapsuleType) -> torch.Tensor:
         tensor = Tensor(capsule)
@@ -49,22 +61,31 @@ class TierStandIn(StandIn):
 
 
 class Kernels(TorchDispatchMode):
-    """Has streams read what functions of torch read."""
+    """Has streams read and write what functions of torch read and write."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if not any(result.alias_info is not None for result in function._schema.returns):
-            for tensor in tree_leaves((args, kwargs)):
-                if isinstance(tensor, torch.Tensor):
-                    _read(tensor)
-        return function(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        for argument, values in zip(function._schema.arguments, args, strict=False):
+            self._use(values, argument)
+        for argument in function._schema.arguments:
+            self._use(kwargs.get(argument.name), argument)
+        return function(*args, **kwargs)
+
+    def _use(self, values: Any, argument: Any) -> None:
+        # Else a view is made of it, which is no kernel.
+        if argument.alias_info is not None and not argument.alias_info.is_write:
+            return
+        for tensor in tree_leaves(values):
+            if isinstance(tensor, torch.Tensor):
+                _use(tensor, is_written=argument.alias_info is not None)
 
 
-def _read(tensor: torch.Tensor) -> None:
+def _use(tensor: torch.Tensor, *, is_written: bool) -> None:
     storage = tensor.untyped_storage()
     if (gpu := TierStandIn.shown.get(storage.data_ptr())) is not None:
-        driver().read(gpu.number(gpu.current()), (storage.data_ptr(), storage.nbytes()))
+        driver().run(gpu.number(gpu.current()), (storage.data_ptr(), storage.nbytes(), is_written))
 
 
 def compute_there() -> None:

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/gather_on.h"
 #include "core/hold.h"
-#include "core/job.h"
 
 /* ---- Gather ---- */
 
@@ -118,32 +118,51 @@ PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t co
 
 /* ---- Gradients ---- */
 
-PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+/* In host memory: the GPU is -1. */
+static PyObject *show_gradients(PyObject *self, PyObject *number, int gpu, void *stream)
 {
 	struct tierd_job *job = job_of(self);
+	const uint32_t flags = TIERD_GRADIENTS_OVERWRITE;
 	struct tierd_view view;
 	struct unit *unit;
 	uint32_t index;
 	int r;
 
-	if (!job || !job_takes("gradients", count, 1, 1))
-		return NULL;
-	unit = job_unit((struct job *)self, arguments[0], &index);
+	unit = job ? job_unit((struct job *)self, number, &index) : NULL;
 	if (!unit)
 		return NULL;
-	if (unit->gradients)
+	if (unit->gradients && gpu < 0 && hold_device(unit->gradients).device_type == kDLCPU)
 		return hold_capsules(unit->gradients);
-	JOB_WAITING(self, r = tierd_gradients_with(job, index, TIERD_GRADIENTS_OVERWRITE, &view));
+	if (gpu < 0)
+		JOB_WAITING(self, r = tierd_gradients_with(job, index, flags, &view));
+	else
+		JOB_WAITING(self, r = tierd_gradients_on(job, index, flags, stream, &view));
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	/* Other threads may have defined units meanwhile, or have come for the same buffer. */
 	unit = &((struct job *)self)->units[index];
 	if (!unit->gradients)
-		unit->gradients = hold_new_gradients(unit->shape, &view);
+		unit->gradients = hold_new_gradients(unit->shape, &view, gpu);
 	if (unit->gradients)
 		return PyErr_Occurred() ? NULL : hold_capsules(unit->gradients);
 	JOB_BLOCKING(self, tierd_discard(job, index));
 	return NULL;
+}
+
+PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	return job_takes("gradients", count, 1, 1) ? show_gradients(self, arguments[0], -1, NULL) : NULL;
+}
+
+PyObject *job_gradients_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	void *stream;
+
+	if (!job_takes("gradients_on", count, 2, 2) || stream_take(arguments[1], &stream) < 0)
+		return NULL;
+	/* Of a job without a GPU it is refused. */
+	return show_gradients(self, arguments[0],
+			      ((struct job *)self)->gpu < 0 ? 0 : ((struct job *)self)->gpu, stream);
 }
 
 /* A unit whose gradient buffer nobody can write to any more; NULL with an exception set. */
@@ -180,7 +199,9 @@ static bool *take_absent(const struct shape *shape, PyObject *const *numbers, Py
 	return absent;
 }
 
-PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+/* numbers: of absent tensors. stream: NULL from host memory. */
+static PyObject *push(PyObject *self, PyObject *number, PyObject *const *numbers, Py_ssize_t count,
+		      void *const *stream)
 {
 	struct tierd_job *job = job_of(self);
 	bool *absent = NULL;
@@ -188,19 +209,20 @@ PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 	uint32_t index, tensors;
 	int r;
 
-	if (!job || !job_takes("push", count, 1, PY_SSIZE_T_MAX))
-		return NULL;
-	unit = find_given_up(self, arguments[0], &index);
+	unit = job ? find_given_up(self, number, &index) : NULL;
 	if (!unit)
 		return NULL;
-	if (count > 1) {
-		absent = take_absent(unit->shape, arguments + 1, count - 1);
+	if (count > 0) {
+		absent = take_absent(unit->shape, numbers, count);
 		if (!absent)
 			return NULL;
 	}
 	tensors = unit->shape->count;
 	unit->gradients = hold_drop(unit->gradients);
-	JOB_BLOCKING(self, r = tierd_push_with(job, index, absent, tensors, NULL));
+	if (stream)
+		JOB_BLOCKING(self, r = tierd_push_on(job, index, absent, tensors, *stream, NULL));
+	else
+		JOB_BLOCKING(self, r = tierd_push_with(job, index, absent, tensors, NULL));
 	PyMem_Free(absent);
 	if (r == 0)
 		Py_RETURN_NONE;
@@ -208,6 +230,22 @@ PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 	/* Nobody here knows any more of a buffer that was not pushed. */
 	JOB_BLOCKING(self, tierd_discard(job, index));
 	return NULL;
+}
+
+PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	if (!job_takes("push", count, 1, PY_SSIZE_T_MAX))
+		return NULL;
+	return push(self, arguments[0], arguments + 1, count - 1, NULL);
+}
+
+PyObject *job_push_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	void *stream;
+
+	if (!job_takes("push_on", count, 2, PY_SSIZE_T_MAX) || stream_take(arguments[1], &stream) < 0)
+		return NULL;
+	return push(self, arguments[0], arguments + 2, count - 2, &stream);
 }
 
 PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t count)

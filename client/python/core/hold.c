@@ -73,9 +73,9 @@ struct hold *hold_new_lease_on(struct tierd_job *job, uint32_t unit, struct shap
 	return hold_drop(hold);
 }
 
-struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view)
+struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view, int gpu)
 {
-	return hold_new(NULL, 0, shape, view, (DLDevice){ kDLCPU, 0 });
+	return hold_new(NULL, 0, shape, view, gpu < 0 ? (DLDevice){ kDLCPU, 0 } : (DLDevice){ kDLCUDA, gpu });
 }
 
 struct hold *hold_share(struct hold *hold)

@@ -20,8 +20,8 @@ struct hold *hold_new_lease(struct tierd_job *job, uint32_t unit, struct shape *
 /* The same in the memory of that GPU, for the stream. */
 struct hold *hold_new_lease_on(struct tierd_job *job, uint32_t unit, struct shape *shape,
 			       const struct tierd_view *view, int gpu, void *stream);
-/* The same for a gradient buffer. */
-struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view);
+/* The same for a gradient buffer, in host memory (-1) or in that of a GPU. */
+struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view, int gpu);
 
 struct hold *hold_share(struct hold *hold);
 /* Gives a share back, in any thread, with or without the interpreter's lock. NULL. */

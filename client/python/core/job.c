@@ -415,10 +415,17 @@ static PyMethodDef job_methods[] = {
 	FAST("gradients", job_gradients,
 	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer, which has "
 	     "to be written whole; None for frozen ones."),
+	FAST("gradients_on", job_gradients_on,
+	     "gradients_on(unit, stream): the same in the memory of the job's GPU. What the stream is given "
+	     "from "
+	     "now on may write there."),
 	FAST("push", job_push,
 	     "push(unit, tensor, …): hands the gradient buffer over, which has no gradients of these "
 	     "tensors; "
 	     "refused while a tensor views it."),
+	FAST("push_on", job_push_on,
+	     "push_on(unit, stream, tensor, …): the same with what the stream has been given so far, which "
+	     "writes the whole buffer of gradients_on()."),
 	FAST("discard", job_discard, "discard(unit): gives the gradient buffer back."),
 	{ "discard_all", job_discard_all, METH_NOARGS,
 	  "Gives back all gradient buffers that were not pushed." },

@@ -49,7 +49,9 @@ PyObject *job_gather(PyObject *self, PyObject *const *arguments, Py_ssize_t coun
 PyObject *job_capsules(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_capsule(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *job_gradients_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *job_push_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_gather_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count);

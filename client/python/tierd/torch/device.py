@@ -28,9 +28,9 @@ from tierd.torch.arguments import wrong_type
 from tierd.torch.cuda import Cuda, OutOfMemory
 from tierd.torch.fetching import Copies, Lease, no_room
 from tierd.torch.pinning import Pinning
-from tierd.torch.pushing import Part, Pushes
+from tierd.torch.pushing import Pushes, TierPushes
 from tierd.torch.ranges import in_range
-from tierd.torch.tier import Tier
+from tierd.torch.tier import Tier, say
 
 if TYPE_CHECKING:
     from tierd.torch.membership import Membership
@@ -76,12 +76,13 @@ class Host:
 
     # ---- Gradients
 
-    def gradients(self, unit: Unit) -> tuple[CapsuleType | None, ...] | None:
+    def gradients(self, unit: Unit) -> list[torch.Tensor] | None:
         """A buffer for them. None: the iteration is void. -ENOBUFS: this rank holds all buffers itself."""
-        return self._membership.gradients(unit.index)
+        capsules = self._membership.gradients(unit.index)
+        return None if capsules is None else [from_dlpack(capsule) for capsule in capsules]
 
-    def part(self, buffer: torch.Tensor, gradient: torch.Tensor, before: Any) -> Any:
-        """A gradient for the buffer, in which is what came before, if anything did."""
+    def part(self, unit: Unit, buffer: torch.Tensor, gradient: torch.Tensor, before: Any) -> Any:
+        """A gradient for the unit's buffer, in which is what came before, if anything did."""
         return buffer.copy_(gradient) if before is None else buffer.add_(gradient)
 
     def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, Any]]) -> None:
@@ -119,8 +120,11 @@ class Device(Host):
         self._cuda = cuda
         self._pinning = Pinning(cuda)
         self._copies = Copies(cuda, self._pinning, addresses)
-        self._pushes = Pushes(cuda, membership)
         self._tier = None if gpu_tier is False else Tier(cuda, membership, addresses, is_required=gpu_tier is True)
+        self._copied = Pushes(cuda, membership)
+        self._read_there: TierPushes | None = None  # None: gradients are copied to host memory here
+        self._has_said = False
+        self._ways: dict[Unit, Pushes | TierPushes] = {}  # of gradients that have a buffer
         self._lock = threading.Lock()  # of the mappings
 
     def gather(self, unit: Unit) -> Lease:
@@ -223,53 +227,69 @@ class Device(Host):
 
     # ---- Gradients
 
-    def gradients(self, unit: Unit) -> tuple[CapsuleType | None, ...] | None:
+    def gradients(self, unit: Unit) -> list[torch.Tensor] | None:
         self._look()
+        if self._read_there is not None:
+            try:
+                self._ways[unit] = self._read_there
+                return self._read_there.gradients(unit)
+            except Error as error:
+                if error.errno not in (errno.ENOMEM, errno.EOPNOTSUPP):
+                    raise
+                self._read_there = None
+                self._say(error)
         if self.has_tier:
             self._map()  # which gathers do that copy
-        return self._pushes.gradients(unit)
+        self._ways[unit] = self._copied
+        return self._copied.gradients(unit)
 
-    def part(self, buffer: torch.Tensor, gradient: torch.Tensor, before: Part | None) -> Part:
-        return self._pushes.part(buffer, gradient, before)
+    def _say(self, error: Error) -> None:
+        """Why gradients are copied, once."""
+        if not self._has_said:
+            self._has_said = True
+            say(self._cuda.device, "gradients are copied to host memory by PyTorch", error.strerror)
 
-    def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, Part]]) -> None:
-        self._pushes.begin(unit, absent, parts)
-        parts.clear()
+    def part(self, unit: Unit, buffer: torch.Tensor, gradient: torch.Tensor, before: Any) -> Any:
+        return self._ways[unit].part(buffer, gradient, before)
+
+    def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, Any]]) -> None:
+        self._ways[unit].push(unit, absent, parts)
         self._look()
 
     def push_all(self) -> None:
-        self._pushes.finish()
+        self._copied.finish()
 
     def _look(self) -> None:
         self._copies.let_leases_go()
-        self._pushes.push_done()
+        self._copied.push_done()
 
     # ---- The job
 
     def map(self) -> None:
         if self._tier is not None:
             self._tier.look()
+        self._read_there = TierPushes(self._cuda, self._membership) if self.has_tier else None
         self._map()
 
     def _map(self) -> None:
         """A connection that was lost may have been opened again without a word, with other memory."""
         mappings = self._membership.until_it_stands(lambda: self._membership.core.mappings())
-        has_copies = not self.has_tier
+        copied = not self.has_tier, self._read_there is None
         with self._lock:
-            if (mappings, has_copies) != (self._pinning.mappings, self._pinning.has_copies):
+            if (mappings, copied) != (self._pinning.mappings, self._pinning.copied):
                 self._copies.await_all()
                 self._pinning.unmap()
                 self._copies.finish()
-                self._pinning.map(mappings, has_copies=has_copies)
+                self._pinning.map(mappings, copied)
                 # What the daemon had on the GPU may have gone, and other tensors come to lie there.
                 self._addresses.clear()
 
     def settle(self) -> None:
-        self._pushes.finish()
+        self._copied.finish()
         self._copies.forget()
 
     def lose(self) -> None:
-        self._pushes.discard()
+        self._copied.discard()
         self._copies.forget()
         if self._tier is not None:
             self._tier.forget()

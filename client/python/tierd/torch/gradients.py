@@ -6,7 +6,6 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.dlpack import from_dlpack
 
 from tierd._core import Error
 from tierd.torch import compat
@@ -66,12 +65,12 @@ class Gradients:
                     f"unit {unit.name} has a second part of gradients in this step, and early_updates=True promises one "
                     "backward() for each, with room for them (gradient_bytes=): zero_grad() gives the step up",
                 )
-            capsules = in_range("wait", f"for a buffer of {unit.name}", lambda: unit.memory.gradients(unit))
-            if capsules is None:
+            buffers = in_range("wait", f"for a buffer of {unit.name}", lambda: unit.memory.gradients(unit))
+            if buffers is None:
                 return
-            self._buffers = {i: from_dlpack(capsule) for i, capsule in enumerate(capsules)}
+            self._buffers = dict(enumerate(buffers))
             self._awaited = unit.count_trained()
-        self._parts[tensor] = self.unit.memory.part(self._buffers[tensor], gradient, self._parts.get(tensor))
+        self._parts[tensor] = self.unit.memory.part(self.unit, self._buffers[tensor], gradient, self._parts.get(tensor))
 
     def push(self) -> None:
         """Hands over what is there. A tensor that no rank has a gradient of in any micro-batch stays as it is."""

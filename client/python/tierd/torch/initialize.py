@@ -28,7 +28,7 @@ from tierd.torch.quantized import settle
 from tierd.torch.ranks import this_rank
 from tierd.torch.resume import Stateful
 from tierd.torch.save import write_model
-from tierd.torch.tier import say_copied
+from tierd.torch.tier import UNITS_ARE_COPIED, say
 from tierd.torch.units import Chooser
 from tierd.torch.writes import catch_writes
 
@@ -225,7 +225,7 @@ def _open(node: _core.Node, opening: Opening, *, has_room: bool, may_copy: bool)
         said, gpu = error.strerror or "", opening.options.get("gpu")
         if gpu is not None and may_copy and re.search(rf"\bGPU {gpu}\b", said):
             # This process cannot share its memory.
-            say_copied(f"cuda:{gpu}", said)
+            say(torch.device("cuda", gpu), UNITS_ARE_COPIED, said)
             del opening.options["gpu"]
             return _open(node, opening, has_room=has_room, may_copy=False)
         if has_room or "gradient_bytes is" not in said:

@@ -132,24 +132,28 @@ class Membership:
     def capsule(self, unit: int, tensor: int, name: str) -> tuple[int, CapsuleType]:
         return in_range("gather", name, lambda: self.until_it_stands(lambda: self.core.capsule(unit, tensor)))
 
-    def gradients(self, unit: int) -> tuple[CapsuleType | None, ...] | None:
-        """None: the iteration is void."""
+    def gradients(self, unit: int, stream: int | None = None) -> tuple[CapsuleType | None, ...] | None:
+        """In host memory, or in the GPU's, for the stream. None: the iteration is void."""
         try:
             if self.is_void:
                 return None
             announce, self.announce = self.announce, None
             if announce is not None:
                 announce()
-            return self.core.gradients(unit)
+            return self.core.gradients(unit) if stream is None else self.core.gradients_on(unit, stream)
         except StaleError as error:
             self._go_back(error)
             return None
 
-    def push(self, unit: int, absent: Iterable[int] = ()) -> None:
-        """Hands over a unit's gradients, which has none of the absent tensors."""
+    def push(self, unit: int, absent: Iterable[int] = (), stream: int | None = None) -> None:
+        """Hands over a unit's gradients, which has none of the absent tensors; on a GPU, with what the stream has to do."""
         try:
-            if not self.is_void:
+            if self.is_void:
+                return
+            if stream is None:
                 self.core.push(unit, *absent)
+            else:
+                self.core.push_on(unit, stream, *absent)
         except StaleError as error:
             self._go_back(error)
 

@@ -20,18 +20,18 @@ class Pinning:
     def __init__(self, cuda: Cuda):
         self._cuda = cuda
         self.mappings: Mappings = ((0, 0), (0, 0))
-        self.has_copies = True
+        self.copied = (True, True)
         self._pinned: list[int] = []  # addresses
         self._ring: Ring | None = None
 
-    def map(self, mappings: Mappings, *, has_copies: bool) -> None:
-        """The job has these, which nothing was copied from or to yet. has_copies: parameters are copied from there."""
+    def map(self, mappings: Mappings, copied: tuple[bool, bool] = (True, True)) -> None:
+        """The job has these, which nothing was copied from or to yet. copied: which of the two are copied from, or to."""
         self.mappings = parameters, gradients = mappings
-        self.has_copies = has_copies
-        if has_copies and not self._pin(parameters, is_read_only=True) and self._ring is None:
+        self.copied = copied
+        if copied[0] and not self._pin(parameters, is_read_only=True) and self._ring is None:
             self._ring = Ring(self._cuda)
             self._say("parameters pass through a pinned buffer")
-        if gradients[1] > 0 and not self._pin(gradients, is_read_only=False):
+        if copied[1] and gradients[1] > 0 and not self._pin(gradients, is_read_only=False):
             self._say("backward waits while gradients are copied")
 
     def _pin(self, mapping: tuple[int, int], *, is_read_only: bool) -> bool:

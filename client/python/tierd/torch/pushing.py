@@ -1,16 +1,16 @@
-"""Gradients on their way from a GPU to the daemon: they are pushed when they are copied."""
+"""Gradients on their way from a GPU to the daemon: pushed when they are copied to host memory, or from memory there that the
+daemon reads."""
 
 from __future__ import annotations
 
 import errno
 import threading
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from typing_extensions import CapsuleType
+from torch.utils.dlpack import from_dlpack
 
 from tierd._core import Error
 from tierd.torch.cuda import Cuda, Event, Stream
@@ -36,7 +36,7 @@ class _Push:
 
 
 class Pushes:
-    """Those of one job, in their order."""
+    """Those of one job that are copied to host memory, in their order."""
 
     def __init__(self, cuda: Cuda, membership: Membership):
         self._cuda = cuda
@@ -54,9 +54,10 @@ class Pushes:
             gradient = before.gradient + gradient
         return Part(gradient.to(buffer.dtype).contiguous(), stream)
 
-    def begin(self, unit: Unit, absent: list[int], parts: Iterable[tuple[torch.Tensor, Part]]) -> None:
-        """Copies the parts to their buffers, and pushes them then."""
-        pairs = [(buffer, part) for buffer, part in parts]
+    def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, Part]]) -> None:
+        """Copies the parts to their buffers, which the list alone has, and pushes them then."""
+        pairs = list(parts)
+        parts.clear()
         with self._lock:
             for stream in {part.stream for _, part in pairs}:
                 self._cuda.wait(self._stream, self._cuda.record(stream))
@@ -64,14 +65,15 @@ class Pushes:
             self._cuda.copy(self._stream, copied)
             self._under_way.append(_Push(unit, absent, copied, self._cuda.record(self._stream)))
 
-    def gradients(self, unit: Unit) -> tuple[CapsuleType | None, ...] | None:
+    def gradients(self, unit: Unit) -> list[torch.Tensor] | None:
         """A buffer of the daemon's for the unit: after the last one of it is pushed, or others if they have all of them."""
         with self._lock:
             while any(push.unit is unit for push in self._under_way):
                 self._await_first()
         while True:
             try:
-                return self._membership.gradients(unit.index)
+                capsules = self._membership.gradients(unit.index)
+                return None if capsules is None else [from_dlpack(capsule) for capsule in capsules]
             except Error as error:
                 with self._lock:
                     if error.errno != errno.ENOBUFS or not self._under_way:
@@ -105,3 +107,40 @@ class Pushes:
             for push in self._under_way:
                 self._cuda.finish(push.event)
             self._under_way.clear()
+
+
+class TierPushes:
+    """Those of one job that are computed into the daemon's memory on the GPU.
+
+    The memory goes from unit to unit: whichever streams compute gradients, each comes after what the others were given before.
+    """
+
+    def __init__(self, cuda: Cuda, membership: Membership):
+        self._cuda = cuda
+        self._membership = membership
+        self._streams: list[Stream] = []
+
+    def _follow(self) -> int:
+        """This thread's stream, behind the others."""
+        stream = self._cuda.current()
+        if stream not in self._streams:
+            self._streams.append(stream)
+        for other in self._streams:
+            if other != stream:
+                self._cuda.wait(stream, self._cuda.record(other))
+        return self._cuda.number(stream)
+
+    def gradients(self, unit: Unit) -> list[torch.Tensor] | None:
+        """A buffer for the unit. -ENOMEM: there is no room for any on the GPU."""
+        capsules = self._membership.gradients(unit.index, self._follow())
+        return None if capsules is None else [self._cuda.view(capsule) for capsule in capsules if capsule is not None]
+
+    def part(self, buffer: torch.Tensor, gradient: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+        """The gradient in the buffer, and what was there before."""
+        self._follow()
+        return buffer.copy_(gradient) if before is None else buffer.add_(gradient)
+
+    def push(self, unit: Unit, absent: list[int], parts: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Hands a buffer over, which the list alone has. Nobody waits for what is computed there."""
+        parts.clear()
+        self._membership.push(unit.index, absent, self._follow())

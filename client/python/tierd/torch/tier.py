@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tierd.torch.storage import Addresses, Unit
 
 
+UNITS_ARE_COPIED = "each unit is copied to memory of PyTorch's"
+
+
 class Tier:
     """What one job has on the GPU, if it has anything there."""
 
@@ -56,7 +59,7 @@ class Tier:
             raise Error(errno.EOPNOTSUPP, f"gpu_tier=True: {reason}; gpu_tier=None copies units instead") from None
         if reason != self._said:
             self._said = reason
-            say_copied(str(self._cuda.device), reason)
+            say(self._cuda.device, UNITS_ARE_COPIED, reason)
 
     # ---- Units
 
@@ -107,6 +110,6 @@ class Tier:
         self._leases.clear()
 
 
-def say_copied(device: str, reason: str) -> None:
-    """Why there is no tier."""
-    print(f"tierd: {device}: each unit is copied to memory of PyTorch's: {reason}", file=sys.stderr, flush=True)
+def say(device: torch.device, what: str, reason: str | None) -> None:
+    """What is done instead, for lack of memory of the daemon's."""
+    print(f"tierd: {device}: {what}: {reason}", file=sys.stderr, flush=True)
