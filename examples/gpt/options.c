@@ -106,8 +106,9 @@ static const struct flag flags[] = {
 	{ "host-budget", "BYTES",
 	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },
-	{ "gpu-budget", "BYTES", "of each GPU's memory for the job's parameters; 0: what there is",
-	  FLAG_BYTES, AT(gpu_budget), 0, 0x1p63, NULL },
+	{ "gpu-budget", "BYTES",
+	  "of each GPU's memory for the job's parameters and gradients; 0: what there is", FLAG_BYTES,
+	  AT(gpu_budget), 0, 0x1p63, NULL },
 	{ "gradient-bytes", "BYTES",
 	  "of each rank's room for gradients; 0: two buffers as large as a layer's, and one for the "
 	  "embedding",

@@ -357,6 +357,7 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.gradient_bytes = options->gradient_bytes;
 	job.gpu = options->gpu;
 	job.gpu_budget = options->gpu_budget;
+	job.gpu_gradients = options->gpu >= 0;
 	job.durability = (uint32_t)options->durability;
 	job.snapshots = (uint32_t)options->snapshots;
 	job.source = options->source;

@@ -267,7 +267,9 @@ static int open_job(struct scene *scene)
 	int r;
 
 	scene->options.gpu = 0;
-	scene->options.gpu_budget = (uint64_t)((KEPT_LAYERS + 1) * unit_bytes(scene, 1));
+	/* A layer more is on its way; and of gradients there are two buffers, and the embedding's. */
+	scene->options.gpu_budget =
+		(uint64_t)((KEPT_LAYERS + 3) * unit_bytes(scene, 1) + unit_bytes(scene, 0));
 	if (scene->options.gpu_budget < UINT64_C(8) << 20)
 		scene->options.gpu_budget = UINT64_C(8) << 20;
 	r = tierd_backend_new(&scene->options, scene->model, &scene->backend);
