@@ -138,6 +138,7 @@ int rank_train(struct options *options)
 {
 	struct model_shape shape = { options->layers, options->width, options->heads, options->context,
 				     (enum number_format)options->format };
+	struct compute compute; /* outlives the network */
 	_cleanup_(model_freep) struct model *model = NULL;
 	_cleanup_(team_freep) struct team *team = NULL;
 	_cleanup_(cuda_freep) struct compute *device = NULL;
@@ -147,7 +148,6 @@ int rank_train(struct options *options)
 	_cleanup_free_ uint8_t *bytes = malloc(options->batch * (options->context + 1));
 	_cleanup_(outputs_close) struct outputs outputs = { .json = { NULL } };
 	struct backend *backend = NULL;
-	struct compute compute;
 	int r = options->device == DEVICE_CUDA ? open_device(options, &device) : 0;
 
 	if (r < 0)
