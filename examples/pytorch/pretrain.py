@@ -32,6 +32,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=256, metavar="N", help="a multiple of 64 (%(default)s)")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16", help="(%(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, or a GPU: cuda (%(default)s)")
+    parser.add_argument(
+        "--gpu-budget", default="0", metavar="SIZE", help="of its memory, for units; 0: as there is room"
+    )
     parser.add_argument("--learning-rate", type=float, default=1e-3, metavar="X", help="after warm-up (%(default)s)")
     parser.add_argument("--warmup", type=int, default=20, metavar="STEPS", help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
@@ -94,8 +97,8 @@ def main() -> None:
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), options.learning_rate, weight_decay=0.1)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / options.warmup))
 
-    job = {"job": options.job, "nvme": options.nvme, "device": options.device}
-    model, optimizer = tierd.initialize(model, optimizer, max_grad_norm=1.0, **job)
+    where = {"nvme": options.nvme, "device": options.device, "gpu_budget": options.gpu_budget}
+    model, optimizer = tierd.initialize(model, optimizer, job=options.job, max_grad_norm=1.0, **where)
     device = next(model.parameters()).device
     start, steps = time.monotonic(), 0
     for _ in range(options.passes):

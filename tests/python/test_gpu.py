@@ -22,7 +22,7 @@ from models import BY_NAME
 from reference import Plan
 from tierd.torch.device import Device
 from tierd.torch.storage import Unit
-from training import initialize, trained, update
+from training import end, initialize, trained, update
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU")
 
@@ -72,7 +72,9 @@ def put(job: str, **options: Any) -> tuple[Any, Any]:
     """A model and its optimizer."""
     torch.manual_seed(3)
     model = Model()
-    return initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job, **({"device": "cuda"} | options))
+    return initialize(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), job, **({"device": "cuda", "gpu_tier": False} | options)
+    )
 
 
 def batch(number: int, where: str = "cuda") -> Tensor:
@@ -112,9 +114,11 @@ def limit(size: int) -> int:
 
 @pytest.mark.parametrize("name", ["twice", "tied", "gpt2"])
 def test_two_runs_have_the_same_bits_and_the_numbers_of_the_processor(name: str, job: str) -> None:
+    """In the daemon's memory, and by copies."""
     sgd = partial(torch.optim.SGD, lr=0.05)
     first, second = (
-        trained(OnGpu(BY_NAME[name], steps=4, micro_batches=2), sgd, f"{job}-{i}", device="cuda") for i in "ab"
+        trained(OnGpu(BY_NAME[name], steps=4, micro_batches=2), sgd, f"{job}-{way}", device="cuda", gpu_tier=way)
+        for way in (True, False)
     )
     compare.assert_losses_close(first.losses, second.losses, 0.0)
     compare.assert_same_bits(first.state, second.state)
@@ -130,7 +134,8 @@ def test_what_loops_do_has_the_same_bits_twice(name: str, job: str) -> None:
         torch.manual_seed(3)
         model = Model()
         kind = torch.optim.Adagrad if name == "adagrad" else torch.optim.AdamW
-        optimizer: Any = initialize(model, kind(model.parameters(), lr=1e-3), f"{job}-{i}", device="cuda")[1]
+        made = kind(model.parameters(), lr=1e-3)
+        optimizer: Any = initialize(model, made, f"{job}-{i}", device="cuda", gpu_tier=i == "a")[1]
         scaler = torch.amp.GradScaler("cuda", init_scale=64.0, enabled=name == "scaler")
         for number in range(3):
             with torch.autocast("cuda", torch.bfloat16, enabled=name == "autocast"):
@@ -207,6 +212,63 @@ def test_all_is_given_back_with_the_job(job: str) -> None:
     del model, optimizer
     tidy()
     assert torch.cuda.memory_allocated() <= before + (1 << 20)
+
+
+# ---- Memory of the daemon's
+
+
+def test_few_units_on_the_gpu_are_enough(job: str) -> None:
+    """Also where other streams compute."""
+    tidy()
+    found = []
+    for budget in (0, 4 * BLOCK_BYTES):
+        name = f"{job[-50:]}-{budget}"
+        model, optimizer = put(name, gpu_tier=True, gpu_budget=budget)
+        assert memory_of(model).has_tier
+        for number in range(3):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                update(model(batch(number)), optimizer)
+            torch.cuda.current_stream().wait_stream(stream)
+        found.append({key: value.cpu() for key, value in model.state_dict().items()})
+        end(model, name)
+    compare.assert_same_bits(*found)
+
+
+def test_parameters_view_it_and_a_view_refuses_a_step(job: str) -> None:
+    model, optimizer = put(job, gpu_tier=True)
+    kept: list[Tensor] = []
+    hook = model.blocks[4].register_forward_pre_hook(
+        lambda *_: kept.append(next(model.blocks[4].parameters()).detach())
+    )
+    model(batch(0)).backward()
+    hook.remove()
+    with pytest.raises(tierd.torch.Error, match=r"shares memory with weight blocks\.4\.0\.weight"):
+        optimizer.step()
+    # It is none of PyTorch's.
+    at = kept[0].data_ptr()
+    assert not any(
+        each["address"] <= at < each["address"] + each["total_size"] for each in torch.cuda.memory_snapshot()
+    )
+    kept.clear()
+    optimizer.step()
+    optimizer.zero_grad()
+    train(model, optimizer)
+
+
+def test_other_frameworks_take_it_by_dlpack(job: str) -> None:
+    model, optimizer = put(job, gpu_tier=True)
+    train(model, optimizer)
+    tierd.torch.job_of(model).finish()
+    core = tierd.torch.job_of(model).core
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(stream), core.gather_on(0, stream.cuda_stream) as lease, core.gather(0) as there:
+            taken = torch.from_dlpack(lease[0])  # type: ignore[attr-defined]
+            assert taken.is_cuda
+            assert torch.equal(taken.cpu(), torch.from_dlpack(there[0]))  # type: ignore[attr-defined]
+            del taken
+    assert core.leases() == 0
 
 
 # ---- Errors

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Callable
@@ -14,27 +15,36 @@ from torch import nn
 
 import tierd.torch
 
-NAME = "gpu_torch_ratio"
+# Whether units are in memory of the GPU that the daemon owns, else they are copied.
+NAMES = {"gpu_torch_ratio": True, "gpu_torch_copies_ratio": False}
 LIMIT = 1.10
 PAIRS = 9
 STEPS = 3  # one after the other, before it is the other side's turn
 
 
 def main() -> int:
-    arguments = Arguments([NAME])
+    arguments = Arguments(list(NAMES))
     if not torch.cuda.is_available():
-        arguments.write([dict(name=NAME, skipped=f"PyTorch {torch.__version__} finds no GPU")])
+        reason = f"PyTorch {torch.__version__} finds no GPU"
+        arguments.write([dict(name=name, skipped=reason) for name in arguments.wanted])
         return 77
-    if arguments.wanted:
+    results = []
+    for name in arguments.wanted:
         with daemon(arguments.tierd, 6 << 30) as node:
-            arguments.write([measured(node.socket, arguments.is_quick)])
-    return 0
+            results.append(measured(name, node.socket, arguments.is_quick))
+    return arguments.write(results)
 
 
-def measured(socket: str, is_quick: bool) -> dict[str, Any]:
-    """Forward and backward of GPT-2 in bf16, its parameters in host memory, over a model that lies on the GPU."""
+def measured(name: str, socket: str, is_quick: bool) -> dict[str, Any]:
+    """Forward and backward of GPT-2 in bf16, its parameters the daemon's, over a model that is PyTorch's."""
     text = torch.randint(0, 256, (2, 256) if is_quick else (16, 1024), device="cuda")
-    plain, ours = plain_side(gpt2(is_quick), text), tierd_side(gpt2(is_quick), text, socket)
+    plain, model = plain_side(gpt2(is_quick), text), gpt2(is_quick)
+    try:
+        ours = tierd_side(model, text, socket, gpu_tier=NAMES[name])
+    except tierd.torch.Error as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
+            raise
+        return dict(name=name, skipped=str(error.strerror))
     for side in (plain, ours):
         side()
     value, spread = in_turns(
@@ -43,7 +53,8 @@ def measured(socket: str, is_quick: bool) -> dict[str, Any]:
         plain,
         lambda mine, theirs: f"forward and backward: tierd {mine * 1e3:.1f} ms, PyTorch {theirs * 1e3:.1f} ms",
     )
-    return dict(name=NAME, value=value, unit="ratio", bound="most", limit=LIMIT, spread=spread)
+    tierd.torch.close(model)
+    return dict(name=name, value=value, unit="ratio", bound="most", limit=LIMIT, spread=spread)
 
 
 def timed(model: nn.Module, text: torch.Tensor, step: Callable[[], None]) -> float:
@@ -70,9 +81,9 @@ def plain_side(model: nn.Module, text: torch.Tensor) -> Callable[[], float]:
     return lambda: timed(model, text, step)
 
 
-def tierd_side(model: nn.Module, text: torch.Tensor, socket: str) -> Callable[[], float]:
+def tierd_side(model: nn.Module, text: torch.Tensor, socket: str, *, gpu_tier: bool) -> Callable[[], float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tierd.torch.initialize(model, optimizer, job="bench-cuda", socket=socket, device="cuda")
+    tierd.torch.initialize(model, optimizer, job="bench-cuda", socket=socket, device="cuda", gpu_tier=gpu_tier)
 
     def step() -> None:
         optimizer.step()
