@@ -161,7 +161,8 @@ int communicator_new(const struct communicator_options *options, uint64_t now_ns
 	if (r < 0)
 		return r;
 	communicator->staged_most = count_staged(communicator);
-	if (communicator->staging_bytes < communicator->staged_most * PART_ELEMENTS * sizeof(float))
+	if (communicator->staging_bytes > 0 &&
+	    communicator->staging_bytes < communicator->staged_most * PART_ELEMENTS * sizeof(float))
 		return -EINVAL;
 
 	communicator->began_ns = now_ns;

@@ -78,7 +78,7 @@ struct communicator_gpu_ops {
 struct communicator_member {
 	int gpu;       /* as the owner counts */
 	void *stream;  /* its operations' own */
-	void *staging; /* staging_bytes of its memory, for contributions of others; with one member: NULL */
+	void *staging; /* staging_bytes of its memory, for contributions of others; or NULL */
 };
 
 struct communicator_options {
@@ -90,7 +90,7 @@ struct communicator_options {
 	const unsigned *member_of_rank; /* by rank */
 	unsigned first_member, local_count;
 	const struct communicator_member *members; /* those of this process, from first_member on */
-	size_t staging_bytes;			   /* the same everywhere */
+	size_t staging_bytes;			   /* the same everywhere; 0: none, and no sums */
 	uint64_t creation_timeout_ns;		   /* its closing's, too */
 	/* From the moment at which an operation is put on the streams, or the one before it is done, until it
 	 * is done: what its stream waits for counts. */
@@ -132,6 +132,7 @@ struct communicator_request {
 	int (*before)(struct communicator_request *request, void *stream);
 	int (*after)(struct communicator_request *request, void *stream);
 	void (*done)(struct communicator_request *request, int status); /* 0 or a negative errno */
+	void *owner;							/* the caller's */
 };
 
 /* Numbers the GPUs of ranks as members, in the order of their first ranks, and returns how many these are. */

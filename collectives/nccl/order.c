@@ -49,6 +49,9 @@ int communicator_announce(struct communicator *communicator, const struct commun
 	if (slot->is_announced)
 		return communicator_refuse_operation(communicator, operation, -EEXIST,
 						     "that number was announced before");
+	if (steps_are_sums(operation) && communicator->staged_most > 0 && communicator->staging_bytes == 0)
+		return communicator_refuse_operation(communicator, operation, -EOPNOTSUPP,
+						     "the communicator has no memory for sums");
 	for (unsigned rank = 0; rank < communicator->rank_count && r == 0; rank++)
 		if (slot->requests[rank])
 			r = check_same(communicator, operation, slot->requests[rank]);

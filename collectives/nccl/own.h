@@ -111,6 +111,7 @@ void members_abort(struct communicator *communicator);
 
 /* ---- steps.c: what an operation puts on the streams, in steps of one group each. ---- */
 
+bool steps_are_sums(const struct communicator_operation *operation);
 unsigned steps_count(const struct communicator *communicator, const struct communicator_operation *operation);
 /* Puts the group of a step there; when members_settled(), steps_finish() puts there what follows it. */
 int steps_put(struct communicator *communicator, struct slot *slot);

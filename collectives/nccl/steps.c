@@ -8,7 +8,7 @@
 
 #include "collectives/nccl/own.h"
 
-static bool is_sum(const struct communicator_operation *operation)
+bool steps_are_sums(const struct communicator_operation *operation)
 {
 	return operation->kind == COMMUNICATOR_REDUCE_SCATTER || operation->kind == COMMUNICATOR_ALL_REDUCE;
 }
@@ -56,14 +56,14 @@ static unsigned count_parts(const struct communicator *communicator,
 
 unsigned steps_count(const struct communicator *communicator, const struct communicator_operation *operation)
 {
-	unsigned parts = is_sum(operation) ? count_parts(communicator, operation) : 0;
+	unsigned parts = steps_are_sums(operation) ? count_parts(communicator, operation) : 0;
 
 	return parts + (operation->kind != COMMUNICATOR_REDUCE_SCATTER);
 }
 
 static bool is_moving(const struct communicator *communicator, const struct slot *slot)
 {
-	return !is_sum(&slot->operation) || slot->step == count_parts(communicator, &slot->operation);
+	return !steps_are_sums(&slot->operation) || slot->step == count_parts(communicator, &slot->operation);
 }
 
 /* ---- What is moved whole: gathers and broadcasts ---- */

@@ -28,7 +28,9 @@ static void make_members(const struct node *node, size_t staging_bytes, struct c
 			*member = (struct communicator_member){
 				.gpu = (int)gpu,
 				.stream = node->machine->gpus[gpu].stream,
-				.staging = machine_allocate(node->machine, gpu, staging_bytes),
+				.staging = staging_bytes > 0
+						   ? machine_allocate(node->machine, gpu, staging_bytes)
+						   : NULL,
 			};
 	}
 }
@@ -57,6 +59,8 @@ int node_new(struct node *node, struct machine *machine, const struct node_plan 
 	options.local_count = node->count = plan->count ? plan->count : options.member_count;
 	options.nccl = options.member_count > 1 || plan->has_nccl ? &node->nccl : NULL;
 	options.staging_bytes = plan->staging_bytes ? plan->staging_bytes : PLENTY;
+	if (plan->has_no_staging)
+		options.staging_bytes = 0;
 	if (plan->id)
 		options.id = *plan->id;
 	else if (options.nccl)

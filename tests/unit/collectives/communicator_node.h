@@ -24,6 +24,7 @@ struct node_plan {
 	unsigned first, count;	  /* the node's members; count 0: all */
 	const struct nccl_id *id; /* NULL: a new one */
 	size_t staging_bytes;	  /* 0: plenty */
+	bool has_no_staging;	  /* it is for gathers and broadcasts */
 	bool has_nccl;		  /* with one member, too */
 };
 

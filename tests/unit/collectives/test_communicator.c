@@ -161,6 +161,27 @@ static void a_sum_that_staging_memory_does_not_hold_takes_several_steps(void **s
 	node_free(&node);
 }
 
+static void without_staging_memory_there_are_no_sums(void **state)
+{
+	static const uint64_t bounds[] = { 0, 4, 8 };
+	const struct node_plan plan = { .rank_count = 2, .gpu_of_rank = { 0, 1 }, .has_no_staging = true };
+	struct communicator_operation sum = {
+		.kind = COMMUNICATOR_ALL_REDUCE, .name = "layer 7", .bounds = bounds, .format = REDUCE_FP32
+	};
+	struct trial trial;
+	struct node node;
+
+	machine_reset(*state);
+	assert_int_equal(node_new(&node, *state, &plan), 0);
+	assert_int_equal(communicator_announce(node.communicator, &sum), -EOPNOTSUPP);
+	assert_non_null(strstr(communicator_problem(node.communicator), "has no memory for sums"));
+	sum.kind = COMMUNICATOR_REDUCE_SCATTER;
+	assert_int_equal(communicator_announce(node.communicator, &sum), -EOPNOTSUPP);
+	trial_new(&trial, &node, 0, COMMUNICATOR_ALL_GATHER, 0, 1001);
+	play(&trial, &node);
+	node_free(&node);
+}
+
 /* Each has a part of the members; nothing but the id is exchanged. */
 static void members_may_be_of_several_nodes(void **state)
 {
@@ -325,6 +346,7 @@ int main(void)
 		TEST(ranks_may_have_one_array),
 		TEST(sums_have_the_bits_of_the_processor),
 		TEST(a_sum_that_staging_memory_does_not_hold_takes_several_steps),
+		TEST(without_staging_memory_there_are_no_sums),
 		TEST(members_may_be_of_several_nodes),
 		TEST(operations_run_in_the_order_announced_and_not_in_that_asked_for),
 		TEST(an_operation_begins_when_all_ranks_ask_for_it),
