@@ -3,7 +3,7 @@
 
 #include "offload/cuda/gpu_private.h"
 
-static int errno_of(int error)
+int gpu_errno(int error)
 {
 	switch (error) {
 	case DRIVER_OUT_OF_MEMORY:
@@ -64,7 +64,7 @@ int gpu_check(struct gpu_engine *engine, const char *call, int error, struct gpu
 	snprintf(problem->text, sizeof(problem->text), "%s: %s: %s (error %d)", engine->name, call,
 		 driver_text(&engine->driver, error), error);
 	if (!is_lasting(engine))
-		return errno_of(error);
+		return gpu_errno(error);
 	gpu_give_up(engine, call, error);
 	return gpu_refuse(engine, problem);
 }

@@ -62,6 +62,8 @@ struct gpu_engine {
 /* A task that has more to do, after the copies had their turn. */
 #define GPU_AGAIN 1
 
+/* An error of the driver's as a negative errno. */
+int gpu_errno(int error);
 /* 0, or the errno of what a call of the driver returned, and what is to be said of it. */
 int gpu_check(struct gpu_engine *engine, const char *call, int error, struct gpu_problem *problem);
 /* Nobody knows any more what the GPU does. */
