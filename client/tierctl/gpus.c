@@ -80,6 +80,11 @@ int gpus_print_job(const Tierd__Wire__JobEntry *job)
 	if (job->gpu_energy_steps > 0)
 		text_say(2, "its GPUs, with all who use them: %s J for each of its steps",
 			 gpus_text_energy(joules_per_step(job), text));
+	if (job->gpu_exchanged_bytes > 0)
+		text_say(2, "its GPUs have got %s of packs from one another, not from host memory",
+			 text_bytes(job->gpu_exchanged_bytes, text));
+	if (*job->gpu_exchange_problem)
+		text_say(2, "its GPUs get all packs from host memory: %s", job->gpu_exchange_problem);
 	table = table_new(titles);
 	for (size_t i = 0; table && i < job->n_gpus; i++) {
 		table_add(table, "%u", job->gpus[i]->number);

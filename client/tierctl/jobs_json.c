@@ -136,7 +136,7 @@ cJSON *jobs_json(const Tierd__Wire__JobEntry *job)
 	fields_add(json, &job->base, "readers reader_bytes");
 	cJSON_AddItemToObject(json, "gpus", gpus_job_json(job));
 	cJSON_AddNumberToObject(json, "gpu_energy_joules", (double)job->gpu_energy_millijoules / 1e3);
-	fields_add(json, &job->base, "gpu_energy_steps");
+	fields_add(json, &job->base, "gpu_energy_steps gpu_exchanged_bytes gpu_exchange_problem");
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
 	return json;

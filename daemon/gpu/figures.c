@@ -1,6 +1,6 @@
 #include "daemon/gpu/figures.h"
 
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 
 /* For who has imported it memory is there longer; the daemon's part ends with the tier. */
 static uint64_t tier_bytes(const struct gpu_tier *tier)
@@ -91,4 +91,12 @@ unsigned gpu_figures_of_job(const struct job *job, struct gpu_job_figures ret_fi
 struct gpu_energy gpu_energy_of_job(const struct job *job)
 {
 	return job->gpu->energy;
+}
+
+struct gpu_exchange_figures gpu_exchange_of_job(const struct job *job)
+{
+	const struct gpu_exchange *exchange = job->gpu->exchange;
+
+	return (struct gpu_exchange_figures){ exchange ? exchange->bytes : 0,
+					      exchange ? exchange->problem : "" };
 }

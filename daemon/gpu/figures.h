@@ -38,4 +38,12 @@ struct gpu_energy {
 };
 struct gpu_energy gpu_energy_of_job(const struct job *job);
 
+/* What its GPUs get from one another. */
+struct gpu_exchange_figures {
+	uint64_t bytes;
+	const char
+		*problem; /* borrowed until the loop goes on; why they get nothing, though they should; "" */
+};
+struct gpu_exchange_figures gpu_exchange_of_job(const struct job *job);
+
 #endif

@@ -14,6 +14,9 @@
  * lie as they do in host memory. What it pushes is copied from the one to the other (push.c), behind the
  * event that the rank names; then it is as if the rank had pushed it from host memory.
  *
+ * Several GPUs of a job may get what they want next from one another, each a part from host memory and the
+ * rest by NCCL (share.c, exchange.c); who asks for a pack waits for no other GPU.
+ *
  * A GPU is opened by the first rank that asks for it, by an engine (offload/cuda) with a thread of its own,
  * and closed with its last tier. A tier is made by the first rank of the job that asks for it, and ends when
  * its last rank has left. Where the GPU is lost its ranks are told at their next gather.

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/plural.h"
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 
 int gpu_node_new(struct node *node)
 {
@@ -26,6 +26,8 @@ void gpu_node_free(struct node *node)
 {
 	struct node_gpu *own = node->gpu;
 
+	if (own)
+		gpu_exchange_node_free(node);
 	for (unsigned i = 0; own && i < GPUS_MAX; i++) {
 		if (own->in_use[i].event)
 			event_free(own->in_use[i].event);

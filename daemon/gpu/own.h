@@ -31,6 +31,7 @@ struct node_gpu {
 	struct gpus gpus;
 	bool has_looked;
 	struct gpu_sensing *sensing;
+	struct gpu_exchanges *exchanges; /* NULL: no job has had one */
 	struct gpu_in_use in_use[GPUS_MAX];
 };
 
@@ -120,6 +121,7 @@ struct gpu_pack {
 	struct gpu_copy copy;
 	struct gpu_rank *awaited; /* whose event the copy is behind */
 	bool is_held;		  /* the copy is submitted by gpu_packs_resume() */
+	struct gpu_share *share;  /* exchange.h; NULL: it comes by itself */
 	struct gpu_tier *tier;
 };
 
@@ -158,6 +160,7 @@ struct gpu_tier {
 
 struct job_gpu {
 	struct queue tiers;
+	struct gpu_exchange *exchange; /* exchange.h; NULL: it has had none */
 	struct gpu_energy energy;
 	uint64_t step_seen; /* at the last look */
 };
@@ -228,6 +231,15 @@ void gpu_give_slot(struct gpu_pack *pack);
 void gpu_pack_go_on(struct gpu_pack *pack);
 /* Loads it, or renews it, for somebody who will want it. False: there is no slot for it. */
 bool gpu_pack_prefetch(struct gpu_pack *pack, uint32_t distance);
+/* What of that a share does by itself: whether it lacks values that host memory has, or will have; whether
+ * nobody uses it, and its tier has not too much on its way; and to load it. False: there is no slot for it,
+ * or somebody has come to use it. */
+bool gpu_pack_is_behind(const struct gpu_pack *pack);
+bool gpu_pack_is_free(const struct gpu_pack *pack);
+bool gpu_pack_load(struct gpu_pack *pack, uint32_t distance);
+/* Its copy, when it is time for that; and its end. */
+void gpu_pack_submit(struct gpu_pack *pack);
+void gpu_pack_finish(struct gpu_pack *pack, int status);
 /* Fails those who wait. */
 void gpu_pack_fail(struct gpu_pack *pack, int status);
 /* Those whose copies were held because a rank might die go on. */

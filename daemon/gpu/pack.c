@@ -1,7 +1,7 @@
 /* Packs on a GPU: what clients see of them, how they come there, and how they leave. */
 #include <errno.h>
 
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 
 /* Prefetches under way: what they bring has its slot already, and can be used by nobody yet. */
 #define MOST_MOVING_BYTES (UINT64_C(64) << 20)
@@ -93,6 +93,8 @@ static void close_words(const struct gpu_pack *pack)
 
 void gpu_give_slot(struct gpu_pack *pack)
 {
+	gpu_share_break(pack);
+	gpu_share_leave(pack);
 	close_words(pack);
 	slots_give(&pack->tier->slots, pack->slot);
 	pack->slot = SLOT_NONE;
@@ -162,12 +164,13 @@ static bool take_slot(struct gpu_pack *pack, uint32_t distance)
 
 /* ---- Copies ---- */
 
-static void submit(struct gpu_pack *pack);
-
-static void finish(struct gpu_pack *pack, int status)
+void gpu_pack_finish(struct gpu_pack *pack, int status)
 {
 	struct job *job = pack->tier->job;
 
+	if (status < 0)
+		gpu_share_break(pack);
+	gpu_share_leave(pack);
 	pack->tier->moving_bytes -= units_of(pack)->slot_bytes;
 	residency_unpin(job, gpu_pack_number(pack));
 	gpu_step(pack, status < 0 ? GPU_FAIL : GPU_END);
@@ -190,13 +193,15 @@ static void on_copied(struct gpu_request *request, int status)
 		awaited->busy--;
 		gpu_rank_settle(awaited);
 	}
-	if (status == 0 && copy->bytes > 0)
-		finish(pack, 0);
-	else if (pack->tier->state == GPU_TIER_OPEN &&
-		 (status == 0 || (status == -ECANCELED && was_forgotten)))
-		submit(pack);
-	else
-		finish(pack, status < 0 ? status : -ECANCELED);
+	if (status == 0 && copy->bytes > 0) {
+		if (!gpu_share_arrive(pack))
+			gpu_pack_finish(pack, 0);
+	} else if (pack->tier->state == GPU_TIER_OPEN &&
+		   (status == 0 || (status == -ECANCELED && was_forgotten))) {
+		gpu_pack_submit(pack);
+	} else {
+		gpu_pack_finish(pack, status < 0 ? status : -ECANCELED);
+	}
 }
 
 static void on_ordered(struct gpu_copy *copy)
@@ -242,7 +247,7 @@ static bool has_behind(const struct gpu_pack *pack)
 }
 
 /* One event after the other; the last one, or none, with the bytes. */
-static void submit(struct gpu_pack *pack)
+void gpu_pack_submit(struct gpu_pack *pack)
 {
 	struct gpu_tier *tier = pack->tier;
 	uint32_t number = gpu_pack_number(pack);
@@ -257,10 +262,13 @@ static void submit(struct gpu_pack *pack)
 					.priority = pack->priority,
 					.after = after };
 	if (!has_behind(pack)) {
-		pack->copy.to = tier->memory.address + tier->slots.offsets[pack->slot];
-		pack->copy.from = (driver_address)(uintptr_t)residency_address(tier->job, number);
-		pack->copy.bytes = units_of(pack)->slot_bytes;
-		pack->copy.behind = &tier->places[pack->slot].event;
+		const struct gpu_part part = gpu_share_part(pack);
+
+		pack->copy.to = tier->memory.address + tier->slots.offsets[pack->slot] + part.offset;
+		pack->copy.from =
+			(driver_address)(uintptr_t)residency_address(tier->job, number) + part.offset;
+		pack->copy.bytes = part.bytes;
+		pack->copy.behind = part.is_all ? &tier->places[pack->slot].event : NULL;
 		pack->copy.recorded = on_ordered;
 	}
 	tier->outstanding++;
@@ -275,14 +283,14 @@ void gpu_copy(struct gpu_pack *pack)
 	residency_pin(job, number);
 	pack->version = residency_version(job, number);
 	pack->tier->moving_bytes += units_of(pack)->slot_bytes;
-	submit(pack);
+	gpu_pack_submit(pack);
 }
 
 void gpu_packs_resume(struct gpu_tier *tier)
 {
 	for (uint32_t i = 0; i < tier->job->catalog.pack_count; i++)
 		if (tier->packs[i].is_held)
-			submit(&tier->packs[i]);
+			gpu_pack_submit(&tier->packs[i]);
 }
 
 void gpu_pack_forget(struct gpu_pack *pack, const struct gpu_rank *rank)
@@ -370,6 +378,7 @@ static void raise(struct gpu_pack *pack)
 	if (pack->priority == TIER_DEMAND)
 		return;
 	pack->priority = TIER_DEMAND;
+	gpu_share_break(pack);
 	if (pack->is_held)
 		return;
 	if (pack->state == GPU_COPYING || pack->state == GPU_ORDERED)
@@ -403,22 +412,45 @@ void gpu_pack_go_on(struct gpu_pack *pack)
 	}
 }
 
-bool gpu_pack_prefetch(struct gpu_pack *pack, uint32_t distance)
+bool gpu_pack_is_behind(const struct gpu_pack *pack)
 {
 	struct job *job = pack->tier->job;
 	uint32_t number = gpu_pack_number(pack);
 
-	if (pack->tier->moving_bytes + units_of(pack)->slot_bytes > MOST_MOVING_BYTES &&
-	    pack->tier->moving_bytes > 0)
-		return false;
-	if (pack->state == GPU_RESIDENT && pack->version < residency_version(job, number) &&
-	    residency_state(job, number) == DIRECTORY_RESIDENT)
-		gpu_step(pack, GPU_RENEW);
+	if (pack->state == GPU_RESIDENT)
+		return pack->version < residency_version(job, number) &&
+		       residency_state(job, number) == DIRECTORY_RESIDENT;
 	/* Values that are to be updated are old before they are used. */
-	if (pack->state != GPU_ABSENT || residency_is_claimed(job, number))
-		return true;
+	return pack->state == GPU_ABSENT && !residency_is_claimed(job, number);
+}
+
+static bool is_too_much(const struct gpu_pack *pack)
+{
+	return pack->tier->moving_bytes > 0 &&
+	       pack->tier->moving_bytes + units_of(pack)->slot_bytes > MOST_MOVING_BYTES;
+}
+
+bool gpu_pack_is_free(const struct gpu_pack *pack)
+{
+	return !is_too_much(pack) && queue_is_empty(&pack->waiters) && !is_leased(pack);
+}
+
+bool gpu_pack_load(struct gpu_pack *pack, uint32_t distance)
+{
+	if (pack->state == GPU_RESIDENT)
+		return gpu_step(pack, GPU_RENEW);
 	if (!take_slot(pack, distance))
 		return false;
 	gpu_step(pack, GPU_TAKE);
 	return true;
+}
+
+bool gpu_pack_prefetch(struct gpu_pack *pack, uint32_t distance)
+{
+	if (is_too_much(pack))
+		return false;
+	if (!gpu_pack_is_behind(pack))
+		return true;
+	/* One that somebody uses is renewed later. */
+	return gpu_pack_load(pack, distance) || pack->state == GPU_RESIDENT;
 }

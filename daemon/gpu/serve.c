@@ -1,7 +1,7 @@
 /* In the job's turn: who waits for a slot of a tier, and what comes next. */
 #include <errno.h>
 
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 
 /* First it asks for bells, then it looks: a release between the two rings again. */
 static void ask_for_releases(struct gpu_tier *tier)
@@ -127,9 +127,12 @@ static void load_next(struct gpu_tier *tier)
 			continue;
 		rank = tier->ranks[i]->member->rank;
 		for (unit = prefetch_expected(job, rank, 0); unit != ORDER_NONE;
-		     unit = prefetch_expected(job, rank, ++ahead))
-			if (!gpu_pack_prefetch(&tier->packs[job->catalog.units[unit].pack], ahead + 1))
+		     unit = prefetch_expected(job, rank, ++ahead)) {
+			struct gpu_pack *pack = &tier->packs[job->catalog.units[unit].pack];
+
+			if (!gpu_share_will_bring(pack, ahead) && !gpu_pack_prefetch(pack, ahead + 1))
 				break;
+		}
 	}
 }
 
@@ -137,6 +140,8 @@ void gpu_serve(struct job *job)
 {
 	if (queue_is_empty(&job->gpu->tiers))
 		return;
+	gpu_exchange_serve(job);
+	gpu_share_look(job);
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
@@ -144,9 +149,15 @@ void gpu_serve(struct job *job)
 			continue;
 		serve_queue(tier);
 		renew(tier);
-		if (job_is_live(job)) {
-			prefetch_look(job);
+	}
+	if (!job_is_live(job))
+		return;
+	prefetch_look(job);
+	gpu_share_prefetch(job);
+	QUEUE_FOREACH (link, &job->gpu->tiers) {
+		struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
+
+		if (tier->state == GPU_TIER_OPEN)
 			load_next(tier);
-		}
 	}
 }

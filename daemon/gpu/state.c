@@ -25,7 +25,7 @@ static const struct gpu_transition rows[] = {
 
 	ROW(IN(COPYING), ORDER, NULL, ORDERED, gpu_grant),
 	ROW(IN(COPYING) | IN(ORDERED), FAIL, NULL, ABSENT, gpu_give_slot),
-	ROW(IN(ORDERED), END, NULL, RESIDENT, gpu_publish),
+	ROW(IN(COPYING) | IN(ORDERED), END, NULL, RESIDENT, gpu_publish),
 
 	ROW(IN(RESIDENT), RENEW, gpu_close, EXPECTED, gpu_expect),
 	ROW(IN(RESIDENT), EVICT, gpu_close, ABSENT, gpu_give_slot),

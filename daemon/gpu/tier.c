@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 
 /* ---- Plan ---- */
 
@@ -395,7 +395,7 @@ bool gpu_tier_ends(struct gpu_tier *tier)
 	if (tier->state == GPU_TIER_ENDING)
 		return true;
 	forget_packs(tier, -ECANCELED);
-	if (tier->outstanding == 0) {
+	if (tier->outstanding == 0 && !gpu_exchange_has(tier)) {
 		tier->state = GPU_TIER_ENDING;
 		empty(tier);
 	}
@@ -429,6 +429,8 @@ int gpu_new(struct job *job)
 
 void gpu_free(struct job *job)
 {
+	if (job->gpu)
+		gpu_exchange_free(job);
 	free(TAKE_PTR(job->gpu));
 }
 

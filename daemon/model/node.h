@@ -38,6 +38,13 @@ struct path_list {
 struct limit_list;
 struct principal_list;
 
+/* What the GPUs of a job do with packs that all of them want next. */
+enum gpu_exchange_mode {
+	GPU_EXCHANGE_AUTO,   /* they exchange them, if they find that faster */
+	GPU_EXCHANGE_ALWAYS, /* wherever they can */
+	GPU_EXCHANGE_NEVER,
+};
+
 /* As the configuration has it, and may change it while the node is there. */
 struct node_settings {
 	uint64_t host_budget;			     /* bytes of host memory for all jobs together */
@@ -50,6 +57,8 @@ struct node_settings {
 	unsigned units_per_job, tensors_per_job;		      /* of jobs from now on */
 	unsigned job_name_length, name_length, dimensions_per_tensor; /* in the same way */
 	unsigned connections_per_user;				      /* that the server allows: to be told */
+	unsigned gpu_exchange;					      /* enum gpu_exchange_mode */
+	unsigned gpu_exchange_seconds;				      /* until one has failed */
 };
 
 /* As much as there may be. */
@@ -58,9 +67,11 @@ struct node_settings {
 		.cache_patience_ms = NODE_CACHE_PATIENCE_MS, .jobs_per_user = QUOTA_JOBS_PER_USER,           \
 		.units_per_job = CATALOG_MAX_UNITS, .tensors_per_job = CATALOG_MAX_TENSORS,                  \
 		.job_name_length = WIRE_MAX_JOB_NAME, .name_length = WIRE_MAX_NAME,                          \
-		.dimensions_per_tensor = WIRE_MAX_DIMENSIONS                                                 \
+		.dimensions_per_tensor = WIRE_MAX_DIMENSIONS,                                                \
+		.gpu_exchange_seconds = NODE_GPU_EXCHANGE_SECONDS                                            \
 	}
 #define NODE_CACHE_PATIENCE_MS 10000
+#define NODE_GPU_EXCHANGE_SECONDS 30
 
 /* What a node is made from; the daemon's configuration fills it. */
 struct node_config {

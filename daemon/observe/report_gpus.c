@@ -66,9 +66,12 @@ int report_job_gpus(const struct job *job, struct report_job_gpus *gpus, Tierd__
 	struct gpu_job_figures figures[GPUS_MAX];
 	unsigned count = gpu_figures_of_job(job, figures);
 	struct gpu_energy energy = gpu_energy_of_job(job);
+	struct gpu_exchange_figures exchange = gpu_exchange_of_job(job);
 
 	entry->gpu_energy_millijoules = energy.millijoules;
 	entry->gpu_energy_steps = energy.steps;
+	entry->gpu_exchanged_bytes = exchange.bytes;
+	entry->gpu_exchange_problem = (char *)exchange.problem;
 	if (count == 0)
 		return 0;
 	gpus->gpus = calloc(count, sizeof(*gpus->gpus));

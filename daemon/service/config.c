@@ -23,6 +23,7 @@ static const struct config built_in = {
 	.scrub_days = 30,
 	.queue_depth = 32,
 	.background_bytes = 4 * MIB,
+	.gpu_exchange_seconds = NODE_GPU_EXCHANGE_SECONDS,
 	.connections = 256,
 	.connections_per_user = 16,
 	.requests_per_connection = 64,

@@ -43,7 +43,9 @@ struct config {
 	unsigned io_engine;   /* enum config_io_engine */
 	unsigned queue_depth;
 	uint64_t background_bytes;
-	unsigned direct_io; /* enum config_direct_io */
+	unsigned direct_io;    /* enum config_direct_io */
+	unsigned gpu_exchange; /* enum gpu_exchange_mode */
+	unsigned gpu_exchange_seconds;
 	unsigned connections, connections_per_user, requests_per_connection;
 	uint64_t output_queue, frame_size;
 	unsigned jobs_per_user, units_per_job, tensors_per_job;

@@ -45,6 +45,13 @@ static const struct config_choice durabilities[] = {
 	{ NULL, 0 },
 };
 
+static const struct config_choice exchanges[] = {
+	{ "auto", GPU_EXCHANGE_AUTO },
+	{ "always", GPU_EXCHANGE_ALWAYS },
+	{ "never", GPU_EXCHANGE_NEVER },
+	{ NULL, 0 },
+};
+
 #define MAX_ENDURANCE (1024 * 1024 * TIB)
 #define PLACE(member) offsetof(struct config, member), sizeof(((struct config *)NULL)->member)
 
@@ -85,6 +92,13 @@ const struct config_option config_options[] = {
 	  CONFIG_SIZE, PLACE(background_bytes), MIB, GIB },
 	{ "io", "direct", "direct-io", "MODE", "auto or off (through the page cache)", CONFIG_CHOICE,
 	  PLACE(direct_io), .choices = direct_modes },
+	{ "gpu", "exchange", "gpu-exchange", "WHETHER",
+	  "GPUs of a job get from one another what all of them want next: auto (if that is faster), always "
+	  "or never",
+	  CONFIG_CHOICE, PLACE(gpu_exchange), .choices = exchanges, .is_live = true },
+	{ "gpu", "exchange_seconds", "gpu-exchange-seconds", "N",
+	  "until what GPUs exchange has failed, and each copies all from host memory", CONFIG_COUNT,
+	  PLACE(gpu_exchange_seconds), 1, 3600, .is_live = true },
 	{ "users", "administrators", "administrators", "NAMES",
 	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators),
 	  .is_live = true },

@@ -145,6 +145,8 @@ static struct node_settings settings_of(const struct config *config)
 		.connections_per_user = config->connections_per_user < config->connections
 						? config->connections_per_user
 						: config->connections,
+		.gpu_exchange = config->gpu_exchange,
+		.gpu_exchange_seconds = config->gpu_exchange_seconds,
 	};
 }
 

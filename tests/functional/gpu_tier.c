@@ -1,8 +1,9 @@
 /* Ranks that gather on a GPU, which a stand-in plays: what a stream finds there is what host memory has, in
  * each step, however few units the GPU has room for.
  *
- * usage: gpu_tier RANKS STEPS UNITS_ON_GPU [DEATHS], where 0 units are as many as there are; so often the
- * last rank is killed, and another one comes. */
+ * usage: gpu_tier GPUS STEPS UNITS_ON_GPU [DEATHS], where GPUS has a character for each rank: the digit of
+ * its GPU, or a dash; 0 units are as many as there are; so often the last rank is killed, and another one
+ * comes. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,15 +20,17 @@
 static struct driver driver;
 static struct driver_stream *stream;
 static unsigned char host[UNITS][READ_BYTES] __attribute__((aligned(4096)));
+static const char *gpus; /* by rank */
 static unsigned long steps, units_on_gpu, ranks;
+static bool is_on_gpu;
 
-static void open_gpu(void)
+static void open_gpu(int gpu)
 {
 	struct dynamic_library library = { 0 };
 	struct driver_context *context;
 
 	REQUIRE(driver_open(&driver, &library));
-	REQUIRE(driver.context_retain(&context, 0) == DRIVER_DONE);
+	REQUIRE(driver.context_retain(&context, gpu) == DRIVER_DONE);
 	REQUIRE(driver.context_enter(context) == DRIVER_DONE);
 	REQUIRE(driver.host_register(host, sizeof(host), 0) == DRIVER_DONE);
 	REQUIRE(driver.stream_create(&stream, DRIVER_NO_STREAM_0) == DRIVER_DONE);
@@ -45,6 +48,8 @@ static void open_gpu(void)
 /* Nobody waits for anything between the units: all is in the order of the stream. */
 static bool pass(struct tierd_job *job)
 {
+	if (!is_on_gpu)
+		return true;
 	for (uint32_t unit = 0; unit < UNITS; unit++) {
 		struct tierd_view view;
 
@@ -58,13 +63,14 @@ static bool pass(struct tierd_job *job)
 
 static bool compare(struct tierd_job *job, uint64_t step)
 {
-	REQUIRE(driver.stream_synchronize(stream) == DRIVER_DONE);
+	REQUIRE(!is_on_gpu || driver.stream_synchronize(stream) == DRIVER_DONE);
 	for (uint32_t unit = 0; unit < UNITS; unit++) {
 		struct tierd_view view;
 
 		TRY(tierd_gather(job, unit, &view));
 		REQUIRE(view.version == step);
-		REQUIRE(memcmp(host[unit], (const char *)view.base + view.offsets[0], READ_BYTES) == 0);
+		REQUIRE(!is_on_gpu ||
+			memcmp(host[unit], (const char *)view.base + view.offsets[0], READ_BYTES) == 0);
 		OK(tierd_release(job, unit));
 	}
 	return true;
@@ -75,8 +81,10 @@ static struct tierd_job *join(struct tierd_node *node, unsigned rank)
 	struct tierd_job_options options = support_options("gpu", rank, (uint32_t)ranks);
 	struct tierd_job *job;
 
-	options.gpu = 0;
-	options.gpu_budget = units_on_gpu * UNIT_BYTES;
+	if (is_on_gpu) {
+		options.gpu = gpus[rank] - '0';
+		options.gpu_budget = units_on_gpu * UNIT_BYTES;
+	}
 	OK(tierd_job_open(node, &options, &job));
 	support_define_all(job, UNITS, TIERD_FP32, ELEMENTS, 1, 0.5);
 	return job;
@@ -100,7 +108,7 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 	struct tierd_job_state state;
 
 	TRY(tierd_job_ready(job, -1, &state));
-	REQUIRE(state.gpu_bytes >= (units_on_gpu ? units_on_gpu : UNITS) * UNIT_BYTES);
+	REQUIRE(!is_on_gpu || state.gpu_bytes >= (units_on_gpu ? units_on_gpu : UNITS) * UNIT_BYTES);
 	for (uint64_t step = state.step; step < steps; step++) {
 		board->steps[rank] = step;
 		if (!take_step(job, step))
@@ -112,9 +120,12 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 static void run(struct crowd_board *board, unsigned rank, void *argument)
 {
 	struct tierd_node *node = support_connect();
-	struct tierd_job *job = join(node, rank);
+	struct tierd_job *job;
 
-	open_gpu();
+	is_on_gpu = gpus[rank] != '-';
+	job = join(node, rank);
+	if (is_on_gpu)
+		open_gpu(gpus[rank] - '0');
 	while (!train(board, rank, job) || !crowd_arrive(board, rank, job))
 		;
 	OK(tierd_job_close(job));
@@ -139,7 +150,8 @@ int main(int argc, char **argv)
 	struct crowd crowd;
 
 	REQUIRE(argc == 4 || argc == 5);
-	ranks = strtoul(argv[1], NULL, 10);
+	gpus = argv[1];
+	ranks = strlen(gpus);
 	steps = strtoul(argv[2], NULL, 10);
 	units_on_gpu = strtoul(argv[3], NULL, 10);
 	crowd_start(&crowd, (unsigned)ranks, 0, run, NULL);

@@ -13,7 +13,7 @@ if [ "${3-}" = deaths ]; then
 	export STANDIN_DELAY_US=700
 	for budget in 0 2 0 2 0 2 0 2; do
 		tierd_start
-		expect_status 0 "$program" 2 8 $budget 4
+		expect_status 0 "$program" 00 8 $budget 4
 		tierd_stop
 		forget_jobs
 	done
@@ -23,7 +23,7 @@ for delay in 0 700; do
 	STANDIN_DELAY_US=$delay
 	export STANDIN_DELAY_US
 	for budget in 0 2 4; do
-		for ranks in 1 2; do
+		for ranks in 0 00; do
 			tierd_start
 			expect_status 0 "$program" $ranks 3 $budget
 			tierd_stop

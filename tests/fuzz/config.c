@@ -41,7 +41,7 @@ static const char complete[] =
 	"[memory]\nhost_budget = 1G\nidle_release_seconds = 1\n[nvme]\npath = /p:1M,1G\n"
 	"durability = step\nendurance = 1\n"
 	"scrub_days = 0\n[io]\nqueue_depth = 1\n"
-	"background_bytes = 1M\n"
+	"background_bytes = 1M\n[gpu]\nexchange_seconds = 1\n"
 	"[limits]\nconnections = 1\nconnections_per_user = 1\nrequests_per_connection "
 	"= 16\noutput_queue = 1M\n"
 	"frame_size = 64K\njobs_per_user = 1\nunits_per_job = 1\ntensors_per_job = 1\n"

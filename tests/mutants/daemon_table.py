@@ -610,7 +610,25 @@ MUTANTS = (
         "a gather on a GPU answered before its copy has its place",
         "gpu",
         GPU_PACK,
-        (("\tsubmit(pack);\n}\n\nvoid gpu_packs_resume", "\tsubmit(pack);\n\tgpu_grant(pack);\n}\n\nvoid gpu_packs_resume"),),
+        (("\tgpu_pack_submit(pack);\n}\n\nvoid gpu_packs_resume", "\tgpu_pack_submit(pack);\n\tgpu_grant(pack);\n}\n\nvoid gpu_packs_resume"),),
+    ),
+    (
+        "a rank that asks for a pack waits until other GPUs have their parts of it",
+        "share",
+        GPU_PACK,
+        (("\tpack->priority = TIER_DEMAND;\n\tgpu_share_break(pack);", "\tpack->priority = TIER_DEMAND;"),),
+    ),
+    (
+        "parts of a pack exchanged before all of them are there",
+        "share",
+        "daemon/gpu/share.c",
+        (("else if (--share->missing == 0)\n\t\tmove(share);", "else if (--share->missing == 1)\n\t\tmove(share);"),),
+    ),
+    (
+        "a tier ended under a communicator",
+        "share",
+        "daemon/gpu/tier.c",
+        (("tier->outstanding == 0 && !gpu_exchange_has(tier)", "tier->outstanding == 0"),),
     ),
     (
         "newer values on a GPU waited for before older ones that are needed for them",

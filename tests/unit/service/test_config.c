@@ -161,6 +161,9 @@ static void every_key_is_read(void **state)
 				   "queue_depth = 64\n"
 				   "background_bytes = 16M\n"
 				   "direct = off\n"
+				   "[gpu]\n"
+				   "exchange = never\n"
+				   "exchange_seconds = 18\n"
 				   "[users]\n"
 				   "administrators = root, @0 77\n"
 				   "limit = root host_maximum=2G nvme_default=3M\n"
@@ -203,6 +206,8 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->queue_depth, 64);
 	assert_int_equal(config->background_bytes, 16 * MIB);
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
+	assert_int_equal(config->gpu_exchange, GPU_EXCHANGE_NEVER);
+	assert_int_equal(config->gpu_exchange_seconds, 18);
 	assert_int_equal(config->limits.count, 3);
 	assert_int_equal(config->limits.entries[0].principal.kind, PRINCIPAL_USER);
 	assert_int_equal(config->limits.entries[0].quota.host_maximum, 2 * GIB);

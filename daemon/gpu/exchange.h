@@ -1,0 +1,96 @@
+/* What a job's GPUs exchange in an epoch: packs that all of them want next, of which each copies its part
+ * from host memory, and gets the rest of the others (collectives/nccl).
+ *
+ * It is made when the order of gathers is known and the job has tiers on several GPUs, and ends with the
+ * epoch, or where a tier comes or goes; then there may be another. While there is none, or it has failed,
+ * each GPU copies all by itself. */
+#ifndef TIERD_DAEMON_GPU_EXCHANGE_H
+#define TIERD_DAEMON_GPU_EXCHANGE_H
+
+#include "common/transition.h"
+#include "daemon/gpu/choice.h"
+#include "daemon/gpu/exchange_thread.h"
+#include "daemon/gpu/own.h"
+
+enum exchange_state {
+	EXCHANGE_NONE,
+	EXCHANGE_CREATING,
+	EXCHANGE_READY,
+	EXCHANGE_BROKEN, /* what fails, fails until it ends */
+	EXCHANGE_ENDING, /* the thread still has it */
+};
+#define EXCHANGE_STATES (EXCHANGE_ENDING + 1)
+
+enum exchange_event {
+	EXCHANGE_BEGIN, /* several GPUs want the same */
+	EXCHANGE_MADE,
+	EXCHANGE_FAIL,
+	EXCHANGE_END, /* the epoch is over, or its GPUs are others */
+	EXCHANGE_ENDED,
+};
+#define EXCHANGE_EVENTS (EXCHANGE_ENDED + 1)
+
+extern const struct transition_table exchange_table;
+
+/* So many packs are on their way together. */
+#define GPU_SHARES 8
+
+/* A pack on its way to all GPUs of an exchange. */
+struct gpu_share {
+	struct gpu_exchange *exchange;
+	enum gpu_way way;
+	bool is_broken;	  /* each goes on by itself */
+	bool is_moving;	  /* all parts are there, and the operation is under way */
+	unsigned packs;	  /* that are in it; 0: it is free */
+	unsigned missing; /* parts, or, by the plain way, packs, that are not there */
+	uint64_t begun_ns, bytes;
+	struct gpu_pack *pack[GPUS_MAX]; /* by member; NULL: not in it any more */
+	bool is_there[GPUS_MAX];	 /* its part */
+	struct exchange_operation operation;
+	uint64_t *bounds; /* by rank */
+};
+
+struct gpu_exchange {
+	struct job *job;
+	enum exchange_state state;
+	uint32_t epoch;
+	unsigned count;
+	struct gpu_tier *tiers[GPUS_MAX]; /* by member */
+	unsigned *member_of_rank;
+	struct exchange_group group;
+	struct gpu_choice choice;
+	struct gpu_share shares[GPU_SHARES];
+	uint64_t bytes;	   /* that GPUs have got from one another */
+	char problem[768]; /* that was told last, since one was ready; "" */
+};
+
+/* In the job's turn: it begins, or ends, if it is time. */
+void gpu_exchange_serve(struct job *job);
+/* The tier is in the hands of the thread. */
+bool gpu_exchange_has(const struct gpu_tier *tier);
+void gpu_exchange_free(struct job *job);
+void gpu_exchange_node_free(struct node *node);
+
+/* ---- share.c ---- */
+
+/* Begins with what all of its GPUs expect next. */
+void gpu_share_prefetch(struct job *job);
+/* In the job's turn: where the exchange has failed or ends, GPUs wait for one another no longer. */
+void gpu_share_look(struct job *job);
+/* Whether a prefetch is left to that. */
+bool gpu_share_will_bring(const struct gpu_pack *pack, uint32_t ahead);
+
+/* What a GPU copies of the pack by itself. */
+struct gpu_part {
+	size_t offset, bytes;
+	bool is_all;
+};
+struct gpu_part gpu_share_part(struct gpu_pack *pack);
+/* What it copies is there. False: that is all of the pack. */
+bool gpu_share_arrive(struct gpu_pack *pack);
+/* Somebody waits for the pack, or it does not come: the GPUs wait for one another no longer. */
+void gpu_share_break(struct gpu_pack *pack);
+/* The pack has come, or not. */
+void gpu_share_leave(struct gpu_pack *pack);
+
+#endif
