@@ -271,6 +271,7 @@ const struct field job_option_fields[] = {
 	OPTION(drafted, FIELD_BOOL),
 	OPTION(gpu, FIELD_I32),
 	OPTION(gpu_budget, FIELD_U64),
+	OPTION(gpu_gradients, FIELD_BOOL),
 	{ 0 },
 };
 

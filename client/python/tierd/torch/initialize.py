@@ -184,6 +184,7 @@ def initialize(
         )
     if chosen.type != "cpu" and gpu_tier is not False:
         opening.options["gpu"] = chosen.index
+        opening.options.setdefault("gpu_gradients", any(unit.is_trained for unit in opening.units))
     node = _core.Node(path, reconnect_ms)
     core = _open(node, opening, has_room=gradient_bytes is not None, may_copy=gpu_tier is None)
     torch_job = TorchJob(
