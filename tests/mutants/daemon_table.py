@@ -625,12 +625,6 @@ MUTANTS = (
         (("else if (--share->missing == 0)\n\t\tmove(share);", "else if (--share->missing == 1)\n\t\tmove(share);"),),
     ),
     (
-        "a tier ended under a communicator",
-        "share",
-        "daemon/gpu/tier.c",
-        (("tier->outstanding == 0 && !gpu_exchange_has(tier)", "tier->outstanding == 0"),),
-    ),
-    (
         "newer values on a GPU waited for before older ones that are needed for them",
         "gpu",
         GPU_PACK,
