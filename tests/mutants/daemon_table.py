@@ -636,4 +636,17 @@ MUTANTS = (
         GPU_RANK,
         (("if (fd < 0)\n\t\treturn false;\n\trank->death", "if (fd >= 0)\n\t\treturn false;\n\trank->death"),),
     ),
+    (
+        "gradients on a GPU read before their stream has written them",
+        "gpu_push",
+        "daemon/gpu/push.c",
+        ((".after = &rank->events[gpu_event_at(event)].event", ".after = NULL"),),
+    ),
+    (
+        "a step decided while gradients of it come from a GPU",
+        "gpu_push",
+        "daemon/gradients/arrival.c",
+        (("return &contribution->member->job->gradients->waiting_of_step[contribution->step % 2];",
+          "static uint64_t none;\n\n\t(void)contribution;\n\treturn &none;"),),
+    ),
 )
