@@ -38,16 +38,19 @@ static double parse_rate(const char *text)
 /* seconds 0: the whole file, once. */
 static double run(const struct fio_job *job, double seconds)
 {
-	char command[4608], limit[64] = "", text[65536];
+	char command[4608], limit[64] = "", size[64] = "--readonly", text[65536];
 	int r;
 
 	if (seconds > 0)
 		snprintf(limit, sizeof(limit), "--time_based --runtime=%.0fms", seconds * 1e3);
+	if (!job->is_found)
+		snprintf(size, sizeof(size), "--filesize=%llu", (unsigned long long)FIO_FILE_BYTES);
 	snprintf(command, sizeof(command),
-		 "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename='%s' --filesize=%llu "
-		 "--rw=%s " BLOCKS " --iodepth=%u --ioengine=io_uring --direct=1 --fixedbufs --registerfiles "
-		 "--fallocate=none %s --output-format=json 2>/dev/null",
-		 job->file, (unsigned long long)FIO_FILE_BYTES, job->direction, job->depth, limit);
+		 "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename='%s' %s --rw=%s " BLOCKS
+		 " --iodepth=%u --ioengine=io_uring --direct=1 --fixedbufs --registerfiles --fallocate=none "
+		 "%s "
+		 "--output-format=json 2>/dev/null",
+		 job->file, size, job->direction, job->depth, limit);
 	r = bench_read_output(command, text, sizeof(text));
 	return r == 0 ? parse_rate(text) : r;
 }
@@ -66,6 +69,19 @@ int fio_make_file(struct fio_job *job, const char *folder)
 	snprintf(writing.file, sizeof(writing.file), "%s", job->file);
 	rate = run(&writing, 0);
 	return rate < 0 ? (int)rate : 0;
+}
+
+int fio_use_largest_file(struct fio_job *job, const char *folder)
+{
+	char command[4352];
+	int r;
+
+	job->is_found = true;
+	snprintf(command, sizeof(command),
+		 "find '%s' -type f -printf '%%s %%p\\n' | sort -rn | head -1 | cut -d' ' -f2- | tr -d '\\n'",
+		 folder);
+	r = bench_read_output(command, job->file, sizeof(job->file));
+	return r == 0 && !job->file[0] ? -ENOENT : r;
 }
 
 int fio_find_depth(struct fio_job *job, double seconds)

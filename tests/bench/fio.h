@@ -17,7 +17,8 @@
 struct fio_job {
 	const char *direction;
 	unsigned depth;	 /* transfers at once */
-	char file[4200]; /* see fio_make_file() */
+	char file[4200]; /* see fio_make_file(), or fio_use_largest_file() */
+	bool is_found;	 /* another's file, of whatever size, which is read only */
 };
 
 bool fio_is_installed(void);
@@ -25,6 +26,9 @@ bool fio_is_installed(void);
 
 /* Makes the job's file in a folder, and writes all of it: blocks that are reserved alone are slower. */
 int fio_make_file(struct fio_job *job, const char *folder);
+
+/* The job reads the largest file below a folder. -ENOENT. */
+int fio_use_largest_file(struct fio_job *job, const char *folder);
 
 /* A side of a comparison, whose context is a struct fio_job. Bytes per second, or a negative errno. */
 double fio_run(void *context, double seconds);

@@ -23,15 +23,25 @@ int gather_open(const struct bench_node *tierd, const struct gather_job *wanted,
 			      ret_node, ret_job);
 }
 
+/* The fast ones come last: they move $TMPDIR. */
 static int run_cold(struct bench *bench)
 {
-	if (fio_is_installed())
-		return bench_wants_any(bench, "gather_cold_ratio", "nvme_cpu_cores")
-			       ? bench_gather_cold(bench)
-			       : 0;
-	bench_skip(bench, "gather_cold_ratio", FIO_MISSING);
-	bench_skip(bench, "nvme_cpu_cores", FIO_MISSING);
-	return 0;
+	static const char *const cold[] = { "gather_cold_ratio", "nvme_cpu_cores", NULL };
+	static const char *const fast[] = { "fast_gather_ratio", "gather_cpu_per_gb", "fast_paths_ratio",
+					    NULL };
+	int r = 0;
+
+	for (unsigned i = 0; !fio_is_installed() && cold[i]; i++)
+		bench_skip(bench, cold[i], FIO_MISSING);
+	for (unsigned i = 0; !fio_is_installed() && fast[i]; i++)
+		bench_skip(bench, fast[i], FIO_MISSING);
+	if (!fio_is_installed())
+		return 0;
+	if (bench_wants_one_of(bench, cold))
+		r = bench_gather_cold(bench);
+	if (r == 0 && bench_wants_one_of(bench, fast))
+		r = bench_gather_fast(bench);
+	return r;
 }
 
 static int run(struct bench *bench)

@@ -8,6 +8,7 @@
 
 /* Each records its results, or returns a negative errno. */
 int bench_gather_cold(struct bench *bench);
+int bench_gather_fast(struct bench *bench);
 int bench_gather_hits(struct bench *bench);
 int bench_gather_misses(struct bench *bench);
 int bench_requests(struct bench *bench);

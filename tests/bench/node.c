@@ -30,16 +30,17 @@ static int make_folders(struct bench_node *node)
 
 static void run_daemon(const struct bench_node *node)
 {
-	char state[sizeof(node->folder) + 8], nvme[sizeof(node->disk) + 32];
+	char state[sizeof(node->folder) + 8], nvme[sizeof(node->disk) + 32], more[sizeof(nvme)];
 	/* It may have been carried to another machine. */
 	const char *program = getenv("TIERD") ? getenv("TIERD") : TIERD_PROGRAM;
 
 	snprintf(state, sizeof(state), "%s/state", node->folder);
 	snprintf(nvme, sizeof(nvme), "%s:%s", node->disk, node->nvme_capacity);
+	snprintf(more, sizeof(more), "%s:%s", node->more_disk ? node->more_disk : "", node->nvme_capacity);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	execl(program, program, "--config", "/dev/null", "--log-level", "warning", "--socket", node->socket,
 	      "--state-dir", state, "--host-budget", node->host_budget, "--nvme", nvme, "--file-system",
-	      "memory", (char *)NULL);
+	      "memory", node->more_disk ? "--nvme" : (char *)NULL, more, (char *)NULL);
 	fprintf(stderr, "%s: %s\n", program, strerror(errno));
 	_exit(EXIT_FAILURE);
 }

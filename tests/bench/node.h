@@ -13,6 +13,7 @@ struct bench_node {
 	char disk[4096]; /* its NVMe path, and room for what is compared with it */
 	char socket[108];
 	const char *host_budget, *nvme_capacity; /* borrowed */
+	const char *more_disk; /* a second NVMe path, of as much; NULL: there is none. Borrowed */
 	pid_t pid;
 };
 #define BENCH_NODE_INIT                                                                                      \

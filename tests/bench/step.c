@@ -48,6 +48,7 @@ int step_open_job(struct step_scene *scene, const struct step_layout *layout)
 int step_take(const struct step_scene *scene, struct step_cost *ret_cost)
 {
 	double begin = 0, close = 0, end = 0;
+	uint64_t close_ns = 0, end_ns = 0;
 	int r = bench_node_moved_bytes(&scene->tierd, &begin);
 
 	if (r == 0)
@@ -55,9 +56,14 @@ int step_take(const struct step_scene *scene, struct step_cost *ret_cost)
 	if (r == 0)
 		r = bench_node_moved_bytes(&scene->tierd, &close);
 	if (r == 0)
+		r = bench_node_processor_ns(&scene->tierd, &close_ns);
+	if (r == 0)
 		r = stepper_step(&scene->stepper, TIERD_DURABLE, &ret_cost->late_seconds);
 	if (r == 0)
 		r = bench_node_moved_bytes(&scene->tierd, &end);
+	if (r == 0)
+		r = bench_node_processor_ns(&scene->tierd, &end_ns);
+	ret_cost->late_processor_seconds = (double)(end_ns - close_ns) / 1e9;
 	ret_cost->bytes = end - begin;
 	ret_cost->late_bytes = end - close;
 	if (r < 0)
@@ -168,7 +174,15 @@ static int run_in_scene(struct bench *bench)
 
 static int run(struct bench *bench)
 {
-	return is_wanted(bench) ? run_in_scene(bench) : 0;
+	int r = is_wanted(bench) ? run_in_scene(bench) : 0;
+
+	if (r < 0 || !bench_wants_any(bench, "fast_step_ratio", "step_cpu_per_gb"))
+		return r;
+	if (fio_is_installed())
+		return bench_step_fast(bench);
+	bench_skip(bench, "fast_step_ratio", FIO_MISSING);
+	bench_skip(bench, "step_cpu_per_gb", FIO_MISSING);
+	return 0;
 }
 
 int main(int argc, char **argv)

@@ -34,6 +34,7 @@ struct step_cost {
 	double bytes;	   /* from the first push on */
 	double late_bytes; /* of those, from the closing of the step on */
 	double late_seconds;
+	double late_processor_seconds; /* of the daemon's */
 };
 
 /* Pushes and steps; what went wrong is on stderr. */
@@ -41,6 +42,9 @@ int step_take(const struct step_scene *scene, struct step_cost *ret_cost);
 
 /* Two steps: the first finds moments that nobody has written yet, and the second the places of that. */
 int step_warm_up(const struct step_scene *scene);
+
+/* The same on a stand-in for a fast disk, which becomes $TMPDIR. */
+int bench_step_fast(struct bench *bench);
 
 /* The same compared with DeepSpeed, if it is installed. */
 bool step_wants_peer(const struct bench *bench);
