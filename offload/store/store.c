@@ -2,8 +2,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <xxhash.h>
 
+#include "offload/store/checksum.h"
 #include "offload/store/store_backend.h"
 
 struct store *store_free(struct store *store)
@@ -107,7 +107,7 @@ uint64_t store_host_bytes(const struct store *store)
 
 uint64_t store_block_checksum(uint32_t stream, uint64_t number, const void *block, size_t length)
 {
-	return XXH3_64bits_withSeed(block, length, (uint64_t)stream << 48 | number);
+	return checksum(block, length, (uint64_t)stream << 48 | number);
 }
 
 uint64_t store_checksum(const struct store *store, uint32_t stream, uint64_t offset, const void *block,

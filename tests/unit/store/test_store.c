@@ -7,7 +7,9 @@
 #include "common/size.h"
 #include "offload/device/host.h"
 #include "offload/device/nvme.h"
+#include "offload/store/checksum.h"
 #include "offload/store/store_backend.h"
+#include "tests/unit/kernel_support.h"
 #include "tests/unit/store_support.h"
 #include "tests/unit/test.h"
 
@@ -174,6 +176,22 @@ static void checksums_of_the_caller_are_kept(void **state)
 	assert_int_equal(last_transfer.transfer.fault.stream_offset, offset + 6 * block_bytes);
 	store_fixture_close(&fixture);
 	free(out);
+}
+
+static void every_kernel_gives_the_checksums_of_the_library(void **state)
+{
+	static const size_t lengths[] = { 0, 1, 16, 240, 241, 4096, 65537, STORE_BLOCK_BYTES };
+	unsigned char *bytes = pages_new(STORE_BLOCK_BYTES);
+
+	pages_fill(bytes, STORE_BLOCK_BYTES, 7);
+	for (size_t i = 0; i < ARRAY_LENGTH(lengths); i++) {
+		uint64_t expected = XXH3_64bits_withSeed(bytes, lengths[i], i << 48 | 12345);
+
+		FOREACH_LEVEL(level)
+		assert_true(checksum_find_kernel(level)(bytes, lengths[i], i << 48 | 12345) == expected);
+		assert_true(checksum(bytes, lengths[i], i << 48 | 12345) == expected);
+	}
+	free(bytes);
 }
 
 /* So many that blocks of other sizes have other numbers there. */
@@ -593,6 +611,7 @@ int main(void)
 		cmocka_unit_test(extents_are_striped_over_the_devices),
 		cmocka_unit_test(the_old_content_is_seen_until_all_blocks_are_rewritten),
 		cmocka_unit_test(checksums_of_the_caller_are_kept),
+		cmocka_unit_test(every_kernel_gives_the_checksums_of_the_library),
 		cmocka_unit_test(the_number_of_a_block_is_in_its_checksum),
 		cmocka_unit_test(a_demand_read_overtakes_what_waits),
 		cmocka_unit_test(many_transfers_at_once_are_each_done_once),
