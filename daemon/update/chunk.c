@@ -77,6 +77,24 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_stream *stream, i
 		  (unsigned long long)stream->transfer.fault.device_offset, store_error(status));
 }
 
+/* What lies on the disk is right: it came wrong. */
+static void tell_differed(const struct chunk *chunk, struct chunk_stream *stream)
+{
+	const struct store_transfer *transfer = &stream->transfer;
+	const struct store_range range = { transfer->stream, transfer->offset, transfer->length };
+	char what[LOCATION_TEXT];
+	struct location location;
+
+	stream->has_differed = false;
+	location_find(chunk->sweep->job, &range, &location);
+	events_of_job(
+		chunk->sweep->job, EVENT_READ_FAILED,
+		&(struct log_fields){ .unit = pack_name(chunk->sweep->job, chunk->pack), .tier = "nvme" },
+		"%s: its checksum did not match, and matches now that it was read once more; the update "
+		"goes on with that: look at the disk, and at the machine's memory",
+		location_print(&location, what));
+}
+
 static void on_transferred(struct store_transfer *transfer, int status);
 
 /* Whoever gathers the pack waits for its writes, too. */
@@ -103,31 +121,43 @@ static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direc
 	return is_published_when_written(chunk) && priority == TIER_DEMAND ? priority : TIER_WRITE_BACK;
 }
 
-static void submit_streams(struct chunk *chunk, enum tier_direction direction)
+static void submit_stream(struct chunk *chunk, struct chunk_stream *stream, enum tier_direction direction)
 {
-	for (int i = 0; i < CHUNK_STREAMS; i++) {
-		struct chunk_stream *stream = &chunk->streams[i];
+	bool is_written = direction == TIER_WRITE;
+	int r;
 
-		if (!(direction == TIER_READ ? stream->is_read : stream->is_written))
-			continue;
-		stream->transfer.direction = direction;
-		stream->transfer.priority = priority_of(chunk, direction);
-		stream->transfer.buffer = stream->data;
-		stream->transfer.is_held = direction == TIER_WRITE && chunk->sweep->is_early;
-		stream->transfer.checksums = direction == TIER_WRITE ? stream->checksums : NULL;
-		stream->transfer.done = on_transferred;
-		int r = store_submit(stream->store, &stream->transfer);
-
-		if (r < 0) {
-			fail_chunk(chunk, stream, r);
-			continue;
-		}
-		chunk->transfers_left++;
-		stream->is_moving = true;
-		account_transfer(chunk->sweep->job,
-				 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
-				 &stream->transfer);
+	stream->transfer.direction = direction;
+	stream->transfer.priority = priority_of(chunk, direction);
+	stream->transfer.is_held = is_written && chunk->sweep->is_early;
+	stream->transfer.checksums = is_written ? stream->checksums : NULL;
+	stream->transfer.expected = stream->is_unverified ? stream->checksums : NULL;
+	stream->transfer.done = on_transferred;
+	r = store_submit(stream->store, &stream->transfer);
+	if (r < 0) {
+		fail_chunk(chunk, stream, r);
+		return;
 	}
+	chunk->transfers_left++;
+	stream->is_moving = true;
+	account_transfer(chunk->sweep->job,
+			 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
+			 &stream->transfer);
+}
+
+static void submit_reads(struct chunk *chunk)
+{
+	for (int i = 0; i < CHUNK_STREAMS; i++)
+		if (chunk->streams[i].is_read) {
+			chunk->streams[i].is_unverified = true;
+			submit_stream(chunk, &chunk->streams[i], TIER_READ);
+		}
+}
+
+static void submit_writes(struct chunk *chunk)
+{
+	for (int i = 0; i < CHUNK_STREAMS; i++)
+		if (chunk->streams[i].is_written)
+			submit_stream(chunk, &chunk->streams[i], TIER_WRITE);
 }
 
 /* The slot is not read any more. */
@@ -140,17 +170,39 @@ static void end_computing(struct chunk *chunk)
 		residency_unpin(job, chunk->pack);
 }
 
+static void compute(struct chunk *chunk);
+
+/* What did not match is read once more, and verified by the store: it knows where the damage is. */
+static bool read_again(struct chunk *chunk)
+{
+	bool has_begun = false;
+
+	chunk->transfers_left = 1;
+	for (int i = 0; i < CHUNK_STREAMS; i++)
+		if (chunk->streams[i].is_unverified) {
+			chunk->streams[i].is_unverified = false;
+			chunk->streams[i].has_differed = true;
+			submit_stream(chunk, &chunk->streams[i], TIER_READ);
+			has_begun = true;
+		}
+	if (--chunk->transfers_left == 0 && has_begun)
+		compute(chunk);
+	return has_begun;
+}
+
 static void on_computed(struct work *work)
 {
 	struct chunk *chunk = container_of(work, struct chunk, work);
 	struct job *job = chunk->sweep->job;
 
+	if (read_again(chunk))
+		return;
 	/* What is adopted was updated before. */
 	if (!chunk->is_adopted)
 		trace_worked(job, chunk->sweep->is_initializing ? TRACE_INITIALIZE : TRACE_UPDATE,
 			     job->catalog.packs[chunk->pack].first_unit, chunk->count, work);
 	chunk->transfers_left = 1;
-	submit_streams(chunk, TIER_WRITE);
+	submit_writes(chunk);
 	end_computing(chunk);
 	check_pack(chunk);
 	if (--chunk->transfers_left == 0)
@@ -180,6 +232,8 @@ static void on_transferred(struct store_transfer *transfer, int status)
 	trace_transferred(chunk->sweep->job, chunk->pack, stream->store, transfer);
 	if (status < 0)
 		fail_chunk(chunk, stream, status);
+	else if (stream->has_differed)
+		tell_differed(chunk, stream);
 	if (--chunk->transfers_left > 0)
 		return;
 	if (transfer->direction == TIER_READ)
@@ -228,6 +282,7 @@ static void set_stream(struct chunk *chunk, unsigned index, struct store *store,
 		stream->store = store;
 	else if (store)
 		stream->data = store_address(store, piece->stream, piece->offset);
+	stream->transfer.buffer = stream->data;
 }
 
 /* Else a backup does, of what is in host memory. */
@@ -355,7 +410,7 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	if (chunk->resident)
 		residency_pin(job, chunk->pack);
 	chunk->transfers_left = 1;
-	submit_streams(chunk, TIER_READ);
+	submit_reads(chunk);
 	if (--chunk->transfers_left == 0)
 		compute(chunk);
 }

@@ -293,32 +293,36 @@ static void save_for_watches(const struct chunk *chunk)
 	}
 }
 
-/* While the data is still in the cache. */
-static void compute_checksums(struct chunk_stream *stream)
+/* What was read; the update finds it in the cache then. What does not match stays unverified. */
+static bool verify(struct chunk *chunk)
 {
-	const struct store_transfer *transfer = &stream->transfer;
+	bool is_right = true;
 
-	uint64_t bytes = store_block_bytes(stream->store, transfer->stream);
+	for (int i = 0; i < CHUNK_STREAMS; i++) {
+		struct chunk_stream *stream = &chunk->streams[i];
 
-	for (uint64_t at = 0, block = 0; at < transfer->length; at += bytes, block++) {
-		uint64_t left = transfer->length - at;
-
-		stream->checksums[block] =
-			store_checksum(stream->store, transfer->stream, transfer->offset + at,
-				       (char *)stream->data + at, left < bytes ? left : bytes);
+		if (stream->is_unverified)
+			stream->is_unverified =
+				!store_has_checksums(stream->store, &stream->transfer, stream->checksums);
+		is_right &= !stream->is_unverified;
 	}
+	return is_right;
 }
 
 void chunk_run(struct work *work)
 {
 	struct chunk *chunk = container_of(work, struct chunk, work);
 
+	if (!verify(chunk))
+		return;
 	if (chunk->resident)
 		memcpy(chunk->streams[CHUNK_PARAMETER].data, chunk->resident,
 		       chunk->count * section_element_bytes(chunk->section));
 	save_for_watches(chunk);
 	compute_units(chunk);
+	/* While it still is there. */
 	for (int i = 0; i < CHUNK_STREAMS; i++)
 		if (chunk->streams[i].is_written)
-			compute_checksums(&chunk->streams[i]);
+			store_find_checksums(chunk->streams[i].store, &chunk->streams[i].transfer,
+					     chunk->streams[i].checksums);
 }

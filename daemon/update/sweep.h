@@ -20,9 +20,11 @@ struct chunk_stream {
 	struct chunk *chunk;
 	struct store *store; /* NULL: it lies in host memory, and is not transferred */
 	bool is_read, is_written;
-	bool is_moving; /* it is being transferred */
+	bool is_moving;	    /* it is being transferred */
+	bool is_unverified; /* it was read, and its checksums have yet to be compared */
+	bool has_differed;  /* they did differ, and it is read once more */
 	void *data;
-	uint64_t checksums[CHUNK_BLOCKS];
+	uint64_t checksums[CHUNK_BLOCKS]; /* what was read should have; then what is written has */
 };
 
 struct chunk {
@@ -93,7 +95,8 @@ enum sweep_issue sweep_issue(struct sweep *sweep);
 
 /* ---- chunk_work.c ---- */
 
-/* On a worker: work is a chunk's, for which all has been read. */
+/* On a worker: work is a chunk's, for which all has been read. Where that does not match its checksums
+ * nothing is computed, and those streams stay unverified. */
 void chunk_run(struct work *work);
 
 /* ---- chunk.c, sweep.c ---- */

@@ -63,6 +63,17 @@ unsigned *operation_used(const struct operation *operation)
 	return &operation->store->devices[operation->device].used[operation->priority];
 }
 
+static unsigned block_in_transfer(const struct operation *operation)
+{
+	return (unsigned)((operation->offset - operation->transfer->offset) / block_bytes(operation));
+}
+
+static void tell_expected(const struct operation *operation)
+{
+	memcpy(operation->transfer->expected + block_in_transfer(operation), operation->checksums,
+	       block_count(operation) * sizeof(uint64_t));
+}
+
 static void end(struct operation *operation, int status)
 {
 	struct extent_store *store = operation->store;
@@ -70,6 +81,8 @@ static void end(struct operation *operation, int status)
 
 	if (status < 0)
 		fail_transfer(operation, status);
+	else if (transfer->direction == TIER_READ && transfer->expected)
+		tell_expected(operation);
 	transfer->completed += operation->length;
 	--*operation_used(operation);
 	queue_remove(&operation->link);
@@ -142,11 +155,21 @@ static int submit_io(struct operation *operation, uint32_t place,
 
 /* ---- Reads ---- */
 
+static void run_checksum(struct work *work)
+{
+	struct operation *operation = container_of(work, struct operation, work);
+
+	for (unsigned block = 0; block < block_count(operation); block++)
+		operation->checksums[block] = checksum_of(operation, block);
+}
+
 static void run_zeros(struct work *work)
 {
 	struct operation *operation = container_of(work, struct operation, work);
 
 	memset(operation->buffer, 0, operation->length);
+	if (operation->transfer->expected)
+		run_checksum(work);
 }
 
 /* Sets status to the number of matching blocks. */
@@ -176,6 +199,16 @@ static void read_verified(struct work *work)
 	}
 }
 
+/* What has not been rewritten meanwhile was not overwritten, either. */
+static void hand_unverified(struct operation *operation)
+{
+	operation->store->store.bytes[TIER_READ] += operation->length;
+	if (operation->version == operation_entry(operation)->version)
+		end(operation, 0);
+	else
+		start_read(operation);
+}
+
 static void read_done(struct tier_io *io, int status)
 {
 	struct operation *operation = container_of(io, struct operation, io);
@@ -183,6 +216,8 @@ static void read_done(struct tier_io *io, int status)
 	operation->is_submitted = false;
 	if (status < 0)
 		end(operation, status);
+	else if (operation->transfer->expected)
+		hand_unverified(operation);
 	else
 		run_on_worker(operation, run_verify, read_verified);
 }
@@ -206,14 +241,6 @@ static void start_read(struct operation *operation)
 }
 
 /* ---- Writes ---- */
-
-static void run_checksum(struct work *work)
-{
-	struct operation *operation = container_of(work, struct operation, work);
-
-	for (unsigned block = 0; block < block_count(operation); block++)
-		operation->checksums[block] = checksum_of(operation, block);
-}
 
 static void write_done(struct tier_io *io, int status);
 
@@ -340,7 +367,6 @@ static int find_place(struct operation *operation)
 static void start_write(struct operation *operation)
 {
 	const struct store_transfer *transfer = operation->transfer;
-	uint64_t first = (operation->offset - transfer->offset) / block_bytes(operation);
 	int r = find_place(operation);
 
 	operation->is_second_try = false;
@@ -349,7 +375,7 @@ static void start_write(struct operation *operation)
 	} else if (r < 0) {
 		end_later(operation, r);
 	} else if (transfer->checksums) {
-		memcpy(operation->checksums, transfer->checksums + first,
+		memcpy(operation->checksums, transfer->checksums + block_in_transfer(operation),
 		       block_count(operation) * sizeof(uint64_t));
 		submit_write(operation);
 	} else {

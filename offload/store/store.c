@@ -119,3 +119,31 @@ uint64_t store_checksum(const struct store *store, uint32_t stream, uint64_t off
 	return store_block_checksum(stream, offset / store_block_bytes(store, stream), block,
 				    rest < length ? rest : length);
 }
+
+static uint64_t checksum_at(const struct store *store, const struct store_transfer *transfer, uint64_t at)
+{
+	uint64_t left = transfer->length - at, bytes = store_block_bytes(store, transfer->stream);
+
+	return store_checksum(store, transfer->stream, transfer->offset + at, (char *)transfer->buffer + at,
+			      left < bytes ? left : bytes);
+}
+
+void store_find_checksums(const struct store *store, const struct store_transfer *transfer,
+			  uint64_t *ret_checksums)
+{
+	uint64_t bytes = store_block_bytes(store, transfer->stream);
+
+	for (uint64_t at = 0; at < transfer->length; at += bytes)
+		ret_checksums[at / bytes] = checksum_at(store, transfer, at);
+}
+
+bool store_has_checksums(const struct store *store, const struct store_transfer *transfer,
+			 const uint64_t *checksums)
+{
+	uint64_t bytes = store_block_bytes(store, transfer->stream);
+
+	for (uint64_t at = 0; at < transfer->length; at += bytes)
+		if (checksum_at(store, transfer, at) != checksums[at / bytes])
+			return false;
+	return true;
+}

@@ -27,7 +27,8 @@ struct store_verification;
  * The caller owns the transfer, and leaves it and its buffer alone from store_submit() until done(), which
  * runs once, on the loop thread.
  *
- * A read delivers bytes whose checksums match those of their last write, or zeros where nothing was written.
+ * A read delivers bytes whose checksums match those of their last write, or zeros where nothing was written;
+ * but see expected.
  * A write becomes visible extent by extent, once all blocks of the extent have been rewritten, by one
  * transfer or several. Until then reads see the previous content. An error abandons the rewrite of its
  * extent: reads see the previous content, and the next write begins anew. A block is in one write at a time.
@@ -42,6 +43,11 @@ struct store_transfer {
 	/* Writes: the checksum of each block, as store_checksum() gives it; NULL: workers compute them.
 	 * Borrowed until done(). */
 	const uint64_t *checksums;
+	/* Reads: where the checksum that each block should have is put. Its bytes are not verified then:
+	 * whoever reads does that when it uses them, while they are in the cache, by store_has_checksums();
+	 * and reads what does not match once more, without this, to know whether it is damaged, and where.
+	 * NULL: workers verify them. Borrowed until done(). */
+	uint64_t *expected;
 	/* Writes: the rewrite becomes visible when it is published. Set in all writes of an extent, or in
 	 * none. */
 	bool is_held;
@@ -342,5 +348,11 @@ uint64_t store_host_bytes(const struct store *store);
  * place never match. Bytes behind the section do not count. Workers may call it. */
 uint64_t store_checksum(const struct store *store, uint32_t stream, uint64_t offset, const void *block,
 			size_t length);
+/* Those of all blocks of a transfer, of what is in its buffer; and whether they are these. Workers may call
+ * both. */
+void store_find_checksums(const struct store *store, const struct store_transfer *transfer,
+			  uint64_t *ret_checksums);
+bool store_has_checksums(const struct store *store, const struct store_transfer *transfer,
+			 const uint64_t *checksums);
 
 #endif

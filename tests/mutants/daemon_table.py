@@ -119,6 +119,12 @@ MUTANTS = (
         ),
     ),
     (
+        "state updated that does not match its checksums",
+        "ahead",
+        "daemon/update/chunk_work.c",
+        (("\tif (!verify(chunk))\n\t\treturn;\n", ""),),
+    ),
+    (
         "an absent tensor updated",
         "absent",
         "daemon/update/chunk_work.c",

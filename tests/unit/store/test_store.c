@@ -178,6 +178,70 @@ static void checksums_of_the_caller_are_kept(void **state)
 	free(out);
 }
 
+/* ---- Reads that are verified later ---- */
+
+#define MANY_CHECKSUMS (5 * STORE_EXTENT_BLOCKS)
+
+static int read_unverified(struct store_fixture *fixture, struct test_transfer *test, void *buffer,
+			   uint64_t expected[MANY_CHECKSUMS])
+{
+	test_transfer_init(test, TIER_READ, STREAM_SECOND, fixture->offsets[MANY_EXTENTS],
+			   padded(MANY_EXTENTS), buffer);
+	test->transfer.expected = expected;
+	assert_int_equal(store_submit(fixture->store, &test->transfer), 0);
+	return test_transfer_wait(fixture, test);
+}
+
+static void a_read_that_is_verified_later_tells_what_checksums_there_should_be(void **state)
+{
+	unsigned char *out = pages_new(padded(MANY_EXTENTS)), *in = pages_new(padded(MANY_EXTENTS));
+	uint64_t expected[MANY_CHECKSUMS], found[MANY_CHECKSUMS];
+	struct store_fixture fixture;
+	struct test_transfer test;
+
+	store_fixture_open(&fixture, 2, 0, NULL);
+	memset(out, 0, padded(MANY_EXTENTS));
+	/* Zeros that nobody has written, then what was written. */
+	for (unsigned version = 0; version < 2; version++) {
+		pages_fill(in, padded(MANY_EXTENTS), 9);
+		assert_int_equal(read_unverified(&fixture, &test, in, expected), 0);
+		assert_memory_equal(in, out, section_lengths[MANY_EXTENTS]);
+		assert_true(store_has_checksums(fixture.store, &test.transfer, expected));
+		store_find_checksums(fixture.store, &test.transfer, found);
+		assert_memory_equal(found, expected, size_divide_up(padded(MANY_EXTENTS), block_bytes) * 8);
+		in[section_lengths[MANY_EXTENTS] - 1] ^= 1;
+		assert_false(store_has_checksums(fixture.store, &test.transfer, expected));
+		pages_fill(out, padded(MANY_EXTENTS), 5);
+		assert_int_equal(store_fixture_transfer(&fixture, TIER_WRITE, STREAM_SECOND,
+							fixture.offsets[MANY_EXTENTS], padded(MANY_EXTENTS),
+							out),
+				 0);
+	}
+	store_fixture_close(&fixture);
+	free(out);
+	free(in);
+}
+
+static void damage_is_left_to_whoever_verifies_later(void **state)
+{
+	unsigned char *bytes = pages_new(padded(MANY_EXTENTS));
+	uint64_t expected[MANY_CHECKSUMS];
+	struct store_fixture fixture;
+	struct test_transfer test;
+
+	store_fixture_open(&fixture, 1, 0, "corrupt:write:2");
+	assert_int_equal(store_fixture_transfer(&fixture, TIER_WRITE, STREAM_SECOND,
+						fixture.offsets[MANY_EXTENTS], padded(MANY_EXTENTS), bytes),
+			 0);
+	assert_int_equal(read_unverified(&fixture, &test, bytes, expected), 0);
+	assert_false(store_has_checksums(fixture.store, &test.transfer, expected));
+	assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, STREAM_SECOND,
+						fixture.offsets[MANY_EXTENTS], padded(MANY_EXTENTS), bytes),
+			 -EBADMSG);
+	store_fixture_close(&fixture);
+	free(bytes);
+}
+
 static void every_kernel_gives_the_checksums_of_the_library(void **state)
 {
 	static const size_t lengths[] = { 0, 1, 16, 240, 241, 4096, 65537, STORE_BLOCK_BYTES };
@@ -270,6 +334,7 @@ static void many_transfers_at_once_are_each_done_once(void **state)
 {
 	uint64_t length = padded(MANY_EXTENTS);
 	struct test_transfer write, reads[AT_ONCE];
+	uint64_t expected[AT_ONCE][STORE_EXTENT_BLOCKS];
 	unsigned char *out = pages_new(length), *in = pages_new(AT_ONCE * extent_bytes);
 	struct store_fixture fixture;
 
@@ -287,6 +352,7 @@ static void many_transfers_at_once_are_each_done_once(void **state)
 				   fixture.offsets[MANY_EXTENTS] + i % 13 * block_bytes, extent_bytes,
 				   in + i * extent_bytes);
 		reads[i].transfer.priority = i % 2 ? TIER_PREFETCH : TIER_DEMAND;
+		reads[i].transfer.expected = i % 3 ? expected[i] : NULL;
 		assert_int_equal(store_submit(fixture.store, &reads[i].transfer), 0);
 	}
 	assert_int_equal(test_transfer_wait(&fixture, &write), 0);
@@ -294,6 +360,9 @@ static void many_transfers_at_once_are_each_done_once(void **state)
 		assert_int_equal(test_transfer_wait(&fixture, &reads[i]), 0);
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		assert_memory_equal(in + i * extent_bytes, out + i % 13 * block_bytes, extent_bytes);
+	for (unsigned i = 0; i < AT_ONCE; i++)
+		assert_true(i % 3 == 0 ||
+			    store_has_checksums(fixture.store, &reads[i].transfer, expected[i]));
 	store_fixture_close(&fixture);
 	free(out);
 	free(in);
@@ -611,6 +680,8 @@ int main(void)
 		cmocka_unit_test(extents_are_striped_over_the_devices),
 		cmocka_unit_test(the_old_content_is_seen_until_all_blocks_are_rewritten),
 		cmocka_unit_test(checksums_of_the_caller_are_kept),
+		cmocka_unit_test(a_read_that_is_verified_later_tells_what_checksums_there_should_be),
+		cmocka_unit_test(damage_is_left_to_whoever_verifies_later),
 		cmocka_unit_test(every_kernel_gives_the_checksums_of_the_library),
 		cmocka_unit_test(the_number_of_a_block_is_in_its_checksum),
 		cmocka_unit_test(a_demand_read_overtakes_what_waits),
@@ -632,6 +703,8 @@ int main(void)
 		cmocka_unit_test(what_was_never_written_is_zero_and_costs_no_io),
 		cmocka_unit_test(the_old_content_is_seen_until_all_blocks_are_rewritten),
 		cmocka_unit_test(checksums_of_the_caller_are_kept),
+		cmocka_unit_test(a_read_that_is_verified_later_tells_what_checksums_there_should_be),
+		cmocka_unit_test(damage_is_left_to_whoever_verifies_later),
 		cmocka_unit_test(the_number_of_a_block_is_in_its_checksum),
 		cmocka_unit_test(many_transfers_at_once_are_each_done_once),
 		cmocka_unit_test(a_device_that_is_too_small_is_refused),

@@ -476,10 +476,11 @@ static void whoever_wants_its_buffers_gets_them(void **state)
 /* ---- Faults ---- */
 
 static unsigned told;
+static const char *awaited;
 
 static bool take_line(enum log_level level, const char *line, const struct log_fields *fields)
 {
-	told += strstr(line, "it was read ahead of its update") != NULL;
+	told += strstr(line, awaited) != NULL;
 	return true;
 }
 
@@ -488,19 +489,20 @@ static bool has_failed(void)
 	return told > 0;
 }
 
-/* How many reads a training has is not known: so each of the first ones fails, in a training of its own,
- * until one is met that was ahead. */
-static void what_cannot_be_read_is_told_and_read_again(void **state)
+/* How many reads a training has is not known: so each from the first one on fails, in a training of its own,
+ * until one is met of which that is told. */
+static void fail_reads(const char *kind, unsigned first, const char *line)
 {
 	uint64_t expected = hash_after(2);
 
 	told = 0;
+	awaited = line;
 	log_divert(take_line);
-	for (unsigned nth = 20; nth < 60 && !has_failed(); nth++) {
+	for (unsigned nth = first; nth < first + 40 && !has_failed(); nth++) {
 		struct scene_options options = { .host_budget = GIB };
 		char fault[64];
 
-		snprintf(fault, sizeof(fault), "complete:read:%u:EIO", nth);
+		snprintf(fault, sizeof(fault), "%s:read:%u", kind, nth);
 		options.fault = fault;
 		scene_close(&scene);
 		assert_int_equal(scene_open(&options, &scene), 0);
@@ -519,6 +521,16 @@ static void what_cannot_be_read_is_told_and_read_again(void **state)
 	}
 	log_divert(NULL);
 	assert_true(has_failed());
+}
+
+static void what_cannot_be_read_is_told_and_read_again(void **state)
+{
+	fail_reads("complete", 20, "it was read ahead of its update");
+}
+
+static void what_does_not_match_its_checksum_is_told_and_read_again(void **state)
+{
+	fail_reads("corrupt", 1, "matches now that it was read once more");
 }
 
 static int setup(void **state)
@@ -561,6 +573,7 @@ int main(void)
 		TEST(a_job_may_be_dropped_meanwhile),
 		TEST(whoever_wants_its_buffers_gets_them),
 		TEST(what_cannot_be_read_is_told_and_read_again),
+		TEST(what_does_not_match_its_checksum_is_told_and_read_again),
 		SCENE_TEST(with_few_buffers_nothing_is_read_ahead, setup_small),
 	};
 
