@@ -234,8 +234,12 @@ static int open_ring(struct ring_engine *ring, unsigned entries, const char **re
 		*ret_step = "eventfd";
 		return -errno;
 	}
-	/* Without IORING_SETUP_SINGLE_ISSUER: buffers are registered from other threads. */
-	r = io_uring_queue_init(entries, &ring->ring, 0);
+	/* Without IORING_SETUP_SINGLE_ISSUER, and what needs it: buffers are registered from other threads.
+	 * Completions need not interrupt the loop: it looks for them when it has done what it does. Kernels
+	 * before 5.19 do not know that. */
+	r = io_uring_queue_init(entries, &ring->ring, IORING_SETUP_COOP_TASKRUN);
+	if (r == -EINVAL)
+		r = io_uring_queue_init(entries, &ring->ring, 0);
 	if (r < 0) {
 		*ret_step = "io_uring_setup";
 		return r;
