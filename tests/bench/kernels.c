@@ -31,7 +31,7 @@ static int run(struct bench *bench)
 	printf("%u threads, %s\n", pass_threads(), simd_level_name(simd_level()));
 	if (bench_wants(bench, "adam_ratio"))
 		r = bench_updates(bench);
-	if (r == 0 && bench_wants(bench, "adam_vs_deepspeed"))
+	if (r == 0 && bench_wants_any(bench, "adam_vs_deepspeed", "adam_vs_deepspeed_per_byte"))
 		r = bench_update_peer(bench);
 	if (r == 0 && bench_wants(bench, "reduce_ratio"))
 		r = bench_reduce(bench);

@@ -54,8 +54,7 @@ def missing(task):
     needed = ["torch", "deepspeed"] + (["transformers"] if task == "train" else [])
     absent = [name for name in needed if importlib.util.find_spec(name) is None]
     if absent:
-        return (f"{sys.executable} has no {' and no '.join(absent)}: python3 -m venv VENV && VENV/bin/pip install {' '.join(needed)}, "
-                "then TIERD_BENCH_PYTHON=VENV/bin/python ./run bench")
+        return f"{sys.executable} has no {' and no '.join(absent)}: ./run bench --peers fetches what is missing"
     if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         return "DeepSpeed compiles its operators, and Python.h is not there: apt-get install python3-dev"
     if not shutil.which("c++"):
