@@ -1,7 +1,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "offload/optimizer/initializer.h"
+#include "offload/optimizer/initializer_rows.h"
 #include "tests/unit/kernel_support.h"
 #include "tests/unit/test.h"
 
@@ -185,6 +185,29 @@ static void the_values_of_a_seed_are_fixed(void **state)
 	assert_memory_equal(values, expected, sizeof(values));
 }
 
+/* Also where the counter's upper half begins to count. */
+static void every_level_gives_the_same_bits(void **state)
+{
+	static const struct {
+		const struct initializer *initializer;
+		uint64_t hash;
+	} cases[] = { { &normal, UINT64_C(0x5006478fa883ef78) }, { &uniform, UINT64_C(0x131c1e3af7e7df59) } };
+	static float values[256 * INITIALIZER_ROW];
+	uint64_t first = (UINT64_C(1) << 34) - 1024;
+
+	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+		FOREACH_LEVEL(level)
+		{
+			for (size_t at = 0; at < ARRAY_LENGTH(values); at += INITIALIZER_ROW)
+				initializer_find_kernel(level)(cases[i].initializer, (first + at) / 4,
+							       values + at);
+			assert_true(XXH3_64bits(values, sizeof(values)) == cases[i].hash);
+		}
+		initializer_fill(cases[i].initializer, first, ARRAY_LENGTH(values), values);
+		assert_true(XXH3_64bits(values, sizeof(values)) == cases[i].hash);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +220,7 @@ int main(void)
 		cmocka_unit_test(a_tensor_is_known_by_the_hash_of_its_name),
 		cmocka_unit_test(zeros_and_ones_are_that),
 		cmocka_unit_test(the_values_of_a_seed_are_fixed),
+		cmocka_unit_test(every_level_gives_the_same_bits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
