@@ -194,6 +194,12 @@ static bool take_step(struct tierd_job *job, unsigned rank, uint64_t step, bool 
 	return true;
 }
 
+/* With the process that has come so far. */
+static void note_step(struct crowd_board *board, unsigned rank, uint64_t step)
+{
+	board->steps[rank] = (uint64_t)getpid() << 8 | step;
+}
+
 static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *job, bool has_gpu)
 {
 	struct tierd_job_state state;
@@ -201,10 +207,13 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 	TRY(tierd_job_ready(job, -1, &state));
 	REQUIRE(!has_gpu || state.gpu_bytes > 0);
 	for (uint64_t step = state.step; step < STEPS; step++) {
-		board->steps[rank] = has_gpu ? step : 0;
+		if (has_gpu)
+			note_step(board, rank, step);
 		if (!take_step(job, rank, step, has_gpu))
 			return false;
 	}
+	if (has_gpu)
+		note_step(board, rank, STEPS);
 	return true;
 }
 
@@ -241,14 +250,17 @@ static void run(struct crowd_board *board, unsigned rank, void *argument)
 	tierd_disconnect(node);
 }
 
-/* Whatever it is in the middle of. */
+/* Whatever it is in the middle of, once it has taken a step: before that the other ranks may wait in one of
+ * the jobs for who waits for them in the other. */
 static void kill_last(struct crowd *crowd, unsigned long deaths)
 {
-	uint64_t seed = 1;
+	uint64_t seed = 1, killed = 0, steps;
 
 	for (unsigned long death = 0; death < deaths; death++) {
-		while (crowd->board->steps[ranks - 1] < 1)
+		for (steps = 0; (steps & 0xff) < 1 || steps >> 8 == killed;
+		     steps = crowd->board->steps[ranks - 1])
 			crowd_check(crowd);
+		killed = steps >> 8;
 		crowd_pass_time(&seed, 30000);
 		crowd_replace(crowd, (unsigned)ranks - 1);
 	}
