@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
 
 /* 0: disarmed. Threads of the code under test allocate too. */
@@ -48,16 +49,14 @@ unsigned alloc_fault_each(int (*attempt)(void))
 
 unsigned alloc_fault_stride(void)
 {
-	const char *part = getenv("TIERD_SEEDS_PART");
-
-	return part ? (unsigned)strtoul(part, NULL, 10) : 1;
+	return seeds_part() > 1 ? 4 : 1;
 }
 
 unsigned alloc_fault_first(void)
 {
 	static unsigned calls;
 
-	return 1 + calls++ % alloc_fault_stride();
+	return 1 + (calls++ + seeds_part() / 2) % alloc_fault_stride();
 }
 
 static bool is_due(void)

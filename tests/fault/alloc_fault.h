@@ -16,10 +16,10 @@ bool alloc_fault_tripped(void);
  */
 unsigned alloc_fault_each(int (*attempt)(void));
 
-/* From one n to the next: 1, or what $TIERD_SEEDS_PART says, where one in so many is enough. */
+/* From one n to the next: 1, or by day ($TIERD_SEEDS_PART) 4. */
 unsigned alloc_fault_stride(void);
 /* The n to begin with: another one each time, so that what goes the way that another one went fails
- * in other places. */
+ * in other places, and with sanitizers another one than without. */
 unsigned alloc_fault_first(void);
 
 #endif
