@@ -79,8 +79,13 @@ def tell_progress(text: str) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cases(config))
-    if kind := os.environ.get("TIERD_GPU"):
-        from gpu_stand_in import compute_there  # PyTorch takes seconds, which not all tests need
+    # PyTorch takes seconds, which not all tests need.
+    if (kind := os.environ.get("TIERD_GPU")) == "tier":
+        from tier_stand_in import compute_all_there
+
+        compute_all_there()
+    elif kind:
+        from gpu_stand_in import compute_there
 
         compute_there(kind)
 
@@ -192,7 +197,8 @@ def running(**environment: str) -> Iterator[Daemon]:
 @pytest.fixture(scope="session", autouse=True)
 def daemon() -> Iterator[Daemon]:
     """One for all tests of a process; $TIERD_SOCKET leads to it."""
-    with running() as daemon, pytest.MonkeyPatch.context() as patch:
+    gpu = {"LD_LIBRARY_PATH": str(STANDINS)} if os.environ.get("TIERD_GPU") == "tier" else {}
+    with running(**gpu) as daemon, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIERD_SOCKET", str(daemon.socket))
         patch.setenv("XDG_RUNTIME_DIR", str(daemon.folder))
         patch.setenv("XDG_CONFIG_HOME", str(daemon.folder / "config"))

@@ -230,8 +230,12 @@ class StandIn:
 def compute_there(kind: str) -> None:
     """Has models whose device is not said computed on it; its streams are "late" or "early"."""
     StandIn.is_late = {"late": True, "early": False}[kind]
+    compute_all_on(StandIn, gpu_tier=False)
+
+
+def compute_all_on(gpu: type[StandIn], *, gpu_tier: bool) -> None:
     devices: Any = tierd.torch.device
-    devices.Cuda = StandIn
+    devices.Cuda = gpu
     module: Any = sys.modules["tierd.torch.initialize"]
     module.choose = lambda model, device: devices.choose(model, "cuda" if device is None else device)
-    module.arguments.gpu_tier = lambda *_: False  # the driver has no stand-in here
+    module.arguments.gpu_tier = lambda value, options, device: gpu_tier if device.type != "cpu" else None

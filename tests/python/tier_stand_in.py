@@ -17,7 +17,7 @@ from typing_extensions import CapsuleType
 
 import tierd.torch.device
 from driver_stand_in import ON_GPU, Driver, Tensor
-from gpu_stand_in import Event, StandIn, Stream
+from gpu_stand_in import Event, StandIn, Stream, compute_all_on
 
 
 @functools.cache
@@ -93,3 +93,10 @@ def compute_there() -> None:
     devices: Any = tierd.torch.device
     devices.Cuda = TierStandIn
     driver()
+
+
+def compute_all_there() -> None:
+    """The same of models whose device is not said, and of all that is computed."""
+    driver()
+    compute_all_on(TierStandIn, gpu_tier=True)
+    Kernels().__enter__()  # type: ignore[no-untyped-call]
