@@ -236,6 +236,8 @@ static void use(unsigned rank, uint32_t unit)
 /* Both have used units 0 and 1, for which they have room, and unit 2 is next. */
 static void use_both(void)
 {
+	unsigned char ignored[PEER_READ_BYTES];
+
 	begin(2 * UNIT_BYTES);
 	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++) {
 		const void *address;
@@ -254,6 +256,9 @@ static void use_both(void)
 		gpu_peer_hold(&peer, rank == 1);
 		for (uint32_t unit = 0; unit < 2; unit++)
 			use(rank, unit);
+		/* What the first rank has queued has ended before the peer stands still. */
+		if (rank == 0)
+			gpu_peer_look(&peer, ignored);
 	}
 	for (unsigned rank = 0; rank < RANKS; rank++)
 		for (uint32_t unit = 0; unit < 2; unit++)
