@@ -69,6 +69,7 @@ static void add_copy(struct lot *lot, enum gpu_direction direction, driver_addre
 {
 	lot->steps[lot->program.count++] =
 		(struct gpu_step){ .direction = direction, .to = to, .from = from, .bytes = bytes };
+	lot->pass->moved[direction] += bytes;
 }
 
 /* Says where on the GPU each part is. */
@@ -220,6 +221,7 @@ static void begin(struct gpu_updater *updater, struct gpu_pass *pass, const stru
 	pass->problem.text[0] = '\0';
 	pass->begun = 0;
 	pass->running = 0;
+	memset(pass->moved, 0, sizeof(pass->moved));
 	pass->status = 0;
 	queue_init(&pass->link);
 	if (pass->after || pass->count == 0)

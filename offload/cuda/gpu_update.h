@@ -42,6 +42,8 @@ struct gpu_pass {
 	unsigned running; /* chunks */
 	int status;
 	struct queue link;
+
+	uint64_t moved[GPU_DIRECTIONS]; /* bytes that its copies were to move */
 };
 
 /* An address of 0: the job does not keep it. In host memory any will do, which is best pinned; in the GPU's
@@ -60,6 +62,7 @@ struct gpu_update {
 	enum master_kind kind;
 	struct moment_noise noise; /* as the optimizer's kernels take it */
 	struct gpu_array parameter, master, slots[OPTIMIZER_MAX_SLOTS], gradient;
+	bool is_narrow; /* the gradients are in the parameters' format of 16 bits, not in fp32 */
 };
 
 /* The sum of squares of each block of NORM_BLOCK_ELEMENTS values, in fp64. */

@@ -22,7 +22,9 @@ static void find_parts_of_update(const struct gpu_pass *pass, struct gpu_part pa
 	parts[PARAMETER] = (struct gpu_part){ update->parameter, 1, master_parameter_bytes(update->kind),
 					      update->kind != MASTER_BESIDE, true };
 	parts[MASTER] = (struct gpu_part){ update->master, 1, master_bytes(update->kind), true, true };
-	parts[GRADIENT] = (struct gpu_part){ update->gradient, 1, sizeof(float), true, false };
+	parts[GRADIENT] =
+		(struct gpu_part){ update->gradient, 1, update->is_narrow ? sizeof(uint16_t) : sizeof(float),
+				   true, false };
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
 		parts[SLOTS + slot] = (struct gpu_part){ update->slots[slot], moments,
 							 moment_bytes(update->format, moments), true, true };
@@ -42,6 +44,7 @@ static const char *launch_update(const struct gpu_pass *pass, const struct gpu_c
 			    .noise = update->noise },
 		.count = chunk->count,
 		.master = update->kind,
+		.is_narrow = update->is_narrow,
 	};
 	with->arrays.noise.first += chunk->first;
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)

@@ -15,6 +15,8 @@ struct update_arguments {
 	struct optimizer_arrays arrays;
 	uint64_t count;	 /* elements */
 	uint32_t master; /* enum master_kind */
+	/* Gradients are as they were pushed: in the parameters' format, if that has 16 bits. */
+	uint32_t is_narrow;
 };
 
 /* The sum of squares of each block, as norm_combine() gives it. */
@@ -34,6 +36,7 @@ static_assert(offsetof(struct optimizer_arrays, gradient) == 32 &&
 static_assert(offsetof(struct update_arguments, arrays) == 40 &&
 		      offsetof(struct update_arguments, count) == 96 &&
 		      offsetof(struct update_arguments, master) == 104 &&
+		      offsetof(struct update_arguments, is_narrow) == 108 &&
 		      sizeof(struct update_arguments) == 112,
 	      "as on the GPU");
 static_assert(offsetof(struct norm_arguments, count) == 16 && sizeof(struct norm_arguments) == 24,

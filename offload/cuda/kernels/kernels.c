@@ -5,19 +5,6 @@
 
 #include "offload/optimizer/norm.h"
 
-#ifdef HAVE_NVCC
-extern const unsigned long long kernels_fatbin[];
-#endif
-
-const void *kernels_image(void)
-{
-#ifdef HAVE_NVCC
-	return kernels_fatbin;
-#else
-	return NULL;
-#endif
-}
-
 #define NAMES(optimizer) optimizer "_fp32", optimizer "_bf16", optimizer "_int8"
 
 const char *const kernels_names[KERNELS_COUNT] = {

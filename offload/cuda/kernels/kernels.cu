@@ -74,6 +74,28 @@ static inline void masters_store(const struct update_arguments *with, size_t fir
 		masters_store_as<MASTER_ITSELF, float, float>(&with->arrays, first, count, p);
 }
 
+/* ---- Their gradients ---- */
+
+static inline float widened(const struct update_arguments *with, uint16_t narrow)
+{
+	return with->master == MASTER_BESIDE ? float16_to_float(narrow) : bfloat16_to_float(narrow);
+}
+
+static inline void gradients_load(const struct update_arguments *with, size_t first, unsigned count,
+				  float *ret_gradient)
+{
+	uint16_t narrow[GROUP] = {};
+
+	if (!with->is_narrow) {
+		group_load(ret_gradient, with->arrays.gradient + first, count);
+		return;
+	}
+	group_load(narrow, (const uint16_t *)with->arrays.gradient + first, count);
+	UNROLL
+	for (unsigned i = 0; i < GROUP; i++)
+		ret_gradient[i] = widened(with, narrow[i]);
+}
+
 /* ---- Moments that are kept one by one: a group of elements for each lane ---- */
 
 template <formula *update, enum moment_format format, typename kept>
@@ -88,7 +110,7 @@ static inline void update_group(const struct update_arguments *with, size_t firs
 
 	moments.format = format;
 	masters_load(with, first, count, p);
-	group_load(gradient, arrays->gradient + first, count);
+	gradients_load(with, first, count, gradient);
 	UNROLL
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
 		moments.slots[slot] = slots[slot];
@@ -168,7 +190,7 @@ static inline void update_coded(const struct update_arguments *with, size_t bloc
 	group->count = group_count(group->first, with->count);
 	codes_load(with, block, group, moments);
 	masters_load(with, group->first, group->count, p);
-	group_load(gradient, with->arrays.gradient + group->first, group->count);
+	gradients_load(with, group->first, group->count, gradient);
 	/* Behind the last element there are zeros, which make no scale larger. */
 	UNROLL
 	for (unsigned i = 0; i < GROUP; i++)

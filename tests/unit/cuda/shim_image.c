@@ -39,7 +39,9 @@ static unsigned ranges_of_update(const struct standin_kernel *kernel, const void
 
 	ret_ranges[count++] = range_of(arrays->parameter, with->count * master_parameter_bytes(with->master),
 				       with->master != MASTER_BESIDE, true);
-	ret_ranges[count++] = range_of(arrays->gradient, with->count * sizeof(float), true, false);
+	ret_ranges[count++] =
+		range_of(arrays->gradient, with->count * (with->is_narrow ? sizeof(uint16_t) : sizeof(float)),
+			 true, false);
 	if (arrays->master)
 		ret_ranges[count++] =
 			range_of(arrays->master, with->count * master_bytes(with->master), true, true);

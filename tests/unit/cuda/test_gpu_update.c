@@ -66,6 +66,39 @@ static void updates_at_once_have_the_same_bits(void **state)
 	desk_close(&desk);
 }
 
+/* Gradients in the parameters' format, as they were pushed. */
+static void check_narrow(struct desk *desk, enum master_kind kind, enum moment_format format, unsigned number)
+{
+	struct sample sample = sample_new("adamw", kind, format, 2305, number);
+	float *gradient = sample.before.arrays[GRADIENT];
+	uint16_t narrow[2305];
+	float beside[2305];
+	struct test_update test;
+
+	format_keep(kind, gradient, sample.count, narrow, beside);
+	format_widen(kind, narrow, sample.count, gradient);
+	test_update_init(desk, &test, &sample, IN_HOST, 0);
+	test.update.is_narrow = true;
+	memcpy(test.host[GRADIENT], narrow, sizeof(narrow));
+	gpu_updater_update(desk->updater, &test.update);
+	assert_int_equal(test_update_wait(desk, &test), 0);
+	memcpy(test.host[GRADIENT], gradient, sample.bytes[GRADIENT]);
+	test_update_check(desk, &test);
+	sample_free(&sample);
+}
+
+static void gradients_as_they_were_pushed_give_the_same_bits(void **state)
+{
+	struct desk desk;
+
+	desk_open(&desk, CHUNK_BYTES);
+	for (unsigned format = 0; format < MOMENT_FORMATS; format++) {
+		check_narrow(&desk, MASTER_SPLIT, format, format);
+		check_narrow(&desk, MASTER_BESIDE, format, format + 1);
+	}
+	desk_close(&desk);
+}
+
 static void an_update_of_nothing_is_done(void **state)
 {
 	struct sample sample = sample_new("adamw", MASTER_SPLIT, MOMENTS_FP32, 1, 0);
@@ -155,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_update_has_the_bits_of_the_processor),
 		cmocka_unit_test(updates_at_once_have_the_same_bits),
+		cmocka_unit_test(gradients_as_they_were_pushed_give_the_same_bits),
 		cmocka_unit_test(an_update_of_nothing_is_done),
 		cmocka_unit_test(every_norm_has_the_bits_of_the_processor),
 	};

@@ -1,0 +1,8 @@
+/* A program that has this one has the shim's kernels, instead of those that nvcc makes. */
+#include "offload/cuda/kernels/kernels.h"
+#include "tests/unit/cuda/shim_image.h"
+
+const void *kernels_image(void)
+{
+	return &shim_image;
+}
