@@ -133,6 +133,7 @@ enum tierd_sharing {
 #define TIERD_DURABILITY_STEP UINT32_MAX
 #define TIERD_DURABILITY_NONE (UINT32_MAX - 1)
 #define TIERD_NO_SNAPSHOTS UINT32_MAX
+#define TIERD_AS_MEASURED (-1.0f)
 
 struct tierd_job_options {
 	size_t size;         /* sizeof(struct tierd_job_options) */
@@ -180,11 +181,12 @@ struct tierd_job_options {
 	int32_t gpu;                  /* the GPU on which this rank gathers, too (see tierd_gather_on), as CUDA counts them in this process; -1: none */
 	uint64_t gpu_budget;          /* bytes of that GPU's memory for this job, the same for all ranks there; 0: as much as it has use for, and there is */
 	bool gpu_gradients;           /* this rank pushes from that GPU: gpu_budget has room for its gradient buffers there (see tierd_gradients_on), too */
+	float gpu_update;             /* GPUs of this job's ranks update so much of it: a fraction, 0 .. 1, the same for all ranks there; TIERD_AS_MEASURED: as much as makes the step shortest. The bits are the same */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
 	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT, TIERD_DURABILITY_DEFAULT, 0, \
-	NULL, -1, false, 0, false, 0, 0, false, false, 0, -1, 0, false }
+	NULL, -1, false, 0, false, 0, 0, false, false, 0, -1, 0, false, TIERD_AS_MEASURED }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */

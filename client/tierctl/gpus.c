@@ -65,13 +65,23 @@ uint64_t gpus_job_bytes(const Tierd__Wire__JobEntry *job)
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < job->n_gpus; i++)
-		bytes += job->gpus[i]->parameter_bytes + job->gpus[i]->gradient_bytes;
+		bytes += job->gpus[i]->parameter_bytes + job->gpus[i]->gradient_bytes +
+			 job->gpus[i]->update_bytes;
 	return bytes;
+}
+
+static double percent_by_gpus(const Tierd__Wire__JobEntry *job)
+{
+	double by_gpus = (double)job->updated_by_gpus;
+
+	return 100 * by_gpus / (by_gpus + (double)job->updated_by_processors);
 }
 
 int gpus_print_job(const Tierd__Wire__JobEntry *job)
 {
-	static const char *const titles[] = { ">GPU", ">PARAMETERS", ">GRADIENTS", "~UUID", NULL };
+	static const char *const titles[] = {
+		">GPU", ">PARAMETERS", ">GRADIENTS", ">UPDATES", "~UUID", NULL
+	};
 	_cleanup_(table_freep) struct table *table = NULL;
 	char text[TEXT_SIZE];
 
@@ -85,11 +95,14 @@ int gpus_print_job(const Tierd__Wire__JobEntry *job)
 			 text_bytes(job->gpu_exchanged_bytes, text));
 	if (*job->gpu_exchange_problem)
 		text_say(2, "its GPUs get all packs from host memory: %s", job->gpu_exchange_problem);
+	if (job->updated_by_gpus > 0)
+		text_say(2, "of its updates they made %.0f%%", percent_by_gpus(job));
 	table = table_new(titles);
 	for (size_t i = 0; table && i < job->n_gpus; i++) {
 		table_add(table, "%u", job->gpus[i]->number);
 		table_add_bytes(table, job->gpus[i]->parameter_bytes);
 		table_add_bytes(table, job->gpus[i]->gradient_bytes);
+		table_add_bytes(table, job->gpus[i]->update_bytes);
 		table_add(table, "%s", job->gpus[i]->uuid);
 	}
 	return command_print_table(table);
@@ -135,7 +148,8 @@ cJSON *gpus_job_json(const Tierd__Wire__JobEntry *job)
 	cJSON *json = cJSON_CreateArray();
 
 	for (size_t i = 0; i < job->n_gpus; i++)
-		cJSON_AddItemToArray(
-			json, fields_json(&job->gpus[i]->base, "number uuid parameter_bytes gradient_bytes"));
+		cJSON_AddItemToArray(json,
+				     fields_json(&job->gpus[i]->base,
+						 "number uuid parameter_bytes gradient_bytes update_bytes"));
 	return json;
 }

@@ -24,10 +24,11 @@ struct gpu_job_figures {
 	const struct gpu *gpu;
 	unsigned number;
 	uint64_t parameter_bytes, gradient_bytes;
+	uint64_t update_bytes; /* for updates that go through it */
 };
 static inline uint64_t gpu_job_bytes(struct gpu_job_figures figures)
 {
-	return figures.parameter_bytes + figures.gradient_bytes;
+	return figures.parameter_bytes + figures.gradient_bytes + figures.update_bytes;
 }
 unsigned gpu_figures_of_job(const struct job *job, struct gpu_job_figures ret_figures[GPUS_MAX]);
 

@@ -25,6 +25,9 @@
  * when a member has left, gpu_forget() when it is freed. A job whose ranks have left has no tier once
  * gpu_is_quiet(), so nothing copies from its arena any more.
  *
+ * A GPU can also make updates of the job, of what lies in host memory (updates.h). What they need comes with
+ * a tier and goes with it; who holds it keeps the tier.
+ *
  * What its sensors say is looked at by a worker, while a GPU is in use (sensing.c); figures.h has that and
  * more for who shows it.
  *
@@ -36,6 +39,7 @@
 #define TIERD_DAEMON_GPU_FRONT_H
 
 #include "daemon/gpu/figures.h"
+#include "daemon/gpu/updates.h"
 #include "daemon/model/model.h"
 
 #define GPU_RANKS 16

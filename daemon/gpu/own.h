@@ -6,6 +6,7 @@
 #include "daemon/gpu/gpu.h"
 #include "daemon/gpu/gradients_state.h"
 #include "daemon/gpu/state.h"
+#include "daemon/gpu/updates.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 #include "offload/cuda/gpu_engine.h"
@@ -23,6 +24,7 @@ struct gpu_in_use {
 	struct event *event;
 	unsigned tiers;
 	bool is_lost;
+	bool has_failed_update; /* it makes no more, for nobody */
 	struct gpu_sensors sensors;
 	char problem[GPU_PROBLEM_TEXT];
 };
@@ -145,6 +147,9 @@ struct gpu_tier {
 	struct gpu_pin pin; /* of the arena */
 	struct memory directory_memory;
 	struct directory_header *directory;
+	float update_fraction;
+	bool has_room_for_updates;   /* its budget has */
+	struct gpu_updates *updates; /* NULL: there are none */
 	struct slots slots;
 	struct gpu_slot *places; /* by slot */
 	struct gpu_pack *packs;
@@ -163,11 +168,20 @@ struct job_gpu {
 	struct gpu_exchange *exchange; /* exchange.h; NULL: it has had none */
 	struct gpu_energy energy;
 	uint64_t step_seen; /* at the last look */
+	struct gpu_updates_figures updated;
 };
 
 static inline uint32_t gpu_pack_number(const struct gpu_pack *pack)
 {
 	return (uint32_t)(pack - pack->tier->packs);
+}
+
+static inline bool gpu_tier_has_ranks(const struct gpu_tier *tier)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i])
+			return true;
+	return false;
 }
 
 static inline bool gpu_tier_is_whole(const struct gpu_tier *tier)
@@ -187,6 +201,19 @@ void gpu_tier_opened(struct gpu_tier *tier);
 bool gpu_tier_ends(struct gpu_tier *tier);
 /* Its GPU does nothing for it any more: who waits is told, and what is in flight comes home. */
 void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem);
+
+/* ---- updates.c ---- */
+
+/* Of the GPU, for chunks on their way; and what they take of the budget, or really have. */
+#define GPU_UPDATES_BYTES ((size_t)6 << 20)
+uint64_t gpu_updates_bytes(const struct gpu_tier *tier);
+uint64_t gpu_updates_held_bytes(const struct gpu_tier *tier);
+/* With the tier's opening, and once all that was asked for has come home: came() hears of each request. */
+void gpu_updates_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
+void gpu_updates_open(struct gpu_tier *tier);
+/* With its end, and when all that is home. */
+void gpu_updates_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
+void gpu_updates_free(struct gpu_tier *tier);
 
 /* ---- rank.c ---- */
 

@@ -353,6 +353,12 @@ void gpu_attach(struct pending *pending, const Tierd__Wire__GpuAttach *attach)
 			      GPU_UUID_BYTES, GPU_EVENTS, GPU_HANDLE_BYTES);
 		return;
 	}
+	if (!gpu_updates_is_fraction(attach->update_fraction)) {
+		pending_error(
+			pending, -EINVAL,
+			"GPUs take a fraction of the updates from 0 to 1, or -1 for as much as is fast");
+		return;
+	}
 	if (member->gpu) {
 		pending_error(pending, -EEXIST, "job %s: rank %u has asked for a GPU already", job->name,
 			      member->rank);

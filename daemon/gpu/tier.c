@@ -16,7 +16,7 @@ static uint64_t plan_bytes(const struct slots *slots)
 
 uint64_t gpu_tier_bytes(const struct gpu_tier *tier)
 {
-	return plan_bytes(&tier->slots);
+	return plan_bytes(&tier->slots) + gpu_updates_held_bytes(tier);
 }
 
 /* All slots are there from the start. */
@@ -41,15 +41,38 @@ static uint64_t gradients_to_come(const struct gpu_tier *tier)
 			    size_divide_up(job->options.world_size, gpus));
 }
 
-/* Gradients have room where the least of parameters has room beside them. */
+/* 1: so many bytes of the budget are left. 0: they are not, and nothing is planned. */
+static int plan_beside(struct gpu_tier *tier, uint64_t budget, uint64_t others)
+{
+	uint64_t parameters = size_rest(budget, others);
+	int r = parameters > 0 ? plan_slots(tier, parameters) : 0;
+
+	if (r < 0 || parameters == 0)
+		return r;
+	if (plan_bytes(&tier->slots) <= parameters)
+		return 1;
+	slots_free(&tier->slots);
+	return 0;
+}
+
+/* Gradients and updates have room where the least of parameters has room beside them; updates come last,
+ * because processors can make all of them. */
 static int plan_within(struct gpu_tier *tier, uint64_t budget)
 {
-	uint64_t parameters = tier->has_gradients ? size_rest(budget, gradients_to_come(tier)) : 0;
-	int r = plan_slots(tier, parameters > 0 ? parameters : budget);
+	uint64_t gradients = tier->has_gradients ? gradients_to_come(tier) : 0,
+		 updates = gpu_updates_bytes(tier);
+	int r;
 
-	if (r < 0 || parameters == 0 || plan_bytes(&tier->slots) <= parameters)
-		return r;
-	slots_free(&tier->slots);
+	tier->has_room_for_updates = true;
+	if (budget == 0)
+		return plan_slots(tier, budget);
+	r = plan_beside(tier, budget, size_sum(gradients, updates));
+	if (r != 0)
+		return r < 0 ? r : 0;
+	tier->has_room_for_updates = updates == 0;
+	r = gradients > 0 && updates > 0 ? plan_beside(tier, budget, gradients) : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	return plan_slots(tier, budget);
 }
 
@@ -158,6 +181,7 @@ static void open_if_complete(struct gpu_tier *tier)
 		return;
 	}
 	tier->state = GPU_TIER_OPEN;
+	gpu_updates_open(tier);
 	log_info("job %s has %s of %s for %u of %u units", tier->job->name,
 		 budget_print(tier->memory.bytes, bytes), gpu_engine_name(tier->gpu->engine),
 		 tier->slots.count, tier->job->catalog.pack_count);
@@ -199,6 +223,7 @@ static void make_events_and_pin(struct gpu_tier *tier)
 	tier->pin =
 		(struct gpu_pin){ .request.done = on_pinned, .base = arena->base, .bytes = arena->length };
 	gpu_pin_add(engine, &tier->pin);
+	gpu_updates_make(tier, open_if_complete);
 	for (uint32_t i = 0; i < tier->slots.count; i++) {
 		tier->places[i] = (struct gpu_slot){ .tier = tier, .event.request.done = on_event };
 		gpu_event_create(engine, &tier->places[i].event);
@@ -274,6 +299,7 @@ struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *at
 	*tier = (struct gpu_tier){ .job = job,
 				   .budget = attach->budget,
 				   .has_gradients = attach->has_gradients,
+				   .update_fraction = attach->update_fraction,
 				   .opening = { .tier = tier },
 				   .memory = { .fd = -1 },
 				   .directory_memory = MEMORY_INIT,
@@ -287,14 +313,6 @@ struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *at
 }
 
 /* ---- The end ---- */
-
-static bool has_ranks(const struct gpu_tier *tier)
-{
-	for (unsigned i = 0; i < GPU_RANKS; i++)
-		if (tier->ranks[i])
-			return true;
-	return false;
-}
 
 static void on_memory_gone(struct gpu_request *request, int status)
 {
@@ -352,6 +370,7 @@ static void empty(struct gpu_tier *tier)
 		tier->pin.request.done = on_unpinned;
 		gpu_pin_remove(tier->gpu->engine, &tier->pin);
 	}
+	gpu_updates_close(tier, come_home);
 	come_home(tier);
 }
 
@@ -377,6 +396,7 @@ static void free_tier(struct gpu_tier *tier)
 	if (tier->gpu)
 		gpu_let_go(tier->gpu);
 	drop_plan(tier);
+	gpu_updates_free(tier);
 	free(tier->packs);
 	disposal_start_shared(job->node, job->uid, true, &tier->directory_memory);
 	queue_remove(&tier->link);
@@ -386,7 +406,7 @@ static void free_tier(struct gpu_tier *tier)
 
 bool gpu_tier_ends(struct gpu_tier *tier)
 {
-	if (has_ranks(tier) || tier->state == GPU_TIER_OPENING)
+	if (gpu_tier_has_ranks(tier) || tier->state == GPU_TIER_OPENING)
 		return false;
 	if (tier->state == GPU_TIER_GONE) {
 		free_tier(tier);
@@ -439,7 +459,7 @@ bool gpu_is_quiet(const struct job *job)
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		const struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
-		if (tier->outstanding > 0 || !has_ranks(tier))
+		if (tier->outstanding > 0 || !gpu_tier_has_ranks(tier))
 			return false;
 	}
 	return true;

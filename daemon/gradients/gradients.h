@@ -52,6 +52,8 @@ uint64_t gradients_spare_bytes(const struct job *job);
 int gradients_start(struct job *job, struct memory sums);
 /* Frees all of them, and their plan. Returns the sums' memory, which the caller owns. */
 struct memory gradients_clear(struct job *job);
+/* That memory; borrowed, as long as the job has it. */
+const struct memory *gradients_memory(const struct job *job);
 
 /* Nothing is being copied, added, moved or measured. */
 bool gradients_are_quiet(const struct job *job);

@@ -124,6 +124,11 @@ struct memory gradients_clear(struct job *job)
 
 /* ---- Questions ---- */
 
+const struct memory *gradients_memory(const struct job *job)
+{
+	return &job->gradients->sums_memory;
+}
+
 bool gradients_are_quiet(const struct job *job)
 {
 	return job->gradients->reductions_running == 0 && job->gradients->arriving == 0 &&

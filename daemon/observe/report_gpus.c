@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/update/update.h"
+
 /* ---- Of the node ---- */
 
 /* Both fields of a sensor. */
@@ -52,6 +54,16 @@ void report_gpus(const struct node *node, struct report_gpus *gpus, Tierd__Wire_
 
 /* ---- Of a job ---- */
 
+static void fill_updates(const struct job *job, Tierd__Wire__JobEntry *entry)
+{
+	struct gpu_updates_figures figures = gpu_updates_figures(job);
+
+	entry->updated_by_processors = update_elements(job, SHARE_PROCESSORS);
+	entry->updated_by_gpus = update_elements(job, SHARE_GPUS);
+	entry->update_to_gpu_bytes = figures.to_gpu_bytes;
+	entry->update_from_gpu_bytes = figures.from_gpu_bytes;
+}
+
 static void fill_job_gpu(struct report_job_gpu *gpu, const struct gpu_job_figures *figures)
 {
 	tierd__wire__job_gpu__init(&gpu->wire);
@@ -59,6 +71,7 @@ static void fill_job_gpu(struct report_job_gpu *gpu, const struct gpu_job_figure
 	gpu->wire.uuid = (char *)gpu_uuid_text(figures->gpu, gpu->uuid);
 	gpu->wire.parameter_bytes = figures->parameter_bytes;
 	gpu->wire.gradient_bytes = figures->gradient_bytes;
+	gpu->wire.update_bytes = figures->update_bytes;
 }
 
 int report_job_gpus(const struct job *job, struct report_job_gpus *gpus, Tierd__Wire__JobEntry *entry)
@@ -72,6 +85,7 @@ int report_job_gpus(const struct job *job, struct report_job_gpus *gpus, Tierd__
 	entry->gpu_energy_steps = energy.steps;
 	entry->gpu_exchanged_bytes = exchange.bytes;
 	entry->gpu_exchange_problem = (char *)exchange.problem;
+	fill_updates(job, entry);
 	if (count == 0)
 		return 0;
 	gpus->gpus = calloc(count, sizeof(*gpus->gpus));

@@ -201,6 +201,7 @@ static void on_computed(struct work *work)
 	if (!chunk->is_adopted)
 		trace_worked(job, chunk->sweep->is_initializing ? TRACE_INITIALIZE : TRACE_UPDATE,
 			     job->catalog.packs[chunk->pack].first_unit, chunk->count, work);
+	chunk_end_side(chunk);
 	chunk->transfers_left = 1;
 	submit_writes(chunk);
 	end_computing(chunk);
@@ -209,18 +210,50 @@ static void on_computed(struct work *work)
 		retire(chunk);
 }
 
-static void compute(struct chunk *chunk)
+static void submit_work(struct chunk *chunk, void (*run)(struct work *), void (*done)(struct work *))
 {
 	struct job *job = chunk->sweep->job;
 
-	if (chunk->status < 0) {
-		end_computing(chunk);
-		retire(chunk);
-		return;
-	}
-	chunk->work = (struct work){ .run = chunk_run, .done = on_computed, .urgency = WORK_NORMAL };
+	chunk->work = (struct work){ .run = run, .done = done, .urgency = WORK_NORMAL };
 	chunk->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &chunk->work);
+}
+
+static void give_up(struct chunk *chunk)
+{
+	chunk_end_side(chunk);
+	end_computing(chunk);
+	retire(chunk);
+}
+
+static void on_updated_by_gpu(struct chunk *chunk)
+{
+	if (chunk->status == 0) {
+		submit_work(chunk, chunk_finish, on_computed);
+		return;
+	}
+	give_up(chunk);
+}
+
+static void on_prepared(struct work *work)
+{
+	struct chunk *chunk = container_of(work, struct chunk, work);
+
+	if (!read_again(chunk))
+		chunk_update_on_gpu(chunk, on_updated_by_gpu);
+}
+
+static void compute(struct chunk *chunk)
+{
+	if (chunk->status < 0) {
+		give_up(chunk);
+		return;
+	}
+	chunk_choose_side(chunk);
+	if (chunk->gpu.updates)
+		submit_work(chunk, chunk_prepare, on_prepared);
+	else
+		submit_work(chunk, chunk_run, on_computed);
 }
 
 static void on_transferred(struct store_transfer *transfer, int status)
@@ -396,6 +429,7 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->count = left < most ? left : most;
 	chunk->status = 0;
 	chunk->is_adopted = sweep->is_adopting;
+	chunk->is_kept = early_keeps(job);
 	chunk->is_deferred = chunk->warm && chunk->warm->is_deferred;
 	if (chunk->is_deferred)
 		warm_mark(job, chunk->warm, true);

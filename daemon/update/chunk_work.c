@@ -4,7 +4,6 @@
 
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
-#include "daemon/update/early.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
 #include "offload/optimizer/initializer.h"
@@ -42,7 +41,7 @@ static bool intersect(uint64_t first, uint64_t count, uint64_t from, uint64_t le
 }
 
 /* Of the chunk's section. */
-static char *sum_at(const struct chunk *chunk, uint32_t unit, uint64_t first)
+char *chunk_sum_at(const struct chunk *chunk, uint32_t unit, uint64_t first)
 {
 	const struct job *job = chunk->sweep->job;
 
@@ -57,7 +56,7 @@ static void *stream_at(const struct chunk *chunk, unsigned stream, uint64_t byte
 }
 
 /* The chunk's arrays from its element at on. */
-static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
+struct optimizer_arrays chunk_arrays_at(const struct chunk *chunk, uint64_t at)
 {
 	struct optimizer_arrays arrays = {
 		.parameter = stream_at(chunk, CHUNK_PARAMETER, at * section_element_bytes(chunk->section)),
@@ -77,7 +76,7 @@ static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_
 {
 	const struct job *job = chunk->sweep->job;
 	enum master_kind kind = state_master_kind(chunk->section);
-	const char *sum = sum_at(chunk, index, first);
+	const char *sum = chunk_sum_at(chunk, index, first);
 
 	if (!sums_are_as_parameters(job, &job->catalog.units[index], chunk->section))
 		memcpy(values, sum, count * sizeof(*values));
@@ -92,7 +91,7 @@ static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t 
 {
 	const struct job *job = chunk->sweep->job;
 	const struct unit *unit = &job->catalog.units[index];
-	struct optimizer_arrays arrays = arrays_at(chunk, at);
+	struct optimizer_arrays arrays = chunk_arrays_at(chunk, at);
 	float values[SUM_TILE];
 
 	take_first_values(chunk, index, first, count, arrays.master, values);
@@ -118,27 +117,37 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 				at + done);
 }
 
-/* Elements from … of the unit's section, which are the tensor's; their place in the chunk is at. */
-static void update_run(const struct chunk *chunk, uint32_t index, const struct tensor *tensor, uint64_t from,
-		       uint64_t count, uint64_t at, struct moment_noise noise)
+void chunk_set_constants(const struct chunk *chunk, const struct chunk_run *run,
+			 struct optimizer_constants *ret_constants)
 {
 	const struct job *job = chunk->sweep->job;
 	const struct step_rates *rates = chunk->sweep->rates;
+
+	optimizer_set(job->options.optimizer, &rates->groups[run->tensor->group],
+		      (double)rates->learning_rate,
+		      tensor_updates(&job->catalog.units[run->unit], run->tensor) + 1, chunk->sweep->factor,
+		      ret_constants);
+}
+
+static void update_run(const struct chunk *chunk, const struct chunk_run *run, void *context)
+{
+	const struct job *job = chunk->sweep->job;
 	const struct optimizer *optimizer = job->options.optimizer;
-	const struct unit *unit = &job->catalog.units[index];
+	const struct unit *unit = &job->catalog.units[run->unit];
 	optimizer_kernel *kernel =
 		optimizer->kernels[state_moments(chunk->section)][state_master_kind(chunk->section)];
+	uint64_t from = run->first + unit_part(unit, chunk->section)->first;
+	struct moment_noise noise = run->noise;
 	struct optimizer_constants constants;
 	float room[SUM_TILE];
 
-	optimizer_set(optimizer, &rates->groups[tensor->group], (double)rates->learning_rate,
-		      tensor_updates(unit, tensor) + 1, chunk->sweep->factor, &constants);
-	from += unit_part(unit, chunk->section)->first;
-	for (uint64_t done = 0, length; done < count; done += length, noise.first += length) {
-		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
+	chunk_set_constants(chunk, run, &constants);
+	for (uint64_t done = 0, length; done < run->count; done += length, noise.first += length) {
+		struct optimizer_arrays arrays = chunk_arrays_at(chunk, run->at + done);
 
-		length = count - done;
-		arrays.gradient = sum_values(job, unit, gradient_sum(job, index), from + done, &length, room);
+		length = run->count - done;
+		arrays.gradient =
+			sum_values(job, unit, gradient_sum(job, run->unit), from + done, &length, room);
 		arrays.noise = noise;
 		kernel(&constants, length, &arrays);
 	}
@@ -156,9 +165,12 @@ static struct moment_noise noise_of(const struct chunk *chunk, const struct unit
 			    tensor_updates(unit, tensor) + 1, first);
 }
 
-/* What nobody has a gradient of stays as it is. */
-static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
-			   uint64_t at)
+typedef void run_function(const struct chunk *chunk, const struct chunk_run *run, void *context);
+
+/* Elements first … of the unit's section; their place in the chunk is at. What nobody has a gradient of stays
+ * as it is. */
+static void for_runs(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at,
+		     run_function *function, void *context)
 {
 	const struct unit *unit = &chunk->sweep->job->catalog.units[index];
 	uint64_t from, length;
@@ -168,8 +180,16 @@ static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t f
 
 		if (tensor->layout.section == chunk->section && tensor->is_present &&
 		    intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
-			update_run(chunk, index, tensor, from, length, at + (from - first),
-				   noise_of(chunk, unit, tensor, from - tensor->layout.first));
+			function(chunk,
+				 &(struct chunk_run){
+					 .unit = index,
+					 .tensor = tensor,
+					 .first = from,
+					 .count = length,
+					 .at = at + (from - first),
+					 .noise = noise_of(chunk, unit, tensor, from - tensor->layout.first),
+				 },
+				 context);
 	}
 }
 
@@ -178,7 +198,7 @@ static void take_written(const struct chunk *chunk, uint32_t index, uint64_t fro
 			 uint64_t at)
 {
 	for (uint64_t done = 0, length; done < count; done += length) {
-		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
+		struct optimizer_arrays arrays = chunk_arrays_at(chunk, at + done);
 		float values[SUM_TILE];
 
 		length = count - done < SUM_TILE ? count - done : SUM_TILE;
@@ -208,7 +228,13 @@ static void update_written(const struct chunk *chunk, uint32_t index, uint64_t f
 			if (chunk->sweep->is_writing)
 				take_written(chunk, index, from, length, at + (from - first));
 			else
-				update_run(chunk, index, tensor, from, length, at + (from - first), no_noise);
+				update_run(chunk,
+					   &(struct chunk_run){ .unit = index,
+								.tensor = tensor,
+								.first = from,
+								.count = length,
+								.at = at + (from - first) },
+					   NULL);
 		}
 	}
 }
@@ -223,7 +249,7 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
 	if (job->options.optimizer->is_by_owner || chunk->sweep->is_writing)
 		update_written(chunk, index, first, count, at);
 	else
-		update_tensors(chunk, index, first, count, at);
+		for_runs(chunk, index, first, count, at, update_run, NULL);
 }
 
 /* Until the decision the new parameters lie where the gradients did, which nobody needs any more: they are
@@ -231,10 +257,11 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
  * has the same elements as this one. */
 static char *kept_at(const struct chunk *chunk, uint32_t index, uint64_t first)
 {
-	return sum_at(chunk, index, first);
+	return chunk_sum_at(chunk, index, first);
 }
 
-static void keep_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
+static void keep_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at,
+		      void *context)
 {
 	uint64_t bytes = section_element_bytes(chunk->section);
 
@@ -250,21 +277,20 @@ static void adopt_unit(const struct chunk *chunk, uint32_t index, uint64_t first
 
 /* Elements first … of the unit's section; their place in the chunk is at. */
 static void compute_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
-			 uint64_t at)
+			 uint64_t at, void *context)
 {
-	bool is_kept = early_keeps(chunk->sweep->job);
-
 	if (chunk->sweep->is_initializing)
 		initialize_unit(chunk, index, first, count, at);
 	else if (!chunk->is_adopted)
 		update_unit(chunk, index, first, count, at);
-	else if (is_kept)
+	else if (chunk->is_kept)
 		adopt_unit(chunk, index, first, count, at);
-	if (chunk->sweep->is_early && is_kept)
-		keep_unit(chunk, index, first, count, at);
 }
 
-static void compute_units(const struct chunk *chunk)
+typedef void unit_function(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			   uint64_t at, void *context);
+
+static void for_units(const struct chunk *chunk, unit_function *function, void *context)
 {
 	const struct job *job = chunk->sweep->job;
 	const struct pack *pack = &job->catalog.packs[chunk->pack];
@@ -275,7 +301,7 @@ static void compute_units(const struct chunk *chunk)
 
 		if (part &&
 		    intersect(chunk->first, chunk->count, part->pack_first, part->elements, &from, &count))
-			compute_unit(chunk, u, from - part->pack_first, count, from - chunk->first);
+			function(chunk, u, from - part->pack_first, count, from - chunk->first, context);
 	}
 }
 
@@ -284,7 +310,7 @@ static void save_for_watches(const struct chunk *chunk)
 	const struct sweep_range range = {
 		.pack = chunk->pack, .section = chunk->section, .first = chunk->first, .count = chunk->count
 	};
-	struct optimizer_arrays arrays = arrays_at(chunk, 0);
+	struct optimizer_arrays arrays = chunk_arrays_at(chunk, 0);
 
 	QUEUE_FOREACH (link, &chunk->sweep->watches) {
 		const struct sweep_watch *watch = queue_entry(link, struct sweep_watch, link);
@@ -309,20 +335,79 @@ static bool verify(struct chunk *chunk)
 	return is_right;
 }
 
-void chunk_run(struct work *work)
-{
-	struct chunk *chunk = container_of(work, struct chunk, work);
+/* ---- Runs ---- */
 
+struct runs {
+	struct chunk_run *runs;
+	unsigned most, count;
+};
+
+static void note_run(const struct chunk *chunk, const struct chunk_run *run, void *context)
+{
+	struct runs *runs = context;
+
+	if (runs->count < runs->most)
+		runs->runs[runs->count] = *run;
+	runs->count++;
+}
+
+static void note_runs_of_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			      uint64_t at, void *context)
+{
+	if (gradient_has_content(chunk->sweep->job, index))
+		for_runs(chunk, index, first, count, at, note_run, context);
+}
+
+bool chunk_find_runs(const struct chunk *chunk, struct chunk_run *ret_runs, unsigned most,
+		     unsigned *ret_count)
+{
+	struct runs runs = { ret_runs, most, 0 };
+
+	for_units(chunk, note_runs_of_unit, &runs);
+	*ret_count = runs.count < most ? runs.count : most;
+	return runs.count <= most;
+}
+
+/* ---- On a worker ---- */
+
+static bool prepare(struct chunk *chunk)
+{
 	if (!verify(chunk))
-		return;
+		return false;
 	if (chunk->resident)
 		memcpy(chunk->streams[CHUNK_PARAMETER].data, chunk->resident,
 		       chunk->count * section_element_bytes(chunk->section));
 	save_for_watches(chunk);
-	compute_units(chunk);
+	return true;
+}
+
+static void finish(struct chunk *chunk)
+{
+	if (chunk->sweep->is_early && chunk->is_kept)
+		for_units(chunk, keep_unit, NULL);
 	/* While it still is there. */
 	for (int i = 0; i < CHUNK_STREAMS; i++)
 		if (chunk->streams[i].is_written)
 			store_find_checksums(chunk->streams[i].store, &chunk->streams[i].transfer,
 					     chunk->streams[i].checksums);
+}
+
+void chunk_prepare(struct work *work)
+{
+	(void)prepare(container_of(work, struct chunk, work));
+}
+
+void chunk_finish(struct work *work)
+{
+	finish(container_of(work, struct chunk, work));
+}
+
+void chunk_run(struct work *work)
+{
+	struct chunk *chunk = container_of(work, struct chunk, work);
+
+	if (!prepare(chunk))
+		return;
+	for_units(chunk, compute_unit, NULL);
+	finish(chunk);
 }

@@ -6,6 +6,7 @@
 #include "daemon/model/model.h"
 #include "daemon/residency/residency.h"
 #include "daemon/update/early_state.h"
+#include "daemon/update/share.h"
 
 /* A pack's update. */
 struct pack_update {
@@ -37,10 +38,11 @@ struct job_update {
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
 	struct pack_update *packs;
-	struct warm *warm;			/* NULL: there has been no warm state */
-	struct read_ahead *read_ahead;		/* NULL: nothing has been read ahead */
-	struct early *early;			/* NULL: there are no early updates */
-	uint64_t early_updates;			/* of units, that have been published */
+	struct warm *warm;	       /* NULL: there has been no warm state */
+	struct read_ahead *read_ahead; /* NULL: nothing has been read ahead */
+	struct early *early;	       /* NULL: there are no early updates */
+	uint64_t early_updates;	       /* of units, that have been published */
+	struct share share;
 	struct optimizer_group *groups;		/* of the last decided step; at first the options' */
 	struct optimizer_group group_storage[]; /* of groups, open_rates and decided_rates */
 };

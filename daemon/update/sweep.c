@@ -379,6 +379,8 @@ int sweep_start(struct job *job, bool is_initializing)
 		return r;
 	}
 	early_decide(job);
+	chunk_gpu_begin_step(job);
+	warm_pin(job);
 	job->update->sweep_listener->began(job, &job->update->sweep->watches);
 	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)

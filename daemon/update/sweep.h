@@ -3,6 +3,7 @@
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 
+#include "daemon/gpu/gpu.h"
 #include "daemon/model/model.h"
 #include "daemon/resources/resources.h"
 #include "daemon/update/sweep_watch.h"
@@ -27,6 +28,27 @@ struct chunk_stream {
 	uint64_t checksums[CHUNK_BLOCKS]; /* what was read should have; then what is written has */
 };
 
+/* Elements of a chunk, of one tensor: those of the unit's section from first on. */
+struct chunk_run {
+	uint32_t unit;
+	const struct tensor *tensor;
+	uint64_t first, count;
+	uint64_t at; /* in the chunk */
+	struct moment_noise noise;
+};
+
+/* Of a chunk that a GPU may update. */
+#define CHUNK_RUNS 16
+struct chunk;
+struct chunk_gpu {
+	bool is_chosen;		     /* who does; what was read may have to be read again then */
+	struct gpu_updates *updates; /* NULL: a processor does */
+	struct chunk_run runs[CHUNK_RUNS];
+	unsigned run_count, next;
+	void (*done)(struct chunk *chunk);
+	struct gpu_updates_request request;
+};
+
 struct chunk {
 	struct queue link; /* of the sweep's free ones */
 	struct sweep *sweep;
@@ -34,6 +56,7 @@ struct chunk {
 	enum unit_section section;
 	uint64_t first, count; /* elements of the pack's section */
 	bool is_adopted;       /* it has been updated early */
+	bool is_kept;	       /* until the decision its new parameters lie where its gradients did */
 	const char *resident;  /* the parameters of an early update, in their slot; NULL: they are read */
 	struct staging_buffer *buffer;
 	struct warm_range *warm; /* where its state stays; NULL: nowhere */
@@ -44,6 +67,7 @@ struct chunk {
 	unsigned transfers_left;
 	int status;
 	struct work work;
+	struct chunk_gpu gpu;
 };
 
 struct sweep {
@@ -95,9 +119,31 @@ enum sweep_issue sweep_issue(struct sweep *sweep);
 
 /* ---- chunk_work.c ---- */
 
-/* On a worker: work is a chunk's, for which all has been read. Where that does not match its checksums
- * nothing is computed, and those streams stay unverified. */
+/* On a worker: work is a chunk's, for which all has been read. The first does all of it, the others what is
+ * before the update, and behind it. Where what was read does not match its checksums nothing is done, and
+ * those streams stay unverified. */
 void chunk_run(struct work *work);
+void chunk_prepare(struct work *work);
+void chunk_finish(struct work *work);
+
+/* What its update goes through. False: there are more of them. */
+bool chunk_find_runs(const struct chunk *chunk, struct chunk_run *ret_runs, unsigned most,
+		     unsigned *ret_count);
+void chunk_set_constants(const struct chunk *chunk, const struct chunk_run *run,
+			 struct optimizer_constants *ret_constants);
+/* From its element at on; and the sum of a unit, from that element of the chunk's section on. */
+struct optimizer_arrays chunk_arrays_at(const struct chunk *chunk, uint64_t at);
+char *chunk_sum_at(const struct chunk *chunk, uint32_t unit, uint64_t first);
+
+/* ---- chunk_gpu.c ---- */
+
+/* The GPUs of the job may update some of what comes. */
+void chunk_gpu_begin_step(struct job *job);
+/* Who updates the chunk, for which all has been read; until the end, when it is done, or has failed. */
+void chunk_choose_side(struct chunk *chunk);
+void chunk_end_side(struct chunk *chunk);
+/* Of one that is prepared; done() follows, with the chunk's status. */
+void chunk_update_on_gpu(struct chunk *chunk, void (*done)(struct chunk *chunk));
 
 /* ---- chunk.c, sweep.c ---- */
 

@@ -109,6 +109,11 @@ uint64_t update_early_count(const struct job *job)
 	return job->update->early_updates;
 }
 
+uint64_t update_elements(const struct job *job, enum share_side side)
+{
+	return job->update->share.sides[side].all;
+}
+
 uint64_t step_decided_ns(const struct job *job)
 {
 	return job->update->decided_ns;

@@ -9,6 +9,8 @@
  * the ranks compute. Warm state stays in host memory from one sweep to the next; it is dirty until it is
  * written back.
  *
+ * GPUs that the job's ranks use update some of the chunks, if they are asked to, or are fast (share.h).
+ *
  * Life cycle: update_new() when the job is made, update_make_packs() when it is planned, step_close() and
  * step_advance() for each step, update_release() when its host memory is given back, update_clear() when its
  * plan goes, update_free().
@@ -31,6 +33,7 @@
 #include "daemon/update/read_ahead.h"
 #include "daemon/update/early.h"
 #include "daemon/update/groups.h"
+#include "daemon/update/share.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/step_table.h"
 #include "daemon/update/sweep_watch.h"
@@ -107,6 +110,8 @@ int update_restore(struct job *job, Tierd__Wire__Group *const *groups, size_t gr
 		   const struct loss_scale *loss_scale, char *message, size_t size);
 /* Early updates of units that have been published. */
 uint64_t update_early_count(const struct job *job);
+/* Elements, and what fills units up, that updates went through. */
+uint64_t update_elements(const struct job *job, enum share_side side);
 /* When the last step was decided; 0: none was. */
 uint64_t step_decided_ns(const struct job *job);
 /* What the gradients of the reduced or decided step are multiplied with. */

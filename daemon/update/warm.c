@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/log.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
@@ -232,6 +233,16 @@ static void warm_fetch(struct job *job)
 	start_move(next_away(job->update->warm), SEGMENT_COMING, run_fetch, on_fetched);
 }
 
+void warm_pin(struct job *job)
+{
+	for (unsigned i = 0; job->update->warm && i < SEGMENTS_MOST; i++) {
+		const struct warm_segment *segment = &job->update->warm->segments[i];
+
+		if (segment->state == SEGMENT_HERE)
+			gpu_updates_pin(job, segment->memory.base, segment->memory.length);
+	}
+}
+
 /* ---- Segments that go ---- */
 
 static void run_discard(struct work *work)
@@ -277,6 +288,8 @@ static void warm_go_on(struct job *job)
 			flush_draining(warm);
 			continue;
 		}
+		if (!gpu_updates_give_up(job, segment->memory.base))
+			continue;
 		forget_segment(warm, i);
 		start_move(segment, SEGMENT_GOING, run_discard, on_discarded);
 	}

@@ -55,6 +55,8 @@ void warm_give(struct job *job, struct warm_range *range, enum unit_section sect
 void warm_mark(struct job *job, struct warm_range *range, bool is_dirty);
 /* A chunk of it has been written. */
 void warm_note_written(struct job *job, struct warm_range *range);
+/* GPUs that update some of the job pin what is here. */
+void warm_pin(struct job *job);
 /* The pack's warm state is not the store's any more, and is read again. None of it is taken or dirty. */
 void warm_forget_pack(struct job *job, uint32_t pack);
 

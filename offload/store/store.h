@@ -102,6 +102,8 @@ struct store_snapshot {
 	bool is_lost;	  /* its map cannot be read */
 };
 
+struct memory;
+
 /* A job whose state is in a store. */
 struct store_job {
 	char name[STORE_SNAPSHOT_NAME_BYTES];
@@ -226,6 +228,8 @@ int store_publish(struct store *store, uint32_t stream, uint64_t offset, uint64_
 
 /* The bytes of a host store, contiguous to the end of the section. NULL for an NVMe store. */
 void *store_address(struct store *store, uint32_t stream, uint64_t offset);
+/* All memory of a host store; NULL for another one. Borrowed. */
+const struct memory *store_host_memory(const struct store *store);
 
 /* Of durable stores; others: -EOPNOTSUPP. One request at a time: -EBUSY. store_message() says why the last
  * one failed.

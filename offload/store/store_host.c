@@ -34,6 +34,11 @@ static const struct store_ops host_ops = {
 	.free = host_free,
 };
 
+const struct memory *store_host_memory(const struct store *store)
+{
+	return store->ops == &host_ops ? &container_of(store, const struct host_store, store)->memory : NULL;
+}
+
 int store_new_host(struct store_layout *layout, struct store **ret_store)
 {
 	uint64_t length = store_layout_whole_bytes(layout);

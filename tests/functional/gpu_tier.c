@@ -1,9 +1,9 @@
 /* Ranks that gather on a GPU, which a stand-in plays: what a stream finds there is what host memory has, in
  * each step, however few units the GPU has room for.
  *
- * usage: gpu_tier GPUS STEPS UNITS_ON_GPU [DEATHS], where GPUS has a character for each rank: the digit of
- * its GPU, or a dash; 0 units are as many as there are; so often the last rank is killed, and another one
- * comes. */
+ * usage: gpu_tier GPUS STEPS UNITS_ON_GPU [DEATHS [FRACTION]], where GPUS has a character for each rank: the
+ * digit of its GPU, or a dash; 0 units are as many as there are; so often the last rank is killed, and
+ * another one comes; GPUs make that fraction of the updates. Prints a hash of all values at the end. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +23,7 @@ static unsigned char host[UNITS][READ_BYTES] __attribute__((aligned(4096)));
 static const char *gpus; /* by rank */
 static unsigned long steps, units_on_gpu, ranks;
 static bool is_on_gpu;
+static float fraction;
 
 static void open_gpu(int gpu)
 {
@@ -84,6 +85,7 @@ static struct tierd_job *join(struct tierd_node *node, unsigned rank)
 	if (is_on_gpu) {
 		options.gpu = gpus[rank] - '0';
 		options.gpu_budget = units_on_gpu * UNIT_BYTES;
+		options.gpu_update = fraction;
 	}
 	OK(tierd_job_open(node, &options, &job));
 	support_define_all(job, UNITS, TIERD_FP32, ELEMENTS, 1, 0.5);
@@ -117,6 +119,23 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 	return pass(job) && compare(job, steps);
 }
 
+static void print_hash(struct tierd_job *job)
+{
+	uint64_t hash = 0;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		struct tierd_view view;
+		const uint32_t *words;
+
+		OK(tierd_gather(job, unit, &view));
+		words = (const uint32_t *)((const char *)view.base + view.offsets[0]);
+		for (size_t i = 0; i < ELEMENTS; i++)
+			hash = hash * 0x100000001b3 + words[i];
+		OK(tierd_release(job, unit));
+	}
+	printf("%016llx\n", (unsigned long long)hash);
+}
+
 static void run(struct crowd_board *board, unsigned rank, void *argument)
 {
 	struct tierd_node *node = support_connect();
@@ -128,6 +147,8 @@ static void run(struct crowd_board *board, unsigned rank, void *argument)
 		open_gpu(gpus[rank] - '0');
 	while (!train(board, rank, job) || !crowd_arrive(board, rank, job))
 		;
+	if (rank == 0)
+		print_hash(job);
 	OK(tierd_job_close(job));
 	tierd_disconnect(node);
 }
@@ -149,11 +170,13 @@ int main(int argc, char **argv)
 {
 	struct crowd crowd;
 
-	REQUIRE(argc == 4 || argc == 5);
+	REQUIRE(argc >= 4 && argc <= 6);
 	gpus = argv[1];
 	ranks = strlen(gpus);
 	steps = strtoul(argv[2], NULL, 10);
 	units_on_gpu = strtoul(argv[3], NULL, 10);
+	/* All of a budget is for units. */
+	fraction = argc > 5 ? strtof(argv[5], NULL) : 0;
 	crowd_start(&crowd, (unsigned)ranks, 0, run, NULL);
 	kill_last(&crowd, argc > 4 ? strtoul(argv[4], NULL, 10) : 0);
 	crowd_finish(&crowd);

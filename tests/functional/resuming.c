@@ -22,6 +22,7 @@ static const struct tierd_group heavy[] = { { sizeof(heavy[0]), 1, 0.9f, 0.999f,
 	OPTION(owner, getuid(), NULL)                                                                        \
 	OPTION(gpu_budget, 64 * MIB, NULL)                                                                   \
 	OPTION(gpu_gradients, true, NULL)                                                                    \
+	OPTION(gpu_update, 0.5f, NULL)                                                                       \
 	/* Of a new job. */                                                                                  \
 	OPTION(source, "nowhere", NULL)                                                                      \
 	OPTION(source_owner, getuid(), NULL)                                                                 \

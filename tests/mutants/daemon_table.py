@@ -7,6 +7,9 @@ WRITING = "daemon/values/writing.c"
 THROTTLE = "daemon/session/throttle.c"
 GPU_PACK = "daemon/gpu/pack.c"
 GPU_RANK = "daemon/gpu/rank.c"
+CHUNK_GPU = "daemon/update/chunk_gpu.c"
+SHARE = "daemon/update/share.c"
+WARM = "daemon/update/warm.c"
 
 MUTANTS = (
     # Beside each other, because each builds all that there is.
@@ -122,7 +125,7 @@ MUTANTS = (
         "state updated that does not match its checksums",
         "ahead",
         "daemon/update/chunk_work.c",
-        (("\tif (!verify(chunk))\n\t\treturn;\n", ""),),
+        (("\tif (!verify(chunk))\n\t\treturn false;\n", ""),),
     ),
     (
         "an absent tensor updated",
@@ -654,5 +657,29 @@ MUTANTS = (
         "daemon/gradients/arrival.c",
         (("return &contribution->member->job->gradients->waiting_of_step[contribution->step % 2];",
           "static uint64_t none;\n\n\t(void)contribution;\n\treturn &none;"),),
+    ),
+    (
+        "an update believed that a GPU has not finished",
+        "update_gpu",
+        CHUNK_GPU,
+        (("\tif (status < 0)\n\t\tfail(chunk, status);", "\tif (status > 0)\n\t\tfail(chunk, status);"),),
+    ),
+    (
+        "gradients of 16 bits taken for wider ones on a GPU",
+        "update_gpu",
+        CHUNK_GPU,
+        (("update->is_narrow = are_sums_narrow(chunk, run);", "update->is_narrow = false;"),),
+    ),
+    (
+        "kept state that goes still registered with a GPU",
+        "update_gpu",
+        WARM,
+        (("\t\tif (!gpu_updates_give_up(job, segment->memory.base))\n\t\t\tcontinue;\n", ""),),
+    ),
+    (
+        "what is on its way to a GPU not counted when its updates are shared out",
+        "update_share",
+        SHARE,
+        (("(pace->waiting + elements) * pace->busy_ns", "elements * pace->busy_ns"),),
     ),
 )

@@ -257,6 +257,7 @@ static void answer_attach(struct fake_gpu *gpu, struct fake_peer *peer, uint32_t
 	       attach->epoch == peer->epoch);
 	memcpy(gpu->uuid, attach->uuid.data, GPU_UUID_BYTES);
 	gpu->budget = attach->budget;
+	gpu->update_fraction = attach->update_fraction;
 	for (unsigned i = 0; i < GPU_EVENTS; i++) {
 		assert(attach->events[i].len == GPU_HANDLE_BYTES);
 		memcpy(&order.handles[i], attach->events[i].data, GPU_HANDLE_BYTES);

@@ -26,6 +26,7 @@ struct fake_gpu {
 	_Atomic unsigned attached, gathers;
 	char uuid[GPU_UUID_BYTES];
 	uint64_t budget;
+	float update_fraction;
 };
 
 void fake_gpu_start(struct fake_gpu *gpu);

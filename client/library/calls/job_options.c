@@ -92,6 +92,11 @@ int job_options_check(const struct tierd_job_options *options)
 	if (options->gpu < -1)
 		return message_fail(-EINVAL, "gpu is %d; it is a GPU's number, from 0 on, or -1 for none",
 				    (int)options->gpu);
+	if (options->gpu_update != TIERD_AS_MEASURED &&
+	    !(options->gpu_update >= 0 && options->gpu_update <= 1))
+		return message_fail(-EINVAL,
+				    "gpu_update is %g; it is a fraction, from 0 to 1, or TIERD_AS_MEASURED",
+				    (double)options->gpu_update);
 	if (options->group_count > TIERD_MAX_GROUPS)
 		return message_fail(-EINVAL, "%u parameter groups are more than %d", options->group_count,
 				    TIERD_MAX_GROUPS);

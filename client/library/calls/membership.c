@@ -95,6 +95,7 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 		return r;
 	job->gpu_budget = own.gpu_budget;
 	job->has_gpu_gradients = own.gpu_gradients;
+	job->gpu_update = own.gpu_update;
 	job_options_encode(&own, &groups, &open);
 	r = reopen_remember(node, &open.base, &job->opening);
 	if (r == 0)

@@ -19,6 +19,7 @@ bool gpu_attach_ask(struct tierd_ticket *ticket)
 	attach.uuid = (ProtobufCBinaryData){ GPU_UUID_BYTES, (uint8_t *)gpu_uuid(job->gpu)->bytes };
 	attach.budget = job->gpu_budget;
 	attach.has_gradients = job->has_gpu_gradients;
+	attach.update_fraction = job->gpu_update;
 	attach.n_events = GPU_EVENTS;
 	attach.events = events;
 	ticket->is_attaching = true;

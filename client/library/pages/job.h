@@ -124,6 +124,7 @@ struct tierd_job {
 
 	uint64_t gpu_budget;
 	bool has_gpu_gradients;
+	float gpu_update;
 	char gpu_refusal[512]; /* why there is no tier on the GPU, if none could be had */
 
 	bool is_getting_ready;

@@ -272,6 +272,7 @@ const struct field job_option_fields[] = {
 	OPTION(gpu, FIELD_I32),
 	OPTION(gpu_budget, FIELD_U64),
 	OPTION(gpu_gradients, FIELD_BOOL),
+	OPTION(gpu_update, FIELD_FLOAT),
 	{ 0 },
 };
 

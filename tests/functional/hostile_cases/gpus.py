@@ -1,11 +1,14 @@
-"""GPUs: ones that are not there, events that are none, gathers on none, and pushes from none."""
+"""GPUs: ones that are not there, events that are none, fractions that are none, gathers on none, and pushes from none."""
+import struct
+
 from hostile_cases.case import EPOCH, JOB, READY, Answered, Case
 from hostile_cases.request import EVENTS, HANDLE, UUID, of_job
 from messages import GPU_ATTACH, GPU_GATHER, GPU_GRADIENTS, PUSH, data, number
 
 
-def attach(uuid=UUID, events=EVENTS, handle=HANDLE, budget=0):
-    return number(1, JOB) + number(2, EPOCH) + data(3, uuid) + number(4, budget) + data(5, handle) * events
+def attach(uuid=UUID, events=EVENTS, handle=HANDLE, budget=0, updates=None):
+    fraction = b"" if updates is None else bytes([7 << 3 | 5]) + struct.pack("<f", updates)
+    return number(1, JOB) + number(2, EPOCH) + data(3, uuid) + number(4, budget) + data(5, handle) * events + fraction
 
 
 def asks_again_and_again(client):
@@ -28,6 +31,8 @@ CASES = [
     Case("a GPU without events", READY, (GPU_ATTACH, attach(events=0)), MALFORMED),
     Case("a GPU with 10,000 events", READY, (GPU_ATTACH, attach(events=10000)), MALFORMED),
     Case("a GPU with an event of 3 bytes", READY, (GPU_ATTACH, attach(handle=bytes(3))), MALFORMED),
+    *[Case(f"a GPU for {updates} of the updates", READY, (GPU_ATTACH, attach(updates=updates)), Answered("EINVAL", "from 0 to 1, or -1"))
+      for updates in (float("nan"), float("inf"), -2, 1.5)],
     Case("a gather on no GPU", READY, (GPU_GATHER, of_job()[GPU_GATHER]), Answered("EINVAL", "rank 0 has asked for no GPU")),
     Case("a gather on a GPU of a version that no step has", READY, (GPU_GATHER, of_job()[GPU_GATHER] + number(4, -1)),
          Answered("EINVAL", "is ahead of every step")),

@@ -3,6 +3,12 @@
 uint32_t gpu_actor_send_attach(struct gpu_peer *peer, struct actor *actor, uint8_t uuid[GPU_UUID_BYTES],
 			       uint64_t budget)
 {
+	return gpu_actor_send_attach_for(peer, actor, uuid, budget, 0);
+}
+
+uint32_t gpu_actor_send_attach_for(struct gpu_peer *peer, struct actor *actor, uint8_t uuid[GPU_UUID_BYTES],
+				   uint64_t budget, float update_fraction)
+{
 	Tierd__Wire__GpuAttach attach = TIERD__WIRE__GPU_ATTACH__INIT;
 	ProtobufCBinaryData events[GPU_EVENTS];
 
@@ -13,6 +19,7 @@ uint32_t gpu_actor_send_attach(struct gpu_peer *peer, struct actor *actor, uint8
 	attach.uuid = (ProtobufCBinaryData){ GPU_UUID_BYTES, uuid };
 	attach.budget = budget;
 	attach.has_gradients = peer->has_gradients;
+	attach.update_fraction = update_fraction;
 	attach.n_events = GPU_EVENTS;
 	attach.events = events;
 	return actor_send(actor, WIRE_REQUEST(GPU_ATTACH, gpu_attach, &attach));

@@ -90,6 +90,7 @@ void gpu_scene_job(struct gpu_scene *scene)
 	options.name = "test";
 	options.gpu = 0;
 	options.gpu_budget = 12345;
+	options.gpu_update = 0.25f;
 	scene->job = NULL;
 	scene->peer.unit_count = 0;
 	if (tierd_job_open(scene->node, &options, &scene->job) < 0)

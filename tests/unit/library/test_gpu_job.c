@@ -1,5 +1,6 @@
 /* How a rank gets memory of a GPU, does without, and gives it back. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ static void a_rank_that_is_ready_has_memory_of_its_gpu(void **state)
 	assert_int_equal(scene.driver.device_uuid(&uuid, 0), 0);
 	assert_memory_equal(scene.gpu.uuid, &uuid, sizeof(uuid));
 	assert_int_equal(scene.gpu.budget, 12345);
+	assert_true(scene.gpu.update_fraction == 0.25f);
 	assert_int_equal(scene.state.gpu_bytes, FAKE_GPU_BYTES);
 	assert_int_equal(tierd_job_state(scene.job, &now), 0);
 	assert_int_equal(now.gpu_bytes, FAKE_GPU_BYTES);
@@ -116,6 +118,25 @@ static void a_gpu_that_is_not_there_is_said_at_once(void **state)
 	assert_says("there is no GPU 0, for there is no driver that serves one: it does not start");
 	open_with(&scene, -1, 0);
 	gpu_scene_fail(&scene, NULL);
+	gpu_scene_end(&scene);
+}
+
+static void a_fraction_of_updates_that_is_none_is_refused(void **state)
+{
+	static const float fractions[] = { -0.5f, 1.25f, NAN };
+	struct gpu_scene scene = { 0 };
+	struct tierd_job *job;
+
+	gpu_scene_start(&scene);
+	for (unsigned i = 0; i < ARRAY_LENGTH(fractions); i++) {
+		struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+
+		options.name = "other";
+		options.gpu_update = fractions[i];
+		assert_int_equal(tierd_job_open(scene.node, &options, &job), -EINVAL);
+		assert_non_null(
+			strstr(tierd_message(), "it is a fraction, from 0 to 1, or TIERD_AS_MEASURED"));
+	}
 	gpu_scene_end(&scene);
 }
 
@@ -590,6 +611,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_ticket_of_a_ready_waits_for_the_memory),
 		cmocka_unit_test(a_rank_that_gets_none_goes_on_without_and_asks_again),
 		cmocka_unit_test(a_gpu_that_is_not_there_is_said_at_once),
+		cmocka_unit_test(a_fraction_of_updates_that_is_none_is_refused),
 		cmocka_unit_test(a_job_without_a_gpu_says_so),
 		cmocka_unit_test(wrong_pages_end_the_connection),
 		cmocka_unit_test(what_cannot_be_used_is_done_without),
