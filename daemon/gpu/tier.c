@@ -76,16 +76,24 @@ static int plan_within(struct gpu_tier *tier, uint64_t budget)
 	return plan_slots(tier, budget);
 }
 
+/* Where less was tried because the GPU did not have more, that is what there is to say. */
 static int refuse_budget(struct gpu_tier *tier, uint64_t budget)
 {
+	const char *refused = tier->memory.request.problem.text;
 	char least[16], given[16];
+	int used = snprintf(tier->problem, sizeof(tier->problem),
+			    "the job needs at least %s of %s for its largest units, two of each size, ",
+			    budget_print_needed(tier->slots.reserved, least),
+			    gpu_engine_name(tier->gpu->engine));
 
-	snprintf(tier->problem, sizeof(tier->problem),
-		 "the job needs at least %s of %s for its largest units, two of each size, and may have %s; "
-		 "raise "
-		 "gpu_budget, or define smaller units",
-		 budget_print_needed(tier->slots.reserved, least), gpu_engine_name(tier->gpu->engine),
-		 budget_print(budget, given));
+	if (*refused)
+		snprintf(tier->problem + used, sizeof(tier->problem) - (size_t)used,
+			 "and does not get it: %s; end what else uses that GPU, or define smaller units",
+			 refused);
+	else
+		snprintf(tier->problem + used, sizeof(tier->problem) - (size_t)used,
+			 "and may have %s; raise gpu_budget, or define smaller units",
+			 budget_print(budget, given));
 	return -ENOMEM;
 }
 
