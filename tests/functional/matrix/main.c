@@ -1,5 +1,6 @@
 /* matrix SET…: trains every configuration of the sets through the daemon at $TIERD_SOCKET, each rank a
- * process of its own, and compares all bits and accounts with the reference. */
+ * process of its own, and compares all bits and accounts with the reference. matrix count SET…: how many
+ * there are. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,12 +11,20 @@
 #include <unistd.h>
 
 #include "configurations.h"
+#include "gpu.h"
 #include "owner.h"
 #include "references.h"
 
 /* ---- A rank ---- */
 
-enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 15 };
+enum {
+	RANK_NUMBER = 2,
+	RANK_BUDGET,
+	RANK_GPU_BUDGET,
+	RANK_DESCRIPTOR,
+	RANK_VALUES,
+	RANK_ARGUMENTS = RANK_VALUES + 15
+};
 
 static unsigned number(const char *text)
 {
@@ -59,12 +68,16 @@ static int run_rank(char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	rank_init(&rank, &configuration, number(argv[RANK_NUMBER]));
 	reference_map(&rank.reference, &rank.model, (int)number(argv[RANK_DESCRIPTOR]), false);
+	rank.gpu_budget = strtoull(argv[RANK_GPU_BUDGET], NULL, 10);
 	rank_join(&rank, budget);
 	rank_write(&rank);
 	rank_must(&rank, tierd_job_ready(rank.job, -1, &state), "tierd_job_ready");
 	if (state.status != TIERD_NEW || state.step != 0)
 		rank_fail(&rank, "a new job has status %u and stands at step %llu", state.status,
 			  (unsigned long long)state.step);
+	rank.gpu = gpu_reader_new(&rank);
+	if ((state.gpu_bytes > 0) != (rank.gpu != NULL))
+		rank_fail(&rank, "it has %llu bytes on a GPU", (unsigned long long)state.gpu_bytes);
 	if (configuration.is_by_owner)
 		rank.owner = owner_new(&rank);
 	rank_train(&rank);
@@ -82,11 +95,13 @@ static int run_rank(char **argv)
 /* ---- All ranks ---- */
 
 /* A fresh image, so that no rank inherits a mapping of another's. */
-static void become_rank(const struct configuration *configuration, unsigned rank, uint64_t budget, int fd)
+static void become_rank(const struct configuration *configuration, unsigned rank, uint64_t budget,
+			uint64_t gpu_budget, int fd)
 {
 	const uint64_t values[RANK_ARGUMENTS - RANK_NUMBER] = {
 		rank,
 		budget,
+		gpu_budget,
 		(uint64_t)fd,
 		configuration->ranks,
 		configuration->micro_batches,
@@ -115,37 +130,67 @@ static void become_rank(const struct configuration *configuration, unsigned rank
 	_exit(127);
 }
 
-/* The least budget is what tierd says that it needs, which it rounds to a tenth of a MiB. */
+/* It is what tierd says that it needs, which it rounds to a tenth of a MiB. */
+static uint64_t read_least_budget(const struct rank *rank)
+{
+	const char *text = strstr(tierd_message(), "at least ");
+	double mib;
+
+	if (!text || sscanf(text, "at least %lf MiB", &mib) != 1)
+		rank_fail(rank, "the message names no least budget: %s", tierd_message());
+	return (uint64_t)((mib + 0.1) * 1048576.0);
+}
+
 static uint64_t ask_least_budget(const struct configuration *configuration)
 {
 	static struct rank rank;
-	const char *text;
-	double mib;
+	uint64_t budget;
 	float value = 0;
 
 	rank_init(&rank, configuration, 0);
 	rank_join(&rank, 1);
 	if (tierd_tensor_write(rank.job, 0, 0, 0, 1, &value, true) != -ENOMEM)
 		rank_fail(&rank, "a budget of 1 byte is enough: %s", tierd_message());
-	text = strstr(tierd_message(), "at least ");
-	if (!text || sscanf(text, "at least %lf MiB", &mib) != 1)
-		rank_fail(&rank, "the message names no least budget: %s", tierd_message());
+	budget = read_least_budget(&rank);
 	tierd_job_detach(rank.job);
 	tierd_disconnect(rank.node);
-	return (uint64_t)((mib + 0.1) * 1048576.0);
+	return budget;
+}
+
+/* Of a GPU the first rank that is ready there is told, and the units are the same for any number of ranks. */
+static uint64_t ask_least_gpu_budget(const struct configuration *configuration)
+{
+	static struct rank rank;
+	struct configuration alone = *configuration;
+	struct tierd_view view;
+	uint64_t budget;
+
+	alone.ranks = alone.gradient_buffers = 1;
+	rank_init(&rank, &alone, 0);
+	rank.gpu_budget = 1;
+	rank_join(&rank, UINT64_C(200) << 20);
+	rank_write(&rank);
+	rank_must(&rank, tierd_job_ready(rank.job, -1, NULL), "tierd_job_ready");
+	if (tierd_gather_on(rank.job, 0, NULL, &view) != -EOPNOTSUPP)
+		rank_fail(&rank, "a budget of 1 byte is enough on a GPU");
+	budget = read_least_budget(&rank);
+	rank_must(&rank, tierd_job_close(rank.job), "tierd_job_close");
+	tierd_disconnect(rank.node);
+	return budget;
 }
 
 static bool run_configuration(const struct configuration *configuration)
 {
 	int fd = references_get(configuration), status;
 	uint64_t budget = configuration->is_tight ? ask_least_budget(configuration) : 200 << 20;
+	uint64_t gpu_budget = gpu_is_least() ? ask_least_gpu_budget(configuration) : 0;
 	bool has_failed = false;
 
 	for (unsigned rank = 0; rank < configuration->ranks; rank++) {
 		pid_t pid = fork();
 
 		if (pid == 0)
-			become_rank(configuration, rank, budget, fd);
+			become_rank(configuration, rank, budget, gpu_budget, fd);
 		has_failed |= pid < 0;
 	}
 	while (wait(&status) > 0)
@@ -157,10 +202,11 @@ int main(int argc, char **argv)
 {
 	static struct configuration all[CONFIGURATIONS_MAXIMUM];
 	unsigned failed = 0, run = 0;
+	bool is_counting = argc > 1 && strcmp(argv[1], "count") == 0;
 
 	if (argc == RANK_ARGUMENTS && strcmp(argv[1], "rank") == 0)
 		return run_rank(argv);
-	for (int i = 1; i < argc; i++) {
+	for (int i = is_counting ? 2 : 1; i < argc; i++) {
 		unsigned count = configurations_of(argv[i], all);
 
 		if (count == 0) {
@@ -168,7 +214,11 @@ int main(int argc, char **argv)
 			return 2;
 		}
 		for (unsigned c = 0; c < count; c++, run++)
-			failed += !run_configuration(&all[c]);
+			failed += !is_counting && !run_configuration(&all[c]);
+	}
+	if (is_counting) {
+		printf("%u\n", run);
+		return run == 0;
 	}
 	printf("%u configurations, %u failed\n", run, failed);
 	return failed > 0 || run == 0;

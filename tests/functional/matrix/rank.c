@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "bits.h"
+#include "gpu.h"
 
 #define PATIENCE_MS 30000
 
@@ -115,6 +116,8 @@ void rank_join(struct rank *rank, uint64_t host_budget)
 	options.gradient_bytes = configuration->gradient_buffers == 0;
 	options.pushed_once = configuration->micro_batches == 1;
 	options.seed = rank->model.seed;
+	options.gpu = gpu_of_rank(rank);
+	options.gpu_budget = rank->gpu_budget;
 	options.group_count = MODEL_GROUPS;
 	options.groups = groups;
 	rank_must(rank, tierd_job_open(rank->node, &options, &rank->job), "tierd_job_open");

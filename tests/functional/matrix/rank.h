@@ -15,6 +15,8 @@ struct rank {
 	struct tierd_ticket *ticket; /* of the last step, or NULL */
 	unsigned ticket_step;
 	struct owner *owner; /* NULL: tierd updates its shard */
+	uint64_t gpu_budget;
+	struct gpu_reader *gpu; /* NULL: it gathers in host memory alone */
 	/* What it did, by its own count. */
 	uint64_t gathers, gathered_elements, pushes, pushed_elements;
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bits.h"
+#include "gpu.h"
 #include "owner.h"
 
 static uint64_t all_elements(const struct model_unit *unit)
@@ -13,8 +14,10 @@ static uint64_t all_elements(const struct model_unit *unit)
 /* ---- Gathers ---- */
 
 static void compare_view(const struct rank *rank, const struct tierd_view *view, unsigned unit,
-			 unsigned steps, bool with_frozen)
+			 unsigned steps)
 {
+	bool with_frozen = BITS_HASH(rank->rank, unit, steps) % 8 == 0;
+
 	for (unsigned t = 0; t < rank->model.units[unit].tensor_count; t++) {
 		const struct model_tensor *tensor = &rank->model.units[unit].tensors[t];
 		const char *address = tierd_at(view, t);
@@ -33,19 +36,23 @@ static void gather(struct rank *rank, unsigned unit, unsigned steps)
 {
 	const struct model_unit *of = &rank->model.units[unit];
 	struct tierd_view view;
+	bool is_on_gpu = gpu_gather(rank, unit, steps, &view);
 
-	rank_must(rank, tierd_gather(rank->job, unit, &view), "tierd_gather");
+	if (!is_on_gpu)
+		rank_must(rank, tierd_gather(rank->job, unit, &view), "tierd_gather");
 	if (model_trainable(of) > 0 ? view.version != steps : view.version > steps)
 		rank_fail(rank, "unit %s has version %llu after %u steps", of->name,
 			  (unsigned long long)view.version, steps);
-	compare_view(rank, &view, unit, steps, BITS_HASH(rank->rank, unit, steps) % 8 == 0);
+	if (!is_on_gpu)
+		compare_view(rank, &view, unit, steps);
 	rank->gathers++;
 	rank->gathered_elements += all_elements(of);
 }
 
 static void release(const struct rank *rank, unsigned unit)
 {
-	rank_must(rank, tierd_release(rank->job, unit), "tierd_release");
+	if (!gpu_release(rank, unit))
+		rank_must(rank, tierd_release(rank->job, unit), "tierd_release");
 }
 
 /* ---- Pushes ---- */
@@ -148,8 +155,10 @@ static void train_micro_batch(struct rank *rank, unsigned step, unsigned micro_b
 		gather(rank, unit, step);
 		release(rank, unit);
 	}
+	gpu_compare(rank, step, compare_view);
 	wait_for_step(rank);
 	backward(rank, step, micro_batch, begun, units, true);
+	gpu_compare(rank, step, compare_view);
 }
 
 void rank_train(struct rank *rank)
