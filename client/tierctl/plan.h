@@ -81,6 +81,12 @@ uint64_t plan_communication(const struct plan_model *model, unsigned stage);
 
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place);
 
+/* What is more than a number can be is the largest one. */
+static inline uint64_t plan_whole(double value)
+{
+	return value < 0x1p64 ? (uint64_t)value : UINT64_MAX;
+}
+
 /* Bytes written to NVMe in a day of steps that take so long. */
 double plan_written_per_day(const struct plan_model *model, const struct plan_place *place, uint64_t step_ms);
 

@@ -145,6 +145,6 @@ bool plan_has_days(const struct plan_request *request, const struct plan_place *
 
 uint64_t plan_days(const struct plan_request *request, const struct plan_place *place)
 {
-	return (uint64_t)((double)request->endurance_bytes /
+	return plan_whole((double)request->endurance_bytes /
 			  plan_written_per_day(&request->model, place, request->step_ms));
 }

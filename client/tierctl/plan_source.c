@@ -62,6 +62,13 @@ static int take_reply(const Tierd__Wire__ReaderUnitsReply *reply, Tierd__Wire__T
 	return r;
 }
 
+/* What a plan divides by, and looks up. */
+static bool can_be_planned(const Tierd__Wire__JobOpen *options)
+{
+	return options && options->world_size > 0 && options->world_size <= PLAN_MAX_RANKS &&
+	       plan_optimizer_of(options->optimizer, false);
+}
+
 static int read_pages(struct ask *ask, Tierd__Wire__TensorsRead *read, Tierd__Wire__PlanRequest *request,
 		      Tierd__Wire__JobOpen **ret_open)
 {
@@ -73,7 +80,7 @@ static int read_pages(struct ask *ask, Tierd__Wire__TensorsRead *read, Tierd__Wi
 				       TIERD__WIRE__REPLY__BODY_READER_UNITS, &reply);
 		if (code != COMMAND_DONE)
 			return code;
-		if (!reply->reader_units->options)
+		if (!can_be_planned(reply->reader_units->options))
 			return command_fail_reply();
 		if (!*ret_open)
 			*ret_open = plan_ask_copy(&reply->reader_units->options->base);

@@ -123,7 +123,7 @@ static void add_place(struct table *table, const struct plan_request *request, c
 	add_traffic(table, traffic.gradient_read, traffic.gradient_written);
 	if (request->step_ms > 0)
 		table_add_bytes(table,
-				(uint64_t)plan_written_per_day(&request->model, &place, request->step_ms));
+				plan_whole(plan_written_per_day(&request->model, &place, request->step_ms)));
 	if (request->step_ms > 0 && plan_has_days(request, &place))
 		table_add_count(table, plan_days(request, &place));
 	else if (request->step_ms > 0)

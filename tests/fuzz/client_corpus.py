@@ -116,7 +116,14 @@ def asked(command, *answers):
     return bytes([command]) + GOOD + b"".join(answers)
 
 
-OPTIONS = message(_1=message(_1="u", _2=1, _3=message(_1="t", _3=2, _4=5)), _2=message(_1="job", _3=2, _4=3, _6=0, _16=message(_1=1.0)))
+
+
+def options(world_size, optimizer):
+    return message(_1=message(_1="u", _2=1, _3=message(_1="t", _3=2, _4=5)),
+                   _2=message(_1="job", _3=world_size, _4=3, _6=optimizer, _16=message(_1=1.0)))
+
+
+OPTIONS = options(2, 0)
 TIERCTL = {
     "ping": asked(PING, record(REPLY, field(1, b""))),
     "no_hello": bytes([STATUS]) + record(HANG_UP),
@@ -165,6 +172,9 @@ TIERCTL = {
     "like_cut": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)),
                       replied(71, message(_2=b"", _1=message(_1="u", _2=3, _3=message(_1="t", _3=2, _4=5)))), replied(71, OPTIONS)),
     "like_without_options": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, b"")),
+    "like_without_ranks": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, options(0, 0)), replied(71, message(_2=b""))),
+    "like_another_optimizer": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, options(2, 99)),
+                                    replied(71, message(_2=b""))),
 }
 
 
