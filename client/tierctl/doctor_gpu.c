@@ -71,11 +71,12 @@ static void add_gpu(struct doctor *doctor, unsigned number, const struct gpu *gp
 void doctor_look_at_gpus(struct doctor *doctor)
 {
 	unsigned present = count_devices();
-	struct dynamic_library nccl_library = { 0 };
+	struct dynamic_library nvml_library, nccl_library = { 0 };
 	struct nccl nccl;
 	struct gpus gpus;
 
 	gpus_find(&gpus);
+	gpus_find_nvml(&nvml_library);
 	(void)nccl_open(&nccl, &nccl_library);
 	for (unsigned i = 0; i < gpus.count; i++)
 		add_gpu(doctor, i, &gpus.gpus[i]);
@@ -86,7 +87,7 @@ void doctor_look_at_gpus(struct doctor *doctor)
 			   "%u on the bus, none of which is served", present);
 	add_library(doctor, "GPU driver", &gpus.driver,
 		    present > 0 ? "NVIDIA's driver (nvidia-smi shows whether it works)" : NULL);
-	add_library(doctor, "NVML", &gpus.nvml,
+	add_library(doctor, "NVML", &nvml_library,
 		    gpus.count > 0 ? "the package of NVIDIA's driver that has nvidia-smi" : NULL);
 	add_library(doctor, "NCCL", &nccl_library, gpus.count > 1 ? "NVIDIA's package libnccl2" : NULL);
 }

@@ -8,26 +8,56 @@
 #include "common/plural.h"
 #include "daemon/gpu/exchange.h"
 
+static void on_helped(evutil_socket_t fd, short events, void *argument)
+{
+	workers_reap(((struct gpu_helper *)argument)->workers);
+}
+
+static int helper_start(struct gpu_helper *helper, struct node *node, const char *name)
+{
+	int r = workers_new(1, name, &helper->workers);
+
+	if (r < 0)
+		return r;
+	helper->event =
+		event_new(node->loop, workers_fd(helper->workers), EV_READ | EV_PERSIST, on_helped, helper);
+	return helper->event && event_add(helper->event, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+/* Waits for what it does. */
+static void helper_end(struct gpu_helper *helper)
+{
+	if (helper->event)
+		event_free(TAKE_PTR(helper->event));
+	helper->workers = workers_free(helper->workers);
+}
+
 int gpu_node_new(struct node *node)
 {
+	int r;
+
 	if (node->gpu)
 		return 0;
 	node->gpu = calloc(1, sizeof(*node->gpu));
 	if (!node->gpu)
 		return -ENOMEM;
-	node->gpu->sensing = gpu_sensing_new(node);
+	r = helper_start(&node->gpu->nvml, node, "tierd-nvml");
+	if (r == 0)
+		node->gpu->sensing = gpu_sensing_new(node);
 	if (node->gpu->sensing)
 		return 0;
-	free(TAKE_PTR(node->gpu));
-	return -ENOMEM;
+	gpu_node_free(node);
+	return r < 0 ? r : -ENOMEM;
 }
 
 void gpu_node_free(struct node *node)
 {
 	struct node_gpu *own = node->gpu;
 
-	if (own)
+	if (own) {
+		helper_end(&own->nvml);
 		gpu_exchange_node_free(node);
+	}
 	for (unsigned i = 0; own && i < GPUS_MAX; i++) {
 		if (own->in_use[i].event)
 			event_free(own->in_use[i].event);
@@ -58,11 +88,25 @@ static void on_lost(void *context, const char *problem)
 {
 	struct gpu_in_use *gpu = context;
 
+	if (gpu->is_lost)
+		return;
 	snprintf(gpu->problem, sizeof(gpu->problem), "%s", problem);
 	gpu_sensing_lose(gpu);
 	log_error("%s; its jobs go on without it", problem);
 	tell_loss(&gpu->node->jobs.live, gpu);
 	tell_loss(&gpu->node->jobs.dying, gpu);
+}
+
+void gpu_check_engines(struct node *node)
+{
+	struct gpu_problem problem;
+
+	for (unsigned i = 0; i < GPUS_MAX; i++) {
+		struct gpu_in_use *gpu = &node->gpu->in_use[i];
+
+		if (gpu->tiers > 0 && !gpu->is_lost && gpu_engine_hangs(gpu->engine, &problem))
+			on_lost(gpu, problem.text);
+	}
 }
 
 static void on_results(evutil_socket_t fd, short events, void *argument)
@@ -123,11 +167,24 @@ static int watch(struct gpu_in_use *gpu, struct node *node)
 	return gpu->event && event_add(gpu->event, NULL) == 0 ? 0 : -ENOMEM;
 }
 
+/* It is lost, and others have not left it yet: who comes does not wait for what may never answer. */
+static void refuse_lost(struct gpu_opening *opening)
+{
+	const struct gpu_in_use *gpu = opening->gpu;
+
+	if (gpu->tiers == 0 || !gpu->is_lost)
+		return;
+	opening->status = -ENODEV;
+	snprintf(opening->problem, sizeof(opening->problem), "%s", gpu->problem);
+}
+
 static void on_opened(struct work *work)
 {
 	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
 	struct gpu_tier *tier = opening->tier;
 
+	if (opening->status == 0)
+		refuse_lost(opening);
 	/* Where the GPU cannot be opened its tier is none of those that use it. */
 	if (opening->status < 0) {
 		opening->gpu = NULL;
@@ -168,7 +225,8 @@ static void on_closed(struct work *work)
 	free(closing);
 }
 
-/* Without memory for that it stays open until the daemon ends, or is used again. */
+/* By the worker that gives host memory back later: streams of a GPU that is lost end before that. Without
+ * memory for that it stays open until the daemon ends, or is used again. */
 void gpu_let_go(struct gpu_in_use *gpu)
 {
 	struct closing *closing;

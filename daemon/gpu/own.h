@@ -29,7 +29,14 @@ struct gpu_in_use {
 	char problem[GPU_PROBLEM_TEXT];
 };
 
+/* A worker that calls NVML, which may take long, and for ever: nobody else waits behind it. */
+struct gpu_helper {
+	struct workers *workers;
+	struct event *event;
+};
+
 struct node_gpu {
+	struct gpu_helper nvml;
 	struct gpus gpus;
 	bool has_looked;
 	struct gpu_sensing *sensing;
@@ -52,6 +59,8 @@ int gpu_node_new(struct node *node);
 /* opened() of the tier follows: tier.c. */
 void gpu_open(struct gpu_opening *opening);
 void gpu_let_go(struct gpu_in_use *gpu);
+/* Those whose driver hangs are lost. */
+void gpu_check_engines(struct node *node);
 
 /* ---- sensing.c ---- */
 

@@ -148,12 +148,15 @@ void gpu_sensing_look(struct gpu_sensing *sensing)
 	sensing->is_looking = true;
 	node_begin_work(sensing->node);
 	sensing->work = (struct work){ .run = run_look, .done = on_look, .urgency = WORK_NORMAL };
-	workers_submit(sensing->node->slow_workers, &sensing->work);
+	workers_submit(sensing->node->gpu->nvml.workers, &sensing->work);
 }
 
 static void on_timer(evutil_socket_t fd, short events, void *argument)
 {
-	gpu_sensing_look(argument);
+	struct gpu_sensing *sensing = argument;
+
+	gpu_check_engines(sensing->node);
+	gpu_sensing_look(sensing);
 }
 
 void gpu_sensing_begin(struct gpu_sensing *sensing, struct gpu_in_use *gpu)

@@ -103,8 +103,10 @@ static void end_pieces(struct gpu_engine *engine, struct gpu_lane *lane)
 		struct gpu_problem ignored;
 		int error = engine->driver.event_query(piece->end);
 
-		if (error == DRIVER_NOT_READY)
+		if (error == DRIVER_NOT_READY) {
+			gpu_check_patience(engine, lane->busy_since_ns, "a copy");
 			break;
+		}
 		if (gpu_check(engine, "cuEventQuery", error, &ignored) < 0 && !engine->is_lost)
 			gpu_drain(engine, lane->stream);
 		if (engine->is_lost)

@@ -21,6 +21,9 @@
 /* Host memory is registered in pieces that begin at multiples of this. */
 #define GPU_PIN_BYTES ((uintptr_t)64 << 20)
 
+/* What takes a GPU longer than this hangs: it is lost. Nothing that it is asked for takes a second. */
+#define GPU_PATIENCE_MS 60000
+
 struct gpu_engine;
 
 /* Which GPU, which call of the driver, and what the driver says. */
@@ -34,6 +37,7 @@ struct gpu_engine_config {
 	/* The GPU is lost. Once, by gpu_engine_reap(), before the first request that fails for it. */
 	void (*failed)(void *context, const char *problem);
 	void *context;
+	unsigned patience_ms; /* 0: GPU_PATIENCE_MS */
 };
 
 /* May take a second, because the driver wakes the GPU up. -ENODEV: there is no driver, or no such GPU;
@@ -50,6 +54,10 @@ const char *gpu_engine_name(const struct gpu_engine *engine); /* "GPU 0 (NVIDIA 
 
 /* Whether this GPU can copy from and to memory of that one, of the same gpus. */
 bool gpu_engine_reaches(const struct gpu_engine *engine, unsigned gpu);
+
+/* True: the driver has not come back from a call for longer than that. Nobody can end such a call, so what is
+ * in flight stays there. */
+bool gpu_engine_hangs(struct gpu_engine *engine, struct gpu_problem *ret_problem);
 
 /* Readable (an eventfd) while results wait for gpu_engine_reap(), which runs their done(). */
 int gpu_engine_fd(const struct gpu_engine *engine);

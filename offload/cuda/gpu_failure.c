@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/clock.h"
 #include "offload/cuda/gpu_private.h"
 
 int gpu_errno(int error)
@@ -39,16 +40,42 @@ static bool is_lasting(const struct gpu_engine *engine)
 	return engine->has_entered && engine->driver.memory_info(&unused, &unused) != DRIVER_DONE;
 }
 
+static void lose(struct gpu_engine *engine)
+{
+	engine->is_lost = true;
+	pthread_mutex_lock(&engine->lock);
+	engine->is_failure_new = true;
+	pthread_mutex_unlock(&engine->lock);
+}
+
 void gpu_give_up(struct gpu_engine *engine, const char *call, int error)
 {
 	if (engine->is_lost)
 		return;
 	snprintf(engine->loss.text, sizeof(engine->loss.text), "%s is lost: %s: %s (error %d)", engine->name,
 		 call, driver_text(&engine->driver, error), error);
-	engine->is_lost = true;
-	pthread_mutex_lock(&engine->lock);
-	engine->is_failure_new = true;
-	pthread_mutex_unlock(&engine->lock);
+	lose(engine);
+}
+
+void gpu_check_patience(struct gpu_engine *engine, uint64_t since_ns, const char *what)
+{
+	if (engine->is_lost || clock_now_ns() - since_ns <= engine->patience_ns)
+		return;
+	snprintf(engine->loss.text, sizeof(engine->loss.text), "%s is lost: %s has not ended for %.3g s",
+		 engine->name, what, (double)engine->patience_ns / 1e9);
+	lose(engine);
+}
+
+bool gpu_engine_hangs(struct gpu_engine *engine, struct gpu_problem *ret_problem)
+{
+	uint64_t since_ns = atomic_load(&engine->at_work_since_ns);
+
+	if (since_ns == 0 || clock_now_ns() - since_ns <= engine->patience_ns)
+		return false;
+	snprintf(ret_problem->text, sizeof(ret_problem->text),
+		 "%s is lost: its driver has not come back from a call for %.3g s", engine->name,
+		 (double)engine->patience_ns / 1e9);
+	return true;
 }
 
 int gpu_refuse(const struct gpu_engine *engine, struct gpu_problem *problem)

@@ -17,7 +17,7 @@ struct gpu_lane {
 	struct driver_stream *stream;
 	struct gpu_piece pieces[GPU_PIECES];
 	unsigned first, count;
-	uint64_t busy_since_ns; /* or since when it is counted */
+	uint64_t busy_since_ns; /* or since when it is counted: when a piece has ended */
 	struct queue waiting[TIER_PRIORITIES], held;
 };
 
@@ -29,6 +29,7 @@ struct gpu_track {
 	struct driver_stream *stream;
 	struct driver_event *ends[GPU_PROGRAMS];
 	unsigned first, count;
+	uint64_t busy_since_ns; /* or when one has ended */
 	struct queue running, waiting;
 };
 
@@ -40,6 +41,8 @@ struct gpu_engine {
 	int fd;
 	void (*failed)(void *context, const char *problem);
 	void *context;
+	uint64_t patience_ns;
+	_Atomic uint64_t at_work_since_ns; /* 0: the thread pauses */
 	pthread_t thread;
 
 	pthread_mutex_t lock;
@@ -68,6 +71,8 @@ int gpu_errno(int error);
 int gpu_check(struct gpu_engine *engine, const char *call, int error, struct gpu_problem *problem);
 /* Nobody knows any more what the GPU does. */
 void gpu_give_up(struct gpu_engine *engine, const char *call, int error);
+/* Gives it up if what has been under way since then should have ended. */
+void gpu_check_patience(struct gpu_engine *engine, uint64_t since_ns, const char *what);
 /* The GPU is lost: -ENODEV. */
 int gpu_refuse(const struct gpu_engine *engine, struct gpu_problem *problem);
 

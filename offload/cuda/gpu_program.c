@@ -2,6 +2,7 @@
  * does not wait for the engine; all others wait here, where they can be cancelled. */
 #include <errno.h>
 
+#include "common/clock.h"
 #include "offload/cuda/gpu_private.h"
 
 static struct gpu_program *program_of(struct queue *link)
@@ -105,7 +106,8 @@ static void begin(struct gpu_engine *engine, struct gpu_track *track, struct gpu
 	}
 	queue_remove(&program->request.link);
 	queue_push(&track->running, &program->request.link);
-	track->count++;
+	if (track->count++ == 0)
+		track->busy_since_ns = clock_now_ns();
 }
 
 /* Whether it may begin; an error ends it. */
@@ -141,14 +143,17 @@ static void end_programs(struct gpu_engine *engine, struct gpu_track *track)
 		int error = engine->driver.event_query(track->ends[track->first]);
 		struct gpu_problem ignored;
 
-		if (error == DRIVER_NOT_READY)
+		if (error == DRIVER_NOT_READY) {
+			gpu_check_patience(engine, track->busy_since_ns, "a kernel");
 			break;
+		}
 		if (gpu_check(engine, "cuEventQuery", error, &ignored) < 0 && !engine->is_lost)
 			gpu_drain(engine, track->stream);
 		if (engine->is_lost)
 			break;
 		track->first = (track->first + 1) % GPU_PROGRAMS;
 		track->count--;
+		track->busy_since_ns = clock_now_ns();
 		end(engine, program_of(queue_first(&track->running)), 0);
 	}
 }

@@ -89,6 +89,7 @@ static void serve(struct gpu_engine *engine)
 		take_submitted(engine);
 		engine->has_changes = false;
 		pthread_mutex_unlock(&engine->lock);
+		atomic_store(&engine->at_work_since_ns, clock_now_ns());
 		if (has_new) {
 			gpu_copies_attend(engine);
 			gpu_programs_attend(engine);
@@ -97,6 +98,7 @@ static void serve(struct gpu_engine *engine)
 		gpu_copies_advance(engine);
 		gpu_programs_advance(engine);
 		look_ns = has_new ? FIRST_LOOK_NS : next_look(engine, look_ns);
+		atomic_store(&engine->at_work_since_ns, 0);
 		pthread_mutex_lock(&engine->lock);
 		if (queue_is_empty(&engine->submitted) && !engine->has_changes && !engine->is_closing &&
 		    queue_is_empty(&engine->tasks))

@@ -56,12 +56,9 @@ static int read_gpu(const struct driver *driver, int ordinal, struct gpu *ret_gp
 void gpus_find(struct gpus *ret_gpus)
 {
 	struct driver driver;
-	struct nvml nvml;
 	int count = 0, error;
 
 	memset(ret_gpus, 0, sizeof(*ret_gpus));
-	if (nvml_open(&nvml, &ret_gpus->nvml))
-		nvml_close(&nvml);
 	if (!driver_open(&driver, &ret_gpus->driver))
 		return;
 	error = driver.device_count(&count);
@@ -72,6 +69,15 @@ void gpus_find(struct gpus *ret_gpus)
 	if (error != DRIVER_DONE)
 		(void)dynamic_library_refuse(&ret_gpus->driver, "GPU %u cannot be read: %s (error %d)",
 					     ret_gpus->count, driver_text(&driver, error), error);
+}
+
+void gpus_find_nvml(struct dynamic_library *ret_library)
+{
+	struct nvml nvml;
+
+	memset(ret_library, 0, sizeof(*ret_library));
+	if (nvml_open(&nvml, ret_library))
+		nvml_close(&nvml);
 }
 
 const char *gpu_uuid_text(const struct gpu *gpu, char text[GPU_UUID_TEXT])

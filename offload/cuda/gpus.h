@@ -26,12 +26,14 @@ struct gpu {
 };
 
 struct gpus {
-	struct dynamic_library driver, nvml;
+	struct dynamic_library driver;
 	unsigned count;
 	struct gpu gpus[GPUS_MAX]; /* in the order of the driver */
 };
 
 void gpus_find(struct gpus *ret_gpus);
+/* Whether there is NVML, which knows their sensors. Where a GPU is about to be lost it may take long. */
+void gpus_find_nvml(struct dynamic_library *ret_library);
 
 /* As nvidia-smi -L has it: "GPU-8-4-4-4-12 digits", of a slice "MIG-…". Returns the text. */
 #define GPU_UUID_TEXT 41

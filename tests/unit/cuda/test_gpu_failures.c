@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "offload/cuda/gpu_private.h"
 #include "tests/unit/cuda/gpu_support.h"
 
 #define BYTES ((size_t)4096)
@@ -350,6 +351,83 @@ static void a_gpu_is_lost_in_the_middle(void **state)
 	standin_tell("STANDIN_FAILURES", NULL);
 }
 
+static void note_loss(void *context, const char *problem)
+{
+	snprintf(context, sizeof(((struct gpu_problem *)NULL)->text), "%s", problem);
+}
+
+static struct gpu_engine *open_impatient(const struct gpu_fixture *fixture, struct gpu_problem *loss)
+{
+	const struct gpu_engine_config config = {
+		.gpus = &fixture->gpus, .failed = note_loss, .context = loss->text, .patience_ms = 1
+	};
+	struct gpu_problem problem;
+	struct gpu_engine *engine;
+
+	assert_int_equal(gpu_engine_new(&config, &problem, &engine), 0);
+	return engine;
+}
+
+static void note_end(struct gpu_request *request, int status)
+{
+	container_of(request, struct gpu_program, request)->is_cancelled = true;
+	assert_int_equal(status, -ENODEV);
+}
+
+/* Nothing moves there any more. */
+static void a_gpu_that_hangs_is_lost(void **state)
+{
+	static unsigned char page[4096] __attribute__((aligned(4096)));
+	struct gpu_program program = { .request.done = note_end };
+	struct gpu_pin pin;
+	struct gpu_fixture fixture;
+	struct gpu_problem loss;
+	struct gpu_memory memory;
+	struct gpu_engine *engine;
+	struct test_copy test;
+
+	gpu_fixture_open(&fixture);
+	/* Some has gone with engines that lost their GPU. */
+	standin_tell("STANDIN_BYTES", "1073741824");
+	engine = open_impatient(&fixture, &loss);
+	assert_int_equal(gpu_memory_create_now(engine, &memory, 1), 0);
+	assert_int_equal(gpu_pin_add_now(engine, &pin, page, sizeof(page)), 0);
+	standin_hold(true);
+	test_copy_init(&test, GPU_FROM_HOST, memory.address, host_address(page), 1);
+	gpu_copy_submit(engine, &test.copy);
+	assert_int_equal(test_copy_wait(engine, &test), -ENODEV);
+	assert_string_equal(loss.text, "GPU 0 (stand-in) is lost: a copy has not ended for 0.001 s");
+	standin_hold(false);
+	assert_int_equal(gpu_pin_remove_now(engine, &pin), 0);
+	assert_int_equal(gpu_memory_destroy_now(engine, &memory), 0);
+	engine = gpu_engine_free(engine);
+
+	engine = open_impatient(&fixture, &loss);
+	standin_hold(true);
+	gpu_program_submit(engine, &program);
+	while (!program.is_cancelled)
+		gpu_reap_once(engine);
+	assert_string_equal(loss.text, "GPU 0 (stand-in) is lost: a kernel has not ended for 0.001 s");
+	standin_hold(false);
+	gpu_engine_free(engine);
+	gpu_fixture_close(&fixture);
+}
+
+static void a_driver_that_does_not_come_back_is_found(void **state)
+{
+	struct gpu_fixture fixture;
+	struct gpu_problem problem;
+
+	gpu_fixture_open(&fixture);
+	assert_false(gpu_engine_hangs(fixture.engines[0], &problem));
+	/* The thread may only just begin to pause. */
+	while (!gpu_engine_hangs(fixture.engines[0], &problem))
+		atomic_store(&fixture.engines[0]->at_work_since_ns, 1);
+	assert_string_equal(problem.text,
+			    "GPU 0 (stand-in) is lost: its driver has not come back from a call for 60 s");
+	gpu_fixture_close(&fixture);
+}
+
 static void expect_no_engine(const struct gpu_engine_config *config, int status, const char *text)
 {
 	struct gpu_engine *engine = NULL;
@@ -435,6 +513,8 @@ int main(void)
 		cmocka_unit_test(an_engine_is_not_opened),
 		cmocka_unit_test(descriptors_have_run_out),
 		cmocka_unit_test(a_gpu_is_refused),
+		cmocka_unit_test(a_driver_that_does_not_come_back_is_found),
+		cmocka_unit_test(a_gpu_that_hangs_is_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/gpu/own.h"
+#include "offload/cuda/gpu_private.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -443,6 +444,34 @@ static void a_gpu_that_is_lost_takes_nothing_else_with_it(void **state)
 	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
 }
 
+/* As if a call had begun long ago. */
+static void a_gpu_whose_driver_hangs_is_lost(void **state)
+{
+	const struct actor_job another = { .name = "other", .stage = 3 };
+	struct gpu_in_use *gpu;
+	static struct actor second;
+	const void *address;
+
+	actor_play(&scene, &actor);
+	attach(2 * UNIT_BYTES);
+	gather(0, 0);
+	release(0);
+	gpu = tier_of(scene_job(NULL))->gpu;
+	while (!gpu->is_lost) {
+		atomic_store(&gpu->engine->at_work_since_ns, 1);
+		gpu_check_engines(scene.node);
+	}
+	assert_non_null(strstr(refused(gpu_actor_send_gather(&actor, 1, 0), -ENODEV),
+			       "its driver has not come back from a call for 60 s"));
+	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
+	/* Nobody waits for what does not answer. */
+	assert_int_equal(actor_join(&scene, &second, &another), 0);
+	assert_int_equal(actor_define_units(&second, 1, PLAY_ELEMENTS), 0);
+	assert_int_equal(actor_ready(&second), 0);
+	assert_int_equal(actor_await(&second, send_attach(&second, 0), 0)->status, -ENODEV);
+	assert_non_null(strstr(actor_message(&second), "has not come back"));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +490,7 @@ int main(int argc, char **argv)
 		TEST(who_leases_all_slots_is_told),
 		TEST(a_tier_goes_with_its_last_rank),
 		TEST(a_gpu_that_is_lost_takes_nothing_else_with_it),
+		TEST(a_gpu_whose_driver_hangs_is_lost),
 	};
 
 	if (argc > 1)
