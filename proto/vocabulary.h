@@ -68,6 +68,9 @@ enum wire_trace {
 	TRACE_WAIT_APPLIED,
 	TRACE_WAIT_READY,
 	TRACE_CLOSE,
+	/* From host memory to a GPU. */
+	TRACE_GPU_GATHER = 80,
+	TRACE_GPU_PREFETCH,
 };
 
 enum wire_initializer {

@@ -14,6 +14,10 @@ static void add_lease(struct table *table, const Tierd__Wire__JobEntry *job,
 	table_add(table, "%u", unit->unit);
 	table_add(table, "%u", lease->rank);
 	table_add(table, "%u", lease->pid);
+	if (lease->has_gpu)
+		table_add(table, "GPU %u", lease->gpu);
+	else
+		table_add(table, "host");
 	table_add(table, "%u", lease->count);
 	table_add(table, "%s%s", text_duration(lease->joined_ms, text), lease->has_left ? ", has left" : "");
 	table_add(table, "%s", unit->name);
@@ -26,6 +30,7 @@ static cJSON *lease_json(const Tierd__Wire__JobEntry *job, const Tierd__Wire__Le
 
 	fields_add(json, &unit->base, "unit name");
 	fields_add(json, &lease->base, "rank pid count joined_ms has_left");
+	fields_add_known(json, &lease->base, lease->has_gpu, "gpu");
 	return json;
 }
 
@@ -86,8 +91,8 @@ static int read_jobs(const struct command_context *context, const struct choice 
 
 int command_leases(const struct command_context *context)
 {
-	static const char *const titles[] = { "~JOB",	 "2~USER",  ">UNIT", ">RANK", "1>PID",
-					      ">LEASES", "3JOINED", "~NAME", NULL };
+	static const char *const titles[] = { "~JOB",	  "2~USER",  ">UNIT",	">RANK", "1>PID",
+					      "4~MEMORY", ">LEASES", "3JOINED", "~NAME", NULL };
 	struct listing listing;
 	struct choice choice;
 	int code = choice_read(context, &choice);

@@ -15,9 +15,9 @@
 #define TRACKS_OF_ONE 1000
 #define NO_UNIT UINT32_MAX
 
-enum group { NOWHERE, OF_JOB, OF_RANKS, OF_WORKERS, OF_READS, OF_WRITES, GROUPS };
+enum group { NOWHERE, OF_JOB, OF_RANKS, OF_WORKERS, OF_READS, OF_WRITES, OF_GPUS, GROUPS };
 
-static const char *const group_names[GROUPS] = { "", "job", "ranks", "workers", "reads", "writes" };
+static const char *const group_names[GROUPS] = { "", "job", "ranks", "workers", "reads", "writes", "GPUs" };
 
 /* What is known of a kind: an event of it has its label and its unit or step as a name. */
 struct kind {
@@ -52,6 +52,8 @@ static const struct kind kinds[] = {
 	[TRACE_WAIT_APPLIED] = { OF_RANKS, "waits for its step", NULL },
 	[TRACE_WAIT_READY] = { OF_RANKS, "waits for all ranks", NULL },
 	[TRACE_CLOSE] = { OF_RANKS, "closes", NULL },
+	[TRACE_GPU_GATHER] = { OF_GPUS, "gather", "bytes" },
+	[TRACE_GPU_PREFETCH] = { OF_GPUS, "prefetch", "bytes" },
 };
 
 struct event {
@@ -85,7 +87,7 @@ struct timeline {
 	/* While it is written. */
 	FILE *stream;
 	bool has_begun;
-	struct lanes reads, writes;
+	struct lanes reads, writes, gpus;
 	struct rank ranks[WIRE_MAX_WORLD_SIZE];
 	bool workers[MAX_WORKERS];
 };
@@ -111,6 +113,7 @@ struct timeline *timeline_free(struct timeline *timeline)
 		free(timeline->ranks[i].lanes.ends_ns);
 	free(timeline->reads.ends_ns);
 	free(timeline->writes.ends_ns);
+	free(timeline->gpus.ends_ns);
 	free(timeline->units);
 	free(timeline->events);
 	free(timeline);
@@ -267,6 +270,8 @@ static int find_lane(struct timeline *timeline, const struct event *event, unsig
 		return take_lane(&timeline->reads, event, ret_lane);
 	case OF_WRITES:
 		return take_lane(&timeline->writes, event, ret_lane);
+	case OF_GPUS:
+		return take_lane(&timeline->gpus, event, ret_lane);
 	case OF_RANKS:
 		return take_lane(&timeline->ranks[event->who].lanes, event, ret_lane);
 	case OF_WORKERS:
@@ -458,6 +463,8 @@ static void put_tracks(struct timeline *timeline)
 		put_track(timeline, OF_READS, 0, lane, "read");
 	for (unsigned lane = 0; lane < timeline->writes.count; lane++)
 		put_track(timeline, OF_WRITES, 0, lane, "write");
+	for (unsigned lane = 0; lane < timeline->gpus.count; lane++)
+		put_track(timeline, OF_GPUS, 0, lane, "copy");
 }
 
 /* ---- The file --------------------------------------------------------------------------------------------

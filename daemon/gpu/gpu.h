@@ -54,6 +54,8 @@ void gpu_leave(struct member *member);
 /* The member has left, or its process has died: its part of a tier goes. Both take a member without one. */
 void gpu_forget(struct member *member);
 bool gpu_has_leases(const struct member *member);
+/* How many leases it has on the unit, and on which GPU, as tierd counts them. */
+uint32_t gpu_leases(const struct member *member, uint32_t unit, uint32_t *ret_gpu);
 bool gpu_is_quiet(const struct job *job);
 
 /* In the job's turn, and when a client has rung: gives slots to those that wait for one, and loads what comes

@@ -130,6 +130,7 @@ struct gpu_pack {
 	struct queue link;    /* of the tier's queue */
 	struct waiter host;   /* for its values in host memory */
 	struct gpu_copy copy;
+	uint64_t began_ns;	  /* as trace_now() said */
 	struct gpu_rank *awaited; /* whose event the copy is behind */
 	bool is_held;		  /* the copy is submitted by gpu_packs_resume() */
 	struct gpu_share *share;  /* exchange.h; NULL: it comes by itself */

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "daemon/gpu/exchange.h"
+#include "daemon/telemetry/telemetry.h"
 
 /* Prefetches under way: what they bring has its slot already, and can be used by nobody yet. */
 #define MOST_MOVING_BYTES (UINT64_C(64) << 20)
@@ -173,6 +174,10 @@ void gpu_pack_finish(struct gpu_pack *pack, int status)
 	gpu_share_leave(pack);
 	pack->tier->moving_bytes -= units_of(pack)->slot_bytes;
 	residency_unpin(job, gpu_pack_number(pack));
+	if (status == 0)
+		trace_copied(job, pack->priority == TIER_DEMAND ? TRACE_GPU_GATHER : TRACE_GPU_PREFETCH,
+			     gpu_pack_number(pack), pack->tier->gpu->number, units_of(pack)->slot_bytes,
+			     pack->began_ns);
 	gpu_step(pack, status < 0 ? GPU_FAIL : GPU_END);
 	if (status < 0)
 		gpu_pack_fail(pack, status);
@@ -282,6 +287,7 @@ void gpu_copy(struct gpu_pack *pack)
 
 	residency_pin(job, number);
 	pack->version = residency_version(job, number);
+	pack->began_ns = trace_now(job);
 	pack->tier->moving_bytes += units_of(pack)->slot_bytes;
 	gpu_pack_submit(pack);
 }

@@ -25,6 +25,16 @@ bool gpu_has_leases(const struct member *member)
 	return false;
 }
 
+uint32_t gpu_leases(const struct member *member, uint32_t unit, uint32_t *ret_gpu)
+{
+	const struct gpu_rank *rank = member->gpu;
+
+	if (!rank || !gpu_rank_has_lease(rank, unit))
+		return 0;
+	*ret_gpu = rank->tier->gpu->number;
+	return atomic_load(&gpu_lease_counters(rank->leases)[unit]);
+}
+
 /* ---- Leaving: what its process has queued goes on ---- */
 
 bool gpu_ranks_may_die(const struct gpu_tier *tier)

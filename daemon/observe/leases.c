@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/model/model.h"
 
 /* As many as fit in a frame and unpack to less than its bound, units with names of full length, and as take
@@ -20,16 +21,11 @@ struct report {
 	size_t lease_count;
 };
 
-static void add_lease(struct report *report, Tierd__Wire__LeasedUnit *unit, const struct member *member,
-		      uint32_t index)
+static Tierd__Wire__Lease *add_lease(struct report *report, Tierd__Wire__LeasedUnit *unit,
+				     const struct member *member, uint32_t count)
 {
-	uint32_t count;
-	Tierd__Wire__Lease *lease;
+	Tierd__Wire__Lease *lease = &report->leases[report->lease_count];
 
-	if (!member || !member_has_lease(member, index) || report->lease_count == LEASES_PER_UNIT)
-		return;
-	count = atomic_load(&lease_counters(member->leases, member->buffer_count)[index]);
-	lease = &report->leases[report->lease_count];
 	tierd__wire__lease__init(lease);
 	lease->rank = member->rank;
 	lease->pid = (uint32_t)member->pid;
@@ -38,6 +34,29 @@ static void add_lease(struct report *report, Tierd__Wire__LeasedUnit *unit, cons
 	lease->has_left = member->has_left;
 	report->lease_pointers[report->lease_count++] = lease;
 	unit->n_leases++;
+	return lease;
+}
+
+/* In host memory, and on its GPU. */
+#define LEASES_PER_MEMBER 2
+
+static void add_member(struct report *report, Tierd__Wire__LeasedUnit *unit, const struct member *member)
+{
+	uint32_t count, gpu;
+
+	if (!member || report->lease_count + LEASES_PER_MEMBER > LEASES_PER_UNIT)
+		return;
+	if (member_has_lease(member, unit->unit)) {
+		count = atomic_load(&lease_counters(member->leases, member->buffer_count)[unit->unit]);
+		add_lease(report, unit, member, count);
+	}
+	count = gpu_leases(member, unit->unit, &gpu);
+	if (count > 0) {
+		Tierd__Wire__Lease *lease = add_lease(report, unit, member, count);
+
+		lease->has_gpu = true;
+		lease->gpu = gpu;
+	}
 }
 
 static void add_unit(struct report *report, const struct job *job, uint32_t index)
@@ -49,9 +68,9 @@ static void add_unit(struct report *report, const struct job *job, uint32_t inde
 	unit->name = job->catalog.units[index].name;
 	unit->leases = &report->lease_pointers[report->lease_count];
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		add_lease(report, unit, job->members.ranks[rank], index);
+		add_member(report, unit, job->members.ranks[rank]);
 	QUEUE_FOREACH (link, &job->members.lingering)
-		add_lease(report, unit, queue_entry(link, struct member, link), index);
+		add_member(report, unit, queue_entry(link, struct member, link));
 	if (unit->n_leases > 0)
 		report->unit_pointers[report->body.n_units++] = unit;
 }
@@ -76,7 +95,7 @@ static void fill(struct report *report, const struct job *job, uint32_t first)
 	report->body.total = job->catalog.unit_count;
 	for (; unit < job->catalog.unit_count && unit - first < most; unit++) {
 		if (report->body.n_units == UNITS_PER_REPLY ||
-		    (unit > first && report->lease_count + holders > LEASES_PER_REPLY))
+		    (unit > first && report->lease_count + LEASES_PER_MEMBER * holders > LEASES_PER_REPLY))
 			break;
 		add_unit(report, job, unit);
 	}

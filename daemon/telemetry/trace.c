@@ -244,6 +244,21 @@ void trace_evicted(struct job *job, uint32_t pack)
 					      .unit = job->catalog.packs[pack].first_unit });
 }
 
+void trace_copied(struct job *job, enum wire_trace kind, uint32_t pack, unsigned gpu, uint64_t bytes,
+		  uint64_t began_ns)
+{
+	struct trace_event event = {
+		.began_ns = began_ns,
+		.ended_ns = trace_now(job),
+		.amount = bytes,
+		.kind = kind,
+		.unit = job->catalog.packs[pack].first_unit,
+	};
+
+	snprintf(event.stream, sizeof(event.stream), "GPU %u", gpu);
+	trace_add(job, &event);
+}
+
 void trace_closed(struct job *job, uint32_t rank, uint64_t step)
 {
 	uint64_t now = trace_now(job);

@@ -55,6 +55,9 @@ void trace_transferred(struct job *job, uint32_t pack, const struct store *store
 void trace_worked(struct job *job, enum wire_trace kind, uint32_t unit, uint64_t elements,
 		  const struct work *work);
 void trace_evicted(struct job *job, uint32_t pack);
+/* Between host memory and a GPU, as tierd counts them. */
+void trace_copied(struct job *job, enum wire_trace kind, uint32_t pack, unsigned gpu, uint64_t bytes,
+		  uint64_t began_ns);
 /* The rank has closed its part of the step. */
 void trace_closed(struct job *job, uint32_t rank, uint64_t step);
 void trace_waited(struct job *job, enum wire_trace kind, uint32_t rank, uint32_t unit, uint64_t began_ns,

@@ -4,6 +4,7 @@
 gpu_status.py PEER    a process with events on the GPU (tests/unit/gpu/gpu_peer.h); TIERCTL names tierctl"""
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -77,6 +78,21 @@ def nothing_is_shown_where_no_job_uses_a_gpu(client):
     return member
 
 
+def a_trace_shows_copies(client, member):
+    with subprocess.Popen([os.environ["TIERCTL"], "trace", "gpt", "--output", "-"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as tracer:
+        tracer.stderr.readline()
+        for unit in range(2):
+            call(client, GPU_GATHER, member + number(3, unit) + number(5, 1))
+        status_shows_the_gpu()
+        tracer.send_signal(signal.SIGINT)
+        trace, _ = tracer.communicate()
+    copies = [event for event in json.loads(trace)["traceEvents"] if event.get("cat") == "GPUs"]
+    assert [copy["name"] for copy in copies] == ["gather: u0", "gather: u1"], copies
+    for unit, copy in enumerate(copies):
+        assert copy["args"] == {"kind": "gather", "unit": f"u{unit}", "bytes": BUDGET // 2, "stream": "GPU 0"} and copy["dur"] > 0, copy
+
+
 def status_shows_the_gpu():
     def is_seen():
         """A gather is answered before its copy has ended."""
@@ -133,6 +149,12 @@ def metrics_have_them():
     assert any(line.startswith("tierd_job_gpu_bytes{") and line.endswith(f" {BUDGET}") for line in lines)
 
 
+def leases_are_shown_where_they_are():
+    assert [(lease["unit"], lease["rank"], lease["count"], lease["gpu"]) for lease in asked("leases")] == [(0, 0, 1, 0), (1, 0, 1, 0)]
+    titles, *rows = tierctl("leases").splitlines()
+    assert titles.split()[5] == "MEMORY" and [row.split()[5:8] for row in rows] == [["GPU", "0", "1"]] * 2, rows
+
+
 def energy_comes_with_steps(client, member):
     def is_counted():
         call(client, STEP, member + data(3, rates()))
@@ -149,12 +171,11 @@ client, peer = messages.Client(), Peer()
 member = nothing_is_shown_where_no_job_uses_a_gpu(client)
 attach(client, member, peer)
 call(client, GPU_GRADIENTS, member)
-for unit in range(2):
-    call(client, GPU_GATHER, member + number(3, unit) + number(5, 1))
-status_shows_the_gpu()
+a_trace_shows_copies(client, member)
 jobs_show_what_they_have_there()
 top_shows_both()
 metrics_have_them()
+leases_are_shown_where_they_are()
 energy_comes_with_steps(client, member)
 client.close()
 wait_until(lambda: asked("status")["gpus"] == [])
