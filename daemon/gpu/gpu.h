@@ -58,6 +58,11 @@ bool gpu_has_leases(const struct member *member);
 uint32_t gpu_leases(const struct member *member, uint32_t unit, uint32_t *ret_gpu);
 bool gpu_is_quiet(const struct job *job);
 
+/* Pages of the job's cache, which are registered with its GPUs, so that copies from there are fast, and are
+ * not any more before they leave. */
+void gpu_segment_came(struct job *job, uint32_t segment);
+void gpu_segment_leaves(struct job *job, uint32_t segment);
+
 /* In the job's turn, and when a client has rung: gives slots to those that wait for one, and loads what comes
  * next. */
 void gpu_serve(struct job *job);

@@ -43,7 +43,7 @@ int gpu_node_new(struct node *node)
 		return -ENOMEM;
 	r = helper_start(&node->gpu->nvml, node, "tierd-nvml");
 	if (r == 0)
-		node->gpu->sensing = gpu_sensing_new(node);
+		node->gpu->sensing = gpu_sensing_new(node, gpu_check_engines);
 	if (node->gpu->sensing)
 		return 0;
 	gpu_node_free(node);

@@ -64,7 +64,8 @@ void gpu_check_engines(struct node *node);
 
 /* ---- sensing.c ---- */
 
-struct gpu_sensing *gpu_sensing_new(struct node *node); /* NULL: out of memory */
+/* Each time before it looks, it has others look after the node's GPUs. NULL: out of memory. */
+struct gpu_sensing *gpu_sensing_new(struct node *node, void (*check)(struct node *node));
 struct gpu_sensing *gpu_sensing_free(struct gpu_sensing *sensing);
 /* The GPU is in use from now on: it is looked at, and then again and again. */
 void gpu_sensing_begin(struct gpu_sensing *sensing, struct gpu_in_use *gpu);
@@ -137,6 +138,21 @@ struct gpu_pack {
 	struct gpu_tier *tier;
 };
 
+/* A segment of the job's cache, as this GPU has it registered. */
+enum gpu_segment_state {
+	GPU_SEGMENT_OUT,
+	GPU_SEGMENT_COMING,
+	GPU_SEGMENT_UNWANTED, /* coming, and leaves again then */
+	GPU_SEGMENT_IN,
+	GPU_SEGMENT_GOING,
+};
+
+struct gpu_segment {
+	struct gpu_tier *tier;
+	enum gpu_segment_state state;
+	struct gpu_pin pin;
+};
+
 enum gpu_tier_state {
 	GPU_TIER_OPENING, /* its GPU, its memory, its events */
 	GPU_TIER_OPEN,
@@ -154,7 +170,11 @@ struct gpu_tier {
 	struct gpu_in_use *gpu;
 	struct gpu_opening opening;
 	struct gpu_memory memory;
-	struct gpu_pin pin; /* of the arena */
+	struct gpu_pin pin; /* of what is reserved of the arena */
+	struct gpu_segment *segments;
+	uint32_t segment_count;
+	void (*came)(struct gpu_tier *tier); /* a request for one of them has come home */
+	bool has_told_pin;		     /* that one was refused */
 	struct memory directory_memory;
 	struct directory_header *directory;
 	float update_fraction;
@@ -224,6 +244,13 @@ void gpu_updates_open(struct gpu_tier *tier);
 /* With its end, and when all that is home. */
 void gpu_updates_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
 void gpu_updates_free(struct gpu_tier *tier);
+
+/* ---- segment.c ---- */
+
+/* Registers those that are here; without memory for that none is, nor will be. came() hears of each request.
+ */
+void gpu_segments_add(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
+void gpu_segments_remove(struct gpu_tier *tier);
 
 /* ---- rank.c ---- */
 

@@ -14,6 +14,7 @@ enum nvml_state { NVML_CLOSED, NVML_OPEN, NVML_ABSENT };
 struct gpu_sensing {
 	struct node *node;
 	struct event *timer;
+	void (*check)(struct node *node);
 	bool has_told; /* what fails, since it is open */
 
 	/* Lent to the worker while it looks. */
@@ -155,7 +156,7 @@ static void on_timer(evutil_socket_t fd, short events, void *argument)
 {
 	struct gpu_sensing *sensing = argument;
 
-	gpu_check_engines(sensing->node);
+	sensing->check(sensing->node);
 	gpu_sensing_look(sensing);
 }
 
@@ -180,13 +181,14 @@ bool gpu_sensing_is_quiet(const struct gpu_sensing *sensing)
 	return !sensing->is_looking;
 }
 
-struct gpu_sensing *gpu_sensing_new(struct node *node)
+struct gpu_sensing *gpu_sensing_new(struct node *node, void (*check)(struct node *node))
 {
 	struct gpu_sensing *sensing = calloc(1, sizeof(*sensing));
 
 	if (!sensing)
 		return NULL;
 	sensing->node = node;
+	sensing->check = check;
 	sensing->timer = event_new(node->loop, -1, EV_PERSIST, on_timer, sensing);
 	return sensing->timer ? sensing : gpu_sensing_free(sensing);
 }

@@ -176,6 +176,8 @@ static void fail_request(struct gpu_tier *tier, const struct gpu_request *reques
 	tier->status = status;
 }
 
+static void come_home(struct gpu_tier *tier);
+
 static void open_if_complete(struct gpu_tier *tier)
 {
 	char bytes[16];
@@ -190,6 +192,7 @@ static void open_if_complete(struct gpu_tier *tier)
 	}
 	tier->state = GPU_TIER_OPEN;
 	gpu_updates_open(tier);
+	gpu_segments_add(tier, come_home);
 	log_info("job %s has %s of %s for %u of %u units", tier->job->name,
 		 budget_print(tier->memory.bytes, bytes), gpu_engine_name(tier->gpu->engine),
 		 tier->slots.count, tier->job->catalog.pack_count);
@@ -343,8 +346,9 @@ static void give_memory_back(struct gpu_tier *tier)
 
 static void come_home(struct gpu_tier *tier)
 {
-	if (--tier->outstanding == 0)
+	if (--tier->outstanding == 0 && tier->state == GPU_TIER_ENDING)
 		give_memory_back(tier);
+	job_settle(tier->job);
 }
 
 static void on_event_closed(struct gpu_request *request, int status)
@@ -379,6 +383,7 @@ static void empty(struct gpu_tier *tier)
 		gpu_pin_remove(tier->gpu->engine, &tier->pin);
 	}
 	gpu_updates_close(tier, come_home);
+	gpu_segments_remove(tier);
 	come_home(tier);
 }
 
@@ -406,6 +411,7 @@ static void free_tier(struct gpu_tier *tier)
 	drop_plan(tier);
 	gpu_updates_free(tier);
 	free(tier->packs);
+	free(tier->segments);
 	disposal_start_shared(job->node, job->uid, true, &tier->directory_memory);
 	queue_remove(&tier->link);
 	free(tier);

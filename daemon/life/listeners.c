@@ -1,5 +1,6 @@
 /* Who hears what the modules of a job report: the tables that the lower ones are given. */
 #include "daemon/durability/durability.h"
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/own.h"
 #include "daemon/life/replaced.h"
@@ -55,9 +56,14 @@ static const struct sweep_listener sweep_listener = {
 	.initialized = on_initialized,
 };
 
+static const struct segment_listener segment_listener = {
+	.came = gpu_segment_came,
+	.leaves = gpu_segment_leaves,
+};
+
 void listeners_set(struct job *job)
 {
 	gradients_listen(job, &gradient_listener);
 	update_listen(job, &commit_listener, &writing_listener, &sweep_listener);
-	residency_listen(job, &sweep_residency_listener, &warm_tenant);
+	residency_listen(job, &sweep_residency_listener, &warm_tenant, &segment_listener);
 }

@@ -43,9 +43,11 @@ struct job_residency {
 	uint64_t clock;
 	char holders[RESIDENCY_HOLDERS_TEXT]; /* who keeps a gather from ever fitting, for its message */
 	unsigned cache_moves;		      /* segments, and shares of warm state, that come or go */
-	unsigned stuck_waits;		      /* how often memory of others was waited for */
-	uint32_t *next_use;		      /* by pack */
-	bool has_next_uses;		      /* nothing has moved since they were found */
+	struct queue leaving;		      /* segments whose pages are used by others */
+	const struct segment_listener *segment_listener;
+	unsigned stuck_waits;	 /* how often memory of others was waited for */
+	uint32_t *next_use;	 /* by pack */
+	bool has_next_uses;	 /* nothing has moved since they were found */
 	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */
 	uint64_t loading_bytes;
 };

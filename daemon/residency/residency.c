@@ -18,6 +18,7 @@ int residency_new(struct job *job)
 				       .arena = MEMORY_INIT,
 				       .cache = MEMORY_INIT };
 	queue_init(&own->slot_queue);
+	queue_init(&own->leaving);
 	job->residency = own;
 	return 0;
 }
@@ -29,8 +30,9 @@ void residency_free(struct job *job)
 }
 
 void residency_listen(struct job *job, const struct residency_listener *listener,
-		      const struct cache_tenant *tenant)
+		      const struct cache_tenant *tenant, const struct segment_listener *segment_listener)
 {
+	job->residency->segment_listener = segment_listener;
 	job->residency->listener = listener;
 	job->residency->cache_tenant = tenant;
 }

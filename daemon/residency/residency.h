@@ -52,9 +52,9 @@ struct residency_listener {
 
 int residency_new(struct job *job);
 void residency_free(struct job *job);
-/* Both borrowed, for as long as there is the job. */
+/* All borrowed, for as long as there is the job. */
 void residency_listen(struct job *job, const struct residency_listener *listener,
-		      const struct cache_tenant *tenant);
+		      const struct cache_tenant *tenant, const struct segment_listener *segment_listener);
 /* Makes the residences of the catalog's packs, at the job's step; none is in host memory yet. Each takes
  * residency_pack_bytes(). */
 int residency_plan(struct job *job);

@@ -55,6 +55,7 @@ void segment_open_all(struct job *job)
 
 struct move {
 	struct work work;
+	struct queue link; /* of those that leave */
 	struct job *job;
 	uint32_t segment;
 	int status;
@@ -87,6 +88,7 @@ static void on_fetched(struct work *work)
 
 	node_note_pinning(job->node, move->status);
 	slots_open_segment(&job->residency->slots, move->segment);
+	job->residency->segment_listener->came(job, move->segment);
 	job->residency->cache_moves--;
 	job->residency->stuck_waits = 0;
 	job_settle(job);
@@ -103,6 +105,7 @@ static void on_discarded(struct work *work)
 		log_error("job %s: the kernel does not take memory of its cache back: %s; the job keeps it",
 			  job->name, strerror(-move->status));
 		slots_open_segment(&job->residency->slots, move->segment);
+		job->residency->segment_listener->came(job, move->segment);
 	} else {
 		job->residency->slots.segments[move->segment].state = SEGMENT_AWAY;
 		budget_give_cache(job, job->residency->slots.segments[move->segment].bytes);
@@ -128,8 +131,25 @@ static bool start_move(struct job *job, uint32_t segment, enum segment_state sta
 	};
 	job->residency->slots.segments[segment].state = state;
 	job->residency->cache_moves++;
-	workers_submit(job->node->slow_workers, &move->work);
+	if (state == SEGMENT_COMING) {
+		workers_submit(job->node->slow_workers, &move->work);
+	} else {
+		queue_push(&job->residency->leaving, &move->link);
+		job->residency->segment_listener->leaves(job, segment);
+	}
 	return true;
+}
+
+void segment_go(struct job *job, uint32_t segment)
+{
+	QUEUE_FOREACH (link, &job->residency->leaving) {
+		struct move *move = queue_entry(link, struct move, link);
+
+		if (move->segment != segment)
+			continue;
+		queue_remove(link);
+		workers_submit(job->node->slow_workers, &move->work);
+	}
 }
 
 bool segment_fetch(struct job *job, uint32_t segment)

@@ -6,6 +6,14 @@
 #include "daemon/model/model.h"
 #include "daemon/resources/resources.h"
 
+/* Who uses the pages of segments beside the job's slots; the table is of a module above. */
+struct segment_listener {
+	/* It is here from now on. */
+	void (*came)(struct job *job, uint32_t segment);
+	/* It is empty, and goes once segment_go() is called, at once or later. */
+	void (*leaves)(struct job *job, uint32_t segment);
+};
+
 uint64_t segment_bytes(const struct job *job, enum segment_state state);
 
 /* Of one that is away, and charged: it is here later, and the job settled. False: out of memory. */
@@ -14,6 +22,9 @@ bool segment_fetch(struct job *job, uint32_t segment);
 /* Evicts what can be evicted of one that drains; when nothing is left it goes, and when the kernel has its
  * pages, all jobs are settled. */
 void segment_empty(struct job *job, uint32_t segment);
+
+/* Nobody uses its pages any more; of one that does not leave it does nothing. */
+void segment_go(struct job *job, uint32_t segment);
 
 /* That could not be emptied now. */
 uint32_t segment_held_slots(struct job *job, const struct slot_segment *segment);

@@ -1,0 +1,172 @@
+/* What a job's cache has of host memory is registered with its GPUs, and no more once it goes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpu/own.h"
+#include "daemon/residency/own.h"
+#include "tests/unit/gpu/gpu_actor.h"
+#include "tests/unit/scene_test.h"
+#include "tests/unit/test.h"
+
+#define UNITS 20
+#define ELEMENTS (UINT64_C(1) << 20) /* a pack each, of 2 MiB */
+#define BUDGET (37 * MIB)
+
+static struct actor first, second;
+static struct gpu_peer peer;
+static struct driver driver;
+static unsigned char uuid[GPU_UUID_BYTES];
+
+static int setup(void **state)
+{
+	struct dynamic_library library = { 0 };
+	struct driver_context *context;
+	struct gpus gpus;
+
+	setenv("STANDIN_GPUS", "1", 1);
+	setenv("STANDIN_BYTES", "67108864", 1);
+	unsetenv("STANDIN_FAILURES");
+	gpus_find(&gpus);
+	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
+	assert_true(driver_open(&driver, &library));
+	assert_int_equal(driver.context_retain(&context, 0), DRIVER_DONE);
+	assert_int_equal(driver.context_enter(context), DRIVER_DONE);
+	gpu_peer_start(&peer);
+	return scene_setup_with(&(struct scene_options){ .host_budget = BUDGET, .capacity = GIB });
+}
+
+static int teardown(void **state)
+{
+	int r = scene_teardown(state);
+
+	gpu_peer_end(&peer);
+	driver.context_release(0);
+	return r;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static void start(struct actor *actor, const char *name)
+{
+	const struct actor_job job = { .name = name, .stage = 3 };
+
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, &job), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char unit[16];
+		const struct actor_tensor tensor = { unit, FORMAT_BF16, INITIALIZE_UNIFORM,
+						     i > 0 ? ELEMENTS : 256, i > 0 };
+
+		snprintf(unit, sizeof(unit), "u%u", i);
+		assert_int_equal(actor_define(actor, unit, &tensor, 1), 0);
+	}
+	assert_int_equal(actor_ready(actor), 0);
+}
+
+static struct job *find_job(const char *name)
+{
+	return job_find(scene.node, geteuid(), name);
+}
+
+static bool is_registered(void *base)
+{
+	if (driver.host_register(base, 4096, 0) != DRIVER_DONE)
+		return true;
+	assert_int_equal(driver.host_unregister(base), DRIVER_DONE);
+	return false;
+}
+
+static bool is_at_rest(const struct job *job)
+{
+	QUEUE_FOREACH (link, &job->gpu->tiers)
+		if (queue_entry(link, struct gpu_tier, link)->outstanding > 0)
+			return false;
+	return cache_is_quiet(job) && segment_bytes(job, SEGMENT_DRAINING) == 0;
+}
+
+static void come_to_rest(const struct job *job)
+{
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	while (!is_at_rest(job))
+		scene_wait(&scene);
+}
+
+/* Returns how many are there. */
+static unsigned expect_registered(const struct job *job, bool is_refused)
+{
+	const struct slots *slots = residency_slots(job);
+	unsigned here = 0, registered = 0;
+
+	for (uint32_t i = 0; i < slots->segment_count; i++) {
+		bool is_here = slots->segments[i].state == SEGMENT_HERE;
+		bool is_known = is_registered(arena_share(job).cache->base + slots->segments[i].offset);
+
+		assert_true(is_here || !is_known);
+		here += is_here;
+		registered += is_known;
+	}
+	assert_int_equal(registered, is_refused ? 0 : here);
+	return here;
+}
+
+static struct job *start_on_gpu(void)
+{
+	start(&first, "first");
+	assert_int_equal(actor_await(&first, gpu_actor_send_attach(&peer, &first, uuid, 0), 0)->status, 0);
+	come_to_rest(find_job("first"));
+	return find_job("first");
+}
+
+static void segments_are_registered_while_they_are_there(void **state)
+{
+	struct job *job = start_on_gpu();
+	unsigned before = expect_registered(job, false), after;
+
+	start(&second, "play");
+	come_to_rest(job);
+	after = expect_registered(job, false);
+	assert_true(after < before);
+	assert_int_equal(actor_drop(&second, true), 0);
+	do {
+		scene_wait(&scene);
+		come_to_rest(job);
+	} while (expect_registered(job, false) <= after);
+}
+
+static void a_segment_that_a_gpu_refuses_comes_and_goes(void **state)
+{
+	struct job *job;
+
+	setenv("STANDIN_FAILURES", "cuMemHostRegister_v2=1", 1);
+	job = start_on_gpu();
+	unsetenv("STANDIN_FAILURES");
+	expect_registered(job, true);
+	start(&second, "play");
+	come_to_rest(job);
+}
+
+static void the_last_rank_leaves_none_registered(void **state)
+{
+	struct job *job = start_on_gpu();
+
+	assert_true(expect_registered(job, false) > 0);
+	actor_die(&first);
+	while (!queue_is_empty(&job->gpu->tiers))
+		scene_wait(&scene);
+	for (uint32_t i = 0; i < residency_slots(job)->segment_count; i++)
+		assert_false(is_registered(arena_share(job).cache->base +
+					   residency_slots(job)->segments[i].offset));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(segments_are_registered_while_they_are_there),
+		TEST(a_segment_that_a_gpu_refuses_comes_and_goes),
+		TEST(the_last_rank_leaves_none_registered),
+	};
+
+	if (argc > 1)
+		return gpu_peer_run(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
