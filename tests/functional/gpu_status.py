@@ -155,6 +155,17 @@ def leases_are_shown_where_they_are():
     assert titles.split()[5] == "MEMORY" and [row.split()[5:8] for row in rows] == [["GPU", "0", "1"]] * 2, rows
 
 
+def mistakes_cost_their_client_alone(client, member, peer):
+    """A client that closes what it was given, wants it again, and asks for what is there."""
+    client.drop_descriptors()
+    uuid = bytes.fromhex(UUID[4:].replace("-", ""))
+    code, text, _ = client.call(GPU_ATTACH, member + data(3, uuid) + b"".join(data(5, event) for event in peer.events))
+    assert code != 0 and "rank 0 has asked for a GPU already" in text, (code, text)
+    for unit in range(UNITS):
+        call(client, GPU_GATHER, member + number(3, unit) + number(5, 1))
+    assert [lease["count"] for lease in asked("leases")] == [2, 2]
+
+
 def energy_comes_with_steps(client, member):
     def is_counted():
         call(client, STEP, member + data(3, rates()))
@@ -176,6 +187,7 @@ jobs_show_what_they_have_there()
 top_shows_both()
 metrics_have_them()
 leases_are_shown_where_they_are()
+mistakes_cost_their_client_alone(client, member, peer)
 energy_comes_with_steps(client, member)
 client.close()
 wait_until(lambda: asked("status")["gpus"] == [])

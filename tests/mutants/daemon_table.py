@@ -682,4 +682,10 @@ MUTANTS = (
         SHARE,
         (("(pace->waiting + elements) * pace->busy_ns", "elements * pace->busy_ns"),),
     ),
+    (
+        "memory of a cache given back while it is registered with a GPU",
+        "gpu_segments",
+        "daemon/residency/segment.c",
+        (("\t\tjob->residency->segment_listener->leaves(job, segment);\n", "\t\tsegment_go(job, segment);\n"),),
+    ),
 )
