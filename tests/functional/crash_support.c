@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "on_gpu.h"
+
 void support_fail(const char *file, int line, const char *what)
 {
 	fprintf(stderr, "%s:%d: %s (pid %d)\n", file, line, what, (int)getpid());
@@ -50,6 +52,12 @@ void support_await_stopping(void)
 	}
 }
 
+/* On which ranks gather, too; -1: none. */
+static int32_t support_gpu(void)
+{
+	return getenv("TIERD_TEST_GPU") ? 0 : -1;
+}
+
 struct tierd_job_options support_options(const char *name, uint32_t rank, uint32_t world_size)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -57,6 +65,7 @@ struct tierd_job_options support_options(const char *name, uint32_t rank, uint32
 	options.name = name;
 	options.rank = rank;
 	options.world_size = world_size;
+	options.gpu = support_gpu();
 	return options;
 }
 
@@ -129,6 +138,28 @@ void support_drop(const char *name)
 	REQUIRE(system(command) == 0);
 }
 
+#define READ_BYTES 4096
+
+/* What a stream of the rank's GPU finds there is what host memory has. */
+static int compare_on_gpu(struct tierd_job *job, uint32_t unit, size_t bytes, const struct tierd_view *host)
+{
+	static _Thread_local struct on_gpu *gpu;
+	struct tierd_view view;
+	int r;
+
+	if (!gpu)
+		gpu = on_gpu_new(support_gpu(), READ_BYTES);
+	bytes = bytes < READ_BYTES ? bytes : READ_BYTES;
+	r = tierd_gather_on(job, unit, on_gpu_stream(gpu), &view);
+	if (r < 0)
+		return r;
+	on_gpu_read(gpu, 0, tierd_at(&view, 0), bytes);
+	OK(tierd_release_on(job, unit, on_gpu_stream(gpu)));
+	on_gpu_wait(gpu);
+	REQUIRE(memcmp(on_gpu_memory(gpu), tierd_at(host, 0), bytes) == 0);
+	return 0;
+}
+
 int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float gradient)
 {
 	struct tierd_view parameters, gradients;
@@ -136,7 +167,10 @@ int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float 
 
 	if (r < 0)
 		return r;
-	r = tierd_gradients(job, unit, &gradients);
+	if (support_gpu() >= 0)
+		r = compare_on_gpu(job, unit, elements * sizeof(float), &parameters);
+	if (r == 0)
+		r = tierd_gradients(job, unit, &gradients);
 	for (uint64_t i = 0; r == 0 && i < elements; i++)
 		((float *)tierd_at(&gradients, 0))[i] = gradient;
 	if (r == 0)

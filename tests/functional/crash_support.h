@@ -35,7 +35,8 @@ struct tierd_node *support_connect(void);
 /* Until nobody listens any more: the daemon was told to end. */
 void support_await_stopping(void);
 
-/* Options of a job for world_size ranks; the rest as tierd.h has it. */
+/* Options of a job for world_size ranks, which gather on GPU 0 where $TIERD_TEST_GPU says so; the rest as
+ * tierd.h has it. */
 struct tierd_job_options support_options(const char *name, uint32_t rank, uint32_t world_size);
 
 /* Defines a unit of one vector, initialized with value. */
@@ -61,7 +62,7 @@ void support_ready(struct tierd_job **ranks, unsigned count, int expected, const
 /* Drops the job that is there, of which no rank may be alive. */
 void support_drop(const char *name);
 
-/* Gathers the unit, pushes gradients that are all `gradient`, and releases it. */
+/* Gathers the unit, also on the rank's GPU, pushes gradients that are all `gradient`, and releases it. */
 int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float gradient);
 
 /* Without anything else that a step may say. */
