@@ -179,10 +179,18 @@ static void on_ready(struct exchange_group *group)
 	job_settle(exchange->job);
 }
 
+/* A communicator's text begins with the job and the epoch. */
+static const char *cause_of(const char *problem)
+{
+	const char *cause = strstr(problem, ": ");
+
+	return cause ? cause : problem;
+}
+
 /* The same in each epoch is said once. */
 static void tell(struct gpu_exchange *exchange, const char *problem)
 {
-	if (strcmp(problem, exchange->problem) == 0)
+	if (strcmp(cause_of(problem), cause_of(exchange->problem)) == 0)
 		return;
 	snprintf(exchange->problem, sizeof(exchange->problem), "%s", problem);
 	log_warning("job %s: its GPUs exchange nothing, and each copies all from host memory: %s",
@@ -320,6 +328,7 @@ void gpu_exchange_serve(struct job *job)
 	unsigned count;
 
 	if (exchange && exchange->state != EXCHANGE_NONE) {
+		exchange->choice.is_given = job->node->settings.gpu_exchange == GPU_EXCHANGE_ALWAYS;
 		if (exchange->state != EXCHANGE_ENDING && is_outdated(exchange))
 			end(exchange);
 		return;

@@ -13,7 +13,9 @@ static uint64_t ranks_bytes(const struct gpu_tier *tier)
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < GPU_RANKS; i++)
-		if (tier->ranks[i] && tier->ranks[i]->gradients.memory.address != 0)
+		/* Else the engine's thread may write what says how much it is. */
+		if (tier->ranks[i] && tier->ranks[i]->gradients.state >= GRADIENTS_PINNING &&
+		    tier->ranks[i]->gradients.state <= GRADIENTS_CLOSED)
 			bytes += tier->ranks[i]->gradients.memory.bytes;
 	return bytes;
 }

@@ -57,6 +57,8 @@ bool gpu_has_leases(const struct member *member);
 /* How many leases it has on the unit, and on which GPU, as tierd counts them. */
 uint32_t gpu_leases(const struct member *member, uint32_t unit, uint32_t *ret_gpu);
 bool gpu_is_quiet(const struct job *job);
+/* It has no tier any more: only then it may be freed. */
+bool gpu_is_gone(const struct job *job);
 
 /* Pages of the job's cache, which are registered with its GPUs, so that copies from there are fast, and are
  * not any more before they leave. */

@@ -13,17 +13,6 @@ static void on_helped(evutil_socket_t fd, short events, void *argument)
 	workers_reap(((struct gpu_helper *)argument)->workers);
 }
 
-static int helper_start(struct gpu_helper *helper, struct node *node, const char *name)
-{
-	int r = workers_new(1, name, &helper->workers);
-
-	if (r < 0)
-		return r;
-	helper->event =
-		event_new(node->loop, workers_fd(helper->workers), EV_READ | EV_PERSIST, on_helped, helper);
-	return helper->event && event_add(helper->event, NULL) == 0 ? 0 : -ENOMEM;
-}
-
 /* Waits for what it does. */
 static void helper_end(struct gpu_helper *helper)
 {
@@ -32,22 +21,33 @@ static void helper_end(struct gpu_helper *helper)
 	helper->workers = workers_free(helper->workers);
 }
 
+/* With the first GPU that is there: who asks for others costs nothing. */
+static int helper_start(struct gpu_helper *helper, struct node *node, const char *name)
+{
+	int r = helper->workers ? 0 : workers_new(1, name, &helper->workers);
+
+	if (r < 0 || helper->event)
+		return r;
+	helper->event =
+		event_new(node->loop, workers_fd(helper->workers), EV_READ | EV_PERSIST, on_helped, helper);
+	if (helper->event && event_add(helper->event, NULL) == 0)
+		return 0;
+	helper_end(helper);
+	return -ENOMEM;
+}
+
 int gpu_node_new(struct node *node)
 {
-	int r;
-
 	if (node->gpu)
 		return 0;
 	node->gpu = calloc(1, sizeof(*node->gpu));
 	if (!node->gpu)
 		return -ENOMEM;
-	r = helper_start(&node->gpu->nvml, node, "tierd-nvml");
-	if (r == 0)
-		node->gpu->sensing = gpu_sensing_new(node, gpu_check_engines);
+	node->gpu->sensing = gpu_sensing_new(node, gpu_check_engines);
 	if (node->gpu->sensing)
 		return 0;
 	gpu_node_free(node);
-	return r < 0 ? r : -ENOMEM;
+	return -ENOMEM;
 }
 
 void gpu_node_free(struct node *node)
@@ -178,13 +178,30 @@ static void refuse_lost(struct gpu_opening *opening)
 	snprintf(opening->problem, sizeof(opening->problem), "%s", gpu->problem);
 }
 
+static void start_sensing(struct gpu_opening *opening)
+{
+	struct node *node = opening->tier->job->node;
+
+	opening->status = helper_start(&node->gpu->nvml, node, "tierd-nvml");
+	if (opening->status < 0)
+		snprintf(opening->problem, sizeof(opening->problem),
+			 "tierd has no memory, or no thread, to look after it");
+}
+
 static void on_opened(struct work *work)
 {
 	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
 	struct gpu_tier *tier = opening->tier;
 
+	/* It was open still, and has been let go since. */
+	if (opening->status == 0 && opening->gpu->is_closing) {
+		gpu_open(opening);
+		return;
+	}
 	if (opening->status == 0)
 		refuse_lost(opening);
+	if (opening->status == 0)
+		start_sensing(opening);
 	/* Where the GPU cannot be opened its tier is none of those that use it. */
 	if (opening->status < 0) {
 		opening->gpu = NULL;
@@ -221,6 +238,7 @@ static void on_closed(struct work *work)
 {
 	struct closing *closing = container_of(work, struct closing, work);
 
+	closing->gpu->is_closing = false;
 	node_end_work(closing->gpu->node);
 	free(closing);
 }
@@ -241,6 +259,7 @@ void gpu_let_go(struct gpu_in_use *gpu)
 	*closing =
 		(struct closing){ .work = { .run = run_closing, .done = on_closed, .urgency = WORK_NORMAL },
 				  .gpu = gpu };
+	gpu->is_closing = true;
 	node_begin_work(gpu->node);
 	workers_submit(gpu->node->slow_workers, &closing->work);
 }

@@ -24,6 +24,7 @@ struct gpu_in_use {
 	struct event *event;
 	unsigned tiers;
 	bool is_lost;
+	bool is_closing;	/* a worker closes it, or will */
 	bool has_failed_update; /* it makes no more, for nobody */
 	struct gpu_sensors sensors;
 	char problem[GPU_PROBLEM_TEXT];
@@ -51,7 +52,6 @@ struct gpu_opening {
 	uint8_t uuid[GPU_UUID_BYTES];
 	int status;
 	struct gpu_in_use *gpu;
-	struct gpu_engine *engine; /* that was made for it */
 	char problem[GPU_PROBLEM_TEXT];
 };
 
@@ -244,6 +244,8 @@ void gpu_updates_open(struct gpu_tier *tier);
 /* With its end, and when all that is home. */
 void gpu_updates_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
 void gpu_updates_free(struct gpu_tier *tier);
+/* The GPU is lost: the updates that it makes may never come home, and the job does not wait for them. */
+void gpu_updates_fail(struct gpu_tier *tier);
 
 /* ---- segment.c ---- */
 

@@ -146,6 +146,20 @@ static struct gpu_pack *find_victim(const struct gpu_pack *pack, uint32_t distan
 /* Each gather that comes in between costs one. */
 #define EVICTION_TRIES 16
 
+/* Their packs may wait for other GPUs, and these for the rank that wants a slot: alone they come, and can
+ * leave. */
+static void break_shares(const struct gpu_pack *pack)
+{
+	struct gpu_tier *tier = pack->tier;
+	const struct slot_class *class =
+		&tier->slots.classes[tier->slots.class_of_pack[gpu_pack_number(pack)]];
+
+	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
+		if (slots_has_pack(&tier->slots, slot))
+			gpu_share_break(&tier->packs[tier->slots.owners[slot]]);
+}
+
+/* Of distance 0 somebody waits for it. */
 static bool take_slot(struct gpu_pack *pack, uint32_t distance)
 {
 	struct slots *slots = &pack->tier->slots;
@@ -154,8 +168,11 @@ static bool take_slot(struct gpu_pack *pack, uint32_t distance)
 	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
 		struct gpu_pack *victim = tries < EVICTION_TRIES ? find_victim(pack, distance) : NULL;
 
-		if (!victim)
+		if (!victim) {
+			if (distance == 0)
+				break_shares(pack);
 			return false;
+		}
 		if (gpu_step(victim, GPU_EVICT))
 			slot = slots_take(slots, gpu_pack_number(pack));
 	}
@@ -169,6 +186,9 @@ void gpu_pack_finish(struct gpu_pack *pack, int status)
 {
 	struct job *job = pack->tier->job;
 
+	/* Where the GPU was lost meanwhile, its ranks are told at their next gather. */
+	if (status == 0 && pack->tier->state == GPU_TIER_FAILED)
+		status = pack->tier->status;
 	if (status < 0)
 		gpu_share_break(pack);
 	gpu_share_leave(pack);

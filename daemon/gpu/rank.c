@@ -189,8 +189,8 @@ void gpu_forget(struct member *member)
 	if (!rank)
 		return;
 	/* A process that dies closes its connection before it closes its GPU, and no event covers what it has
-	 * not released. */
-	if (!rank->is_draining && !rank->has_drained)
+	 * not released. If it has died meanwhile, the end of its draining is on its way. */
+	if (!rank->death && !rank->has_drained)
 		begin_draining(rank, &(struct timeval){ .tv_sec = 1 });
 	rank->member = NULL;
 	if (rank->is_draining)

@@ -311,9 +311,9 @@ void gpu_share_prefetch(struct job *job)
 		uint32_t number = job->catalog.units[unit].pack;
 		struct gpu_share *share = find_free(exchange);
 
-		if (!is_for_all(exchange, number, ahead))
+		if (!is_for_all(exchange, number, ahead) || (share && !can_begin(exchange, number)))
 			continue;
-		if (!share || !can_begin(exchange, number) || !begin(share, number, ahead + 1))
+		if (!share || !begin(share, number, ahead + 1))
 			break;
 	}
 }

@@ -184,6 +184,11 @@ static void open_if_complete(struct gpu_tier *tier)
 
 	if (--tier->outstanding > 0)
 		return;
+	/* It has failed meanwhile. */
+	if (tier->state != GPU_TIER_OPENING) {
+		job_settle(tier->job);
+		return;
+	}
 	if (tier->status == 0)
 		tier->status = make_directory(tier);
 	if (tier->status < 0) {
@@ -251,6 +256,10 @@ static void on_memory(struct gpu_request *request, int status)
 	uint64_t tried = plan_bytes(&tier->slots);
 
 	tier->outstanding--;
+	if (tier->state != GPU_TIER_OPENING) {
+		job_settle(tier->job);
+		return;
+	}
 	if (status == 0) {
 		make_events_and_pin(tier);
 		return;
@@ -442,12 +451,16 @@ void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem)
 		return;
 	snprintf(tier->problem, sizeof(tier->problem), "%s", problem);
 	tier->status = status;
-	if (tier->state != GPU_TIER_OPEN)
+	/* What is asked for may never come home. */
+	if (tier->state == GPU_TIER_OPENING) {
+		fail_opening(tier, status);
 		return;
+	}
 	tier->state = GPU_TIER_FAILED;
 	for (uint32_t unit = 0; unit < tier->job->catalog.unit_count; unit++)
 		directory_set(&directory_entries(tier->directory)[unit], DIRECTORY_ABSENT);
 	forget_packs(tier, status);
+	gpu_updates_fail(tier);
 }
 
 /* ---- Of a job ---- */
@@ -466,6 +479,11 @@ void gpu_free(struct job *job)
 	if (job->gpu)
 		gpu_exchange_free(job);
 	free(TAKE_PTR(job->gpu));
+}
+
+bool gpu_is_gone(const struct job *job)
+{
+	return queue_is_empty(&job->gpu->tiers);
 }
 
 bool gpu_is_quiet(const struct job *job)

@@ -188,6 +188,12 @@ void gpu_updates_free(struct gpu_tier *tier)
 	free(TAKE_PTR(tier->updates));
 }
 
+void gpu_updates_fail(struct gpu_tier *tier)
+{
+	if (tier->updates && tier->updates->waiting > 0 && !job_is_ending(tier->job))
+		job_break(tier->job, NULL, "its update on a GPU has failed: %s", tier->problem);
+}
+
 /* ---- Host memory ---- */
 
 static void on_pinned(struct gpu_request *request, int status)

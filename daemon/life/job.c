@@ -57,6 +57,14 @@ static void count_turn(struct job *job)
 	job->node->life->mistakes++;
 }
 
+/* Who was thrown out and still reads keeps a place in a tier, which must not outlive the job. */
+static bool gpus_are_gone(struct job *job)
+{
+	QUEUE_FOREACH (link, &job->members.lingering)
+		gpu_forget(queue_entry(link, struct member, link));
+	return gpu_is_gone(job);
+}
+
 /* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
 static void take_turn(struct job *job)
 {
@@ -73,7 +81,7 @@ static void take_turn(struct job *job)
 	prefetch_bring_back(job);
 	if (!job_is_ending(job))
 		job_go_on(job);
-	else if (!job_is_quiet(job))
+	else if (!job_is_quiet(job) || !gpus_are_gone(job))
 		return;
 	else if (job->state == JOB_REOPENING)
 		job->node->parts->recovery->bring_back(job);

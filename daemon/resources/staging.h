@@ -30,6 +30,7 @@ struct staging {
 	struct queue wanted; /* struct staging_wish; of each user first come first served */
 	struct queue loans;  /* that are not recalled, the latest first */
 	unsigned lent;	     /* in all */
+	unsigned at_gpus;    /* that GPUs may write, or never let go of */
 };
 
 struct staging_wish {

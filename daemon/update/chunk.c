@@ -48,7 +48,8 @@ static void retire(struct chunk *chunk)
 		early_end_adoption(job, chunk->pack);
 		job->update->sweep_listener->written(job);
 	}
-	if (buffer)
+	/* Who got it next could have another job's bytes in it, with checksums that match them. */
+	if (buffer && !chunk->gpu.is_lost)
 		staging_give(job->node->staging, buffer);
 	job_settle(job);
 }
@@ -428,6 +429,7 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->first = sweep->first;
 	chunk->count = left < most ? left : most;
 	chunk->status = 0;
+	chunk->gpu.is_lost = false;
 	chunk->is_adopted = sweep->is_adopting;
 	chunk->is_kept = early_keeps(job);
 	chunk->is_deferred = chunk->warm && chunk->warm->is_deferred;

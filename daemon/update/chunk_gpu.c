@@ -1,5 +1,7 @@
 /* A chunk that a GPU updates: a worker prepares it, the GPU updates one run of elements after the other where
  * they lie in host memory, and a worker finishes it. Other chunks keep the GPU at work meanwhile. */
+#include <errno.h>
+
 #include "common/clock.h"
 #include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
@@ -72,6 +74,14 @@ static bool is_updated(const struct chunk *chunk)
 	       !sweep->job->options.optimizer->is_by_owner;
 }
 
+/* A GPU may never give a buffer back, and others need some. */
+static bool can_spare_buffer(const struct chunk *chunk)
+{
+	const struct staging *staging = chunk->sweep->job->node->staging;
+
+	return !chunk->buffer || staging->at_gpus + STAGING_LEAST < staging->count;
+}
+
 void chunk_choose_side(struct chunk *chunk)
 {
 	struct job *job = chunk->sweep->job;
@@ -82,11 +92,13 @@ void chunk_choose_side(struct chunk *chunk)
 	if (chunk->gpu.is_chosen)
 		return;
 	chunk->gpu.is_chosen = true;
-	if (gpu && take_runs(chunk) && is_reached(chunk, gpu))
+	if (gpu && can_spare_buffer(chunk) && take_runs(chunk) && is_reached(chunk, gpu))
 		side = share_choose(share, gpu_updates_fraction(gpu), chunk->count);
 	chunk->gpu.updates = side == SHARE_GPUS ? gpu : NULL;
-	if (chunk->gpu.updates)
+	if (chunk->gpu.updates) {
 		gpu_updates_hold(gpu);
+		job->node->staging->at_gpus += chunk->buffer != NULL;
+	}
 	if (is_updated(chunk))
 		share_begin(share, side, chunk->count, clock_now_ns());
 }
@@ -99,8 +111,11 @@ void chunk_end_side(struct chunk *chunk)
 	if (is_updated(chunk))
 		share_end(&chunk->sweep->job->update->share,
 			  chunk->gpu.updates ? SHARE_GPUS : SHARE_PROCESSORS, chunk->count, clock_now_ns());
-	if (chunk->gpu.updates)
-		gpu_updates_release(TAKE_PTR(chunk->gpu.updates));
+	if (!chunk->gpu.updates)
+		return;
+	if (!chunk->gpu.is_lost)
+		chunk->sweep->job->node->staging->at_gpus -= chunk->buffer != NULL;
+	gpu_updates_release(TAKE_PTR(chunk->gpu.updates));
 }
 
 /* ---- Its runs ---- */
@@ -148,6 +163,7 @@ static void fail(struct chunk *chunk, int status)
 	const char *unit = pack_name(job, chunk->pack);
 
 	chunk->status = status;
+	chunk->gpu.is_lost = status == -ENODEV;
 	if (sweep->has_failed || job_is_broken(job) || job_is_ending(job))
 		return;
 	sweep->has_failed = true;

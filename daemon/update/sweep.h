@@ -42,6 +42,7 @@ struct chunk_run {
 struct chunk;
 struct chunk_gpu {
 	bool is_chosen;		     /* who does; what was read may have to be read again then */
+	bool is_lost;		     /* with its GPU, which may write its memory still */
 	struct gpu_updates *updates; /* NULL: a processor does */
 	struct chunk_run runs[CHUNK_RUNS];
 	unsigned run_count, next;

@@ -58,7 +58,7 @@ struct gpu_engine {
 	struct queue tasks, copies;
 	struct gpu_lane lanes[GPU_DIRECTIONS];
 	struct gpu_track tracks[GPU_STREAMS];
-	bool is_lost;
+	_Atomic bool is_lost; /* the streams of other threads look at it */
 	struct gpu_problem loss;
 };
 

@@ -104,6 +104,9 @@ int gpu_stream_is_past(struct gpu_stream *stream, uint64_t mark)
 	assert(stream->marks - mark <= GPU_STREAM_MARKS);
 	if (r < 0)
 		return r;
+	/* It may never get there. */
+	if (stream->engine->is_lost)
+		return -ENODEV;
 	error = stream->engine->driver.event_query(stream->events[mark % GPU_STREAM_MARKS]);
 	if (error == DRIVER_NOT_READY)
 		return 0;

@@ -240,3 +240,28 @@ def test_gradients_of_a_job_without_a_gpu_are_not_there(driver: Driver, gpu_daem
     job.gradients(0)
     job.push(0)
     job.detach()
+
+
+def test_the_default_stream_of_each_thread_is_refused(job: _core.Job) -> None:
+    with pytest.raises(ValueError, match="stream 2"):
+        job.gather_on(0, 2)
+
+
+def test_who_is_asked_for_a_stream_may_release_the_lease_and_close_the_job(driver: Driver, gpu_daemon: Daemon) -> None:
+    job = open_job(gpu_daemon)
+    lease = job.gather_on(0, driver.stream())
+
+    class Releases:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            lease.release()
+            return 0, driver.stream()
+
+    class Closes:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            job.close()
+            return 0, driver.stream()
+
+    with pytest.raises(ValueError, match="released"):
+        lease.use_on(Releases())
+    with pytest.raises(tierd.Error, match="the job is closed"):
+        job.gather_on(0, Closes())

@@ -132,7 +132,10 @@ static int hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint6
 	if (writer->gpu || (is_overwritten && job->attachment->host.debug))
 		dirty = span.bytes;
 	buffer_set_state(job, buffer, GRADIENT_BUFFER_HELD);
-	r = clear_for(job, buffer, writer, dirty, is_overwritten);
+	/* Its kernels write there, also if there is nothing to be zeroed. */
+	r = writer->gpu ? gpu_note(writer->gpu, writer->stream) : 0;
+	if (r == 0)
+		r = clear_for(job, buffer, writer, dirty, is_overwritten);
 	if (r < 0)
 		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
 	return r;

@@ -141,7 +141,7 @@ int gpu_note(struct gpu *gpu, struct driver_stream *stream)
 int gpu_fill(struct gpu *gpu, char *address, unsigned char value, size_t bytes, struct driver_stream *stream)
 {
 	struct driver_context *previous;
-	int r = bytes > 0 ? gpu_note(gpu, stream) : 0, error;
+	int r = gpu_note(gpu, stream), error;
 
 	if (r < 0 || bytes == 0)
 		return r;
@@ -150,7 +150,8 @@ int gpu_fill(struct gpu *gpu, char *address, unsigned char value, size_t bytes, 
 		return r;
 	error = gpu->driver.fill((uintptr_t)address, value, bytes, stream);
 	gpu_exit(gpu, previous);
-	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, "zeroing gradients");
+	/* Another thread may have joined between the two. */
+	return error == DRIVER_DONE ? gpu_note(gpu, stream) : gpu_fail(gpu, error, "zeroing gradients");
 }
 
 int gpu_join(struct gpu *gpu, uint64_t *ret_number)

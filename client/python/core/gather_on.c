@@ -25,6 +25,12 @@ int stream_take(PyObject *object, void **ret_stream)
 	Py_XDECREF(number);
 	if (PyErr_Occurred())
 		return -1;
+	/* Who gives the lease back may be another thread, and so another stream. */
+	if ((uintptr_t)stream == 2) {
+		PyErr_SetString(PyExc_ValueError,
+				"stream 2 is each thread's own default stream: give a stream instead");
+		return -1;
+	}
 	/* CU_STREAM_LEGACY is the default stream under another name. */
 	*ret_stream = (uintptr_t)stream == 1 ? NULL : stream;
 	return 0;
@@ -34,7 +40,7 @@ int stream_take(PyObject *object, void **ret_stream)
 
 PyObject *job_gather_on(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
-	struct tierd_job *job = job_of(self);
+	struct tierd_job *job;
 	PyObject *lease = NULL;
 	struct tierd_view view;
 	struct hold *hold;
@@ -43,10 +49,12 @@ PyObject *job_gather_on(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 	void *stream;
 	int r;
 
-	if (!job || !job_takes("gather_on", count, 2, 2))
+	if (!job_takes("gather_on", count, 2, 2) || stream_take(arguments[1], &stream) < 0)
 		return NULL;
-	unit = job_unit((struct job *)self, arguments[0], &index);
-	if (!unit || stream_take(arguments[1], &stream) < 0)
+	/* Asking for the number may have closed the job. */
+	job = job_of(self);
+	unit = job ? job_unit((struct job *)self, arguments[0], &index) : NULL;
+	if (!unit)
 		return NULL;
 	JOB_WAITING(self, r = tierd_gather_on(job, index, stream, &view));
 	if (r < 0)

@@ -296,14 +296,22 @@ static PyObject *lease_capsules(PyObject *self, PyObject *unused)
 static PyObject *lease_use_on(PyObject *self, PyObject *argument)
 {
 	PyObject *job = ((struct lease *)self)->job;
-	struct hold *hold = hold_of(self);
+	struct hold *hold;
 	void *stream;
+	int r;
 
-	if (!hold || stream_take(argument, &stream) < 0)
+	if (stream_take(argument, &stream) < 0)
+		return NULL;
+	hold = hold_of(self);
+	if (!hold)
 		return NULL;
 	if (!job)
 		return PyErr_Format(PyExc_ValueError, "the lease is one in host memory");
-	return hold_use_on(hold, job, stream) < 0 ? NULL : Py_NewRef(Py_None);
+	/* Another thread may release the lease meanwhile. */
+	hold_share(hold);
+	r = hold_use_on(hold, job, stream);
+	hold_drop(hold);
+	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *lease_version(PyObject *self, void *unused)

@@ -444,6 +444,20 @@ static void a_gpu_that_is_lost_takes_nothing_else_with_it(void **state)
 	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
 }
 
+/* It has a lease, and reads on for as long as it likes. */
+static void a_job_that_is_dropped_outlives_its_tier(void **state)
+{
+	actor_play(&scene, &actor);
+	attach(2 * UNIT_BYTES);
+	gather(0, 0);
+	assert_int_equal(actor_drop(&actor, true), 0);
+	assert_false(queue_is_empty(&scene.node->jobs.dying));
+	while (!queue_is_empty(&scene.node->jobs.dying))
+		scene_wait(&scene);
+	actor_die(&actor);
+	scene_settle(&scene);
+}
+
 /* As if a call had begun long ago. */
 static void a_gpu_whose_driver_hangs_is_lost(void **state)
 {
@@ -489,6 +503,7 @@ int main(int argc, char **argv)
 		TEST(memory_that_a_gpu_does_not_have_is_not_waited_for),
 		TEST(who_leases_all_slots_is_told),
 		TEST(a_tier_goes_with_its_last_rank),
+		TEST(a_job_that_is_dropped_outlives_its_tier),
 		TEST(a_gpu_that_is_lost_takes_nothing_else_with_it),
 		TEST(a_gpu_whose_driver_hangs_is_lost),
 	};

@@ -288,6 +288,19 @@ static void who_asks_for_a_pack_does_not_wait_for_another_gpu(void **state)
 	assert_int_equal(exchange()->bytes, 0);
 }
 
+/* All slots of its GPU have packs whose other parts do not come. */
+static void who_wants_a_slot_does_not_wait_for_another_gpu(void **state)
+{
+	uint32_t number;
+
+	use_both();
+	number = gpu_actor_send_gather(&actors[0], 5, 0);
+	assert_int_equal(actor_await(&actors[0], number, 0)->status, 0);
+	expect_host_values(0, 5, 0);
+	assert_false(has_come(1, 2, 0));
+	gpu_peer_hold(&peer, false);
+}
+
 /* A part is there, and waits for the other one. */
 static void who_leaves_in_the_middle_leaves_nothing_behind(void **state)
 {
@@ -350,6 +363,7 @@ int main(int argc, char **argv)
 		TEST(another_epoch_has_another_one),
 		TEST(where_the_exchange_fails_each_gpu_copies_all),
 		TEST(who_asks_for_a_pack_does_not_wait_for_another_gpu),
+		TEST(who_wants_a_slot_does_not_wait_for_another_gpu),
 		TEST(who_leaves_in_the_middle_leaves_nothing_behind),
 		TEST(without_descriptors_it_is_tried_again),
 		TEST(gpus_that_do_not_want_the_same_exchange_nothing),

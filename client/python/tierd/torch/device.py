@@ -25,7 +25,7 @@ from typing_extensions import CapsuleType
 
 from tierd._core import Error
 from tierd.torch.arguments import wrong_type
-from tierd.torch.cuda import Cuda, OutOfMemory
+from tierd.torch.cuda import Cuda, OutOfMemory, Stream
 from tierd.torch.fetching import Copies, Lease, no_room
 from tierd.torch.pinning import Pinning
 from tierd.torch.pushing import Pushes, TierPushes
@@ -122,6 +122,7 @@ class Device(Host):
         self._copies = Copies(cuda, self._pinning, addresses)
         self._tier = None if gpu_tier is False else Tier(cuda, membership, addresses, is_required=gpu_tier is True)
         self._copied = Pushes(cuda, membership)
+        self._writers: list[Stream] = []  # of gradients in the daemon's memory on the GPU
         self._read_there: TierPushes | None = None  # None: gradients are copied to host memory here
         self._has_said = False
         self._ways: dict[Unit, Pushes | TierPushes] = {}  # of gradients that have a buffer
@@ -153,9 +154,11 @@ class Device(Host):
         try:
             return call(self._tier)
         except Error as error:
-            if error.errno != errno.EOPNOTSUPP:
+            # ENODEV: the daemon has lost the GPU. PyTorch may have it still.
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
                 raise
             self._tier.go_without(error)
+            self._read_there = None
         return None
 
     def _use(self, unit: Unit) -> Lease:
@@ -216,9 +219,10 @@ class Device(Host):
 
     def join(self, unit: Unit) -> bool:
         if self._tier is not None and self._tier.is_there:
-            return self._tier.join(unit)
+            return bool(self._in_tier(lambda tier: tier.join(unit)))
         self._copies.join(unit)
-        return True
+        # Else it lies in memory of the tier, which the job has gone on without.
+        return unit in self._copies
 
     def let_go(self, unit: Unit) -> None:
         if self._tier is not None:
@@ -268,7 +272,7 @@ class Device(Host):
     def map(self) -> None:
         if self._tier is not None:
             self._tier.look()
-        self._read_there = TierPushes(self._cuda, self._membership) if self.has_tier else None
+        self._read_there = TierPushes(self._cuda, self._membership, self._writers) if self.has_tier else None
         self._map()
 
     def _map(self) -> None:

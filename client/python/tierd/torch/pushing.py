@@ -115,10 +115,11 @@ class TierPushes:
     The memory goes from unit to unit: whichever streams compute gradients, each comes after what the others were given before.
     """
 
-    def __init__(self, cuda: Cuda, membership: Membership):
+    def __init__(self, cuda: Cuda, membership: Membership, streams: list[Stream]):
+        """`streams` are those that have written there, and outlive it."""
         self._cuda = cuda
         self._membership = membership
-        self._streams: list[Stream] = []
+        self._streams = streams
 
     def _follow(self) -> int:
         """This thread's stream, behind the others."""
