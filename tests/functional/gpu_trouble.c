@@ -77,6 +77,7 @@ int main(int argc, char **argv)
 	r = tierd_job_open(node, &options, &job);
 	if (r < 0) {
 		printf("refused: %s: %s\n", strerrorname_np(-r), tierd_message());
+		tierd_disconnect(node);
 		return 2;
 	}
 	support_define_all(job, UNITS, TIERD_FP32, ELEMENTS, 1, 0.5);

@@ -49,9 +49,11 @@ static void broken_jobs_with_much_to_tell_fit_in_a_frame(void **state)
 	assert_int_equal(reply->jobs->total, JOBS + 1);
 	packed = FRAME_HEADER_BYTES + protobuf_c_message_get_packed_size(&reply->base);
 	assert_in_range(packed, 0, FRAME_MAX_BYTES);
-	/* But for the next one, and what is kept for the rest of the reply, it is full. */
+	/* It is full, but for what is kept for the rest of the reply, and a few entries: on a machine that
+	 * has just started times are short numbers, and the bound for the number of jobs comes before that of
+	 * bytes. */
 	entry = protobuf_c_message_get_packed_size(&reply->jobs->jobs[reply->jobs->n_jobs - 1]->base);
-	assert_in_range(packed + entry + 2048, FRAME_MAX_BYTES, SIZE_MAX);
+	assert_in_range(packed + 8 * entry + 2048, FRAME_MAX_BYTES, SIZE_MAX);
 	for (unsigned i = 0; i < JOBS; i++)
 		job_free(jobs[i]);
 }
