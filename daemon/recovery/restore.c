@@ -224,14 +224,14 @@ int restore_explain(struct restore *restore, int r, const char *what)
 	return r;
 }
 
-/* It may have been dropped meanwhile: then it goes in its own turn. */
+/* It may have been dropped meanwhile, or is to be rolled back: both begin in its own turn. */
 static void end_load(struct restore *restore, int r)
 {
 	struct job *job = restore->job;
 
 	blobs_end_load(job);
+	job_settle(job);
 	if (job_is_ending(job)) {
-		job_settle(job);
 		restore_give_up(restore, "it was dropped meanwhile");
 		return;
 	}

@@ -239,6 +239,33 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_int_equal(actor_await(&first, number, 0)->status, 0);
 }
 
+/* The job is there, and its blobs are not yet. */
+static void a_rollback_waits_for_what_comes_back(void **state)
+{
+	const struct actor_job options = { .stage = 3, .blob_bytes = MIB };
+	const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, PLAY_ELEMENTS, false };
+	const struct job *job;
+	uint32_t number;
+
+	assert_int_equal(actor_enter(&scene, &rank), 0);
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&rank, &options), 0);
+	assert_int_equal(actor_define(&rank, "u0", &tensor, 1), 0);
+	assert_int_equal(actor_ready(&rank), 0);
+	assert_int_equal(actor_set_blob(&rank, "key", 10, 'k'), 0);
+	take_durable_step();
+	assert_int_equal(reserve(1), 0);
+	assert_int_equal(take("one"), 0);
+	actor_die(&rank);
+	scene_settle(&scene);
+	life_step(scene_job(NULL), LIFE_REOPEN);
+	while (!(job = scene_job(NULL)) || !blobs_are_loading(job))
+		scene_wait(&scene);
+	number = send_roll_back("one", false);
+	assert_true(blobs_are_loading(job));
+	assert_int_equal(actor_await(&first, number, 0)->status, 0);
+}
+
 static int read_units(void)
 {
 	Tierd__Wire__UnitsRead body = TIERD__WIRE__UNITS_READ__INIT;
@@ -332,6 +359,7 @@ int main(void)
 		TEST(a_job_is_what_its_devices_say_after_a_rollback_that_failed),
 		TEST(of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot),
 		TEST(a_rollback_waits_for_what_is_in_flight),
+		TEST(a_rollback_waits_for_what_comes_back),
 		TEST(who_names_a_job_that_comes_back_is_told_so_if_he_may_see_it),
 		TEST(a_released_job_remembers_which_steps_it_keeps),
 		TEST(a_commit_that_fails_is_told_who_has_changed_the_retention),
