@@ -19,7 +19,10 @@ static void open_answer(struct tierd_ticket *ticket, const struct answer *answer
 	bool is_orphan = ticket->is_orphan;
 
 	if (answer->status == 0)
-		ticket->open = *answer->reply->job_open;
+		ticket->open.reply = *answer->reply->job_open;
+	/* Events that name it may follow in the same packet. */
+	if (answer->status == 0 && !is_orphan)
+		ticket->open.job->number = ticket->open.reply.job;
 	ticket_complete_answer(ticket, answer);
 	/* No thread waits for the reply: the daemon must not keep the membership. */
 	if (is_orphan && answer->status == 0)
@@ -36,7 +39,7 @@ static const struct ticket_kind open_kind = {
 
 static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 {
-	const Tierd__Wire__JobOpenReply *reply = &ticket->open;
+	const Tierd__Wire__JobOpenReply *reply = &ticket->open.reply;
 	int r;
 
 	mapping_free(&job->window_mapping);
@@ -46,7 +49,6 @@ static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 		return message_fail(r, "mapping the exchange window of job \"%s\": %s", job->name,
 				    strerror(-r));
 	}
-	job->number = reply->job;
 	job->state =
 		(struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale, 0 };
 	job->epoch = reply->epoch;
@@ -59,8 +61,10 @@ int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, ui
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, NULL, &open_kind, &ticket);
 
-	if (r == 0)
-		r = ticket_ask(ticket, request, deadline);
+	if (r < 0)
+		return r;
+	ticket->open.job = job;
+	r = ticket_ask(ticket, request, deadline);
 	if (r < 0)
 		return r;
 	r = adopt(job, ticket);

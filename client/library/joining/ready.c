@@ -97,7 +97,10 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 	 * stale. */
 	if (answer->status == -ENODATA)
 		job->is_stale = false;
-	if (answer->status < 0)
+	/* After -ENOENT nothing could follow; but this rank may return once more. */
+	if (answer->status == -ENOENT && job->membership == MEMBER_SENT_AWAY)
+		finish(ticket, -ESTALE, answer->text);
+	else if (answer->status < 0)
 		finish(ticket, answer->status, answer->text);
 	else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_READY)
 		ticket_violation(ticket, "another reply");

@@ -208,9 +208,12 @@ static int return_once(struct tierd_job *job)
 	if (r < 0)
 		return r;
 	if (job->membership == MEMBER_SENT_AWAY) {
+		job->membership = MEMBER_RETURNING;
 		r = open_and_define(job, MODE_RESUME, false);
-		if (r == 0)
-			job->membership = MEMBER;
+		if (job->membership == MEMBER_RETURNING)
+			job->membership = r == 0 ? MEMBER : MEMBER_SENT_AWAY;
+		else if (job->membership == MEMBER_SENT_AWAY && r == -ESTALE)
+			r = 0;
 	}
 	window_give(job);
 	return r;

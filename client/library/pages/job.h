@@ -60,6 +60,7 @@ enum membership {
 	MEMBER_LOST,	  /* its connection was lost: the job is opened again before the next request */
 	MEMBER_REOPENED,  /* the next call waits for the other ranks */
 	MEMBER_SENT_AWAY, /* the daemon has ended the membership; tierd_job_ready opens the job again */
+	MEMBER_RETURNING, /* which it does now; it may be sent away again meanwhile */
 };
 
 /* How far this rank is in a writing: tierd_write_begin() to tierd_write_end() or tierd_write_cancel(). */

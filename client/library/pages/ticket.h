@@ -79,7 +79,10 @@ struct tierd_ticket {
 			uint32_t buffer;
 			uint64_t number; /* of the pushes of this buffer */
 		} push;
-		Tierd__Wire__JobOpenReply open;
+		struct {
+			Tierd__Wire__JobOpenReply reply;
+			struct tierd_job *job; /* that is opened; dangling, if is_orphan */
+		} open;
 		struct tierd_step_result step;
 		struct tierd_job_state state;
 		struct {

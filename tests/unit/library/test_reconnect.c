@@ -376,6 +376,36 @@ static void a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready(voi
 	end(&scene);
 }
 
+/* Where it defines its units the second time, and where it gets ready the third time. */
+static bool roll_back_again(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	bool is_definition = request->body_case == BODY(UNIT_DEFINE) && openings == 2;
+	bool is_ready = request->body_case == BODY(JOB_READY) && openings == 3;
+
+	openings += request->body_case == BODY(JOB_OPEN);
+	if (!is_definition && !is_ready)
+		return send_away_at_phase(peer, number, request);
+	fake_peer_send_away(peer, ROLLED_BACK);
+	fake_peer_fail(peer, number, is_ready ? -ENOENT : -ESTALE, ROLLED_BACK);
+	return true;
+}
+
+static void one_that_is_sent_away_while_it_returns_returns_again(void **state)
+{
+	struct scene scene = { .peer = { .hook = roll_back_again } };
+
+	openings = 0;
+	start(&scene);
+	assert_is_sent_away(&scene);
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), -ESTALE);
+	assert_says(ROLLED_BACK);
+	assert_int_equal(openings, 3);
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
+	assert_int_equal(openings, 4);
+	train_step(&scene);
+	end(&scene);
+}
+
 static bool drop_instead(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case != BODY(JOB_OPEN) || openings++ == 0)
@@ -488,6 +518,7 @@ int main(void)
 		cmocka_unit_test(one_that_comes_back_with_another_protocol_is_given_up),
 		cmocka_unit_test(one_that_always_hangs_up_at_a_request_is_not_asked_for_ever),
 		cmocka_unit_test(a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready),
+		cmocka_unit_test(one_that_is_sent_away_while_it_returns_returns_again),
 		cmocka_unit_test(one_whose_job_is_not_there_any_more_hears_so),
 		cmocka_unit_test(one_that_returns_to_a_daemon_that_dies_finds_the_next),
 		cmocka_unit_test(a_rollback_before_the_ranks_of_a_reopened_job_meet_is_said),
