@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from torch.utils.data import DataLoader
 import tierd
 import tierd.torch
 from compare import assert_same_bits
-from conftest import Daemon
+from conftest import PATIENCE, Daemon
+from tierd.control import ask
 from training import initialize, update
 
 DATA = torch.randn(6, 4, 8, generator=torch.Generator().manual_seed(2))
@@ -130,3 +132,29 @@ def test_all_ranks_go_back_whoever_says_so(daemon: Daemon, callers: list[int]) -
             # Who is sent back may have closed its part of the next step, and begun another one.
             assert 8 <= len(losses) <= 10
             assert losses[-4:-2] == losses[2:4]
+
+
+def test_who_has_not_heard_of_a_rollback_may_ask_for_it_too(daemon: Daemon) -> None:
+    trained, was_sent_back = Barrier(2), Event()
+
+    def run(rank: int) -> int:
+        model, optimizer = made[rank]
+        initialize(model, optimizer, "late", rank=rank, world_size=2, snapshots=1)
+        own = tierd.torch.job_of(model)
+        for batch in DATA[:3]:
+            step(model, optimizer, batch[rank::2])
+            own.finish()
+            if rank == 0 and len(tierd.torch.snapshots(model)) == 0:
+                tierd.torch.snapshot("good", model)
+        trained.wait(PATIENCE)
+        if rank == 0:
+            ask("rollback", "late", "good", "--force", "--yes", socket=str(daemon.socket))
+            was_sent_back.set()
+        assert was_sent_back.wait(PATIENCE)
+        stands = tierd.torch.rollback("good", model)
+        own.close()
+        return stands
+
+    made = [make(dropout=0.0) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(run, range(2))) == [1, 1]

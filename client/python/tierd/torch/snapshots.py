@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from tierd._core import Error
+from tierd._core import Error, StaleError
 from tierd.control import ask
 from tierd.torch.initialize import job_of
 from tierd.torch.job import TorchJob
@@ -73,7 +73,8 @@ def rollback(name: str, model: nn.Module | None = None) -> int:
         job.finish()
     if _counts_for_nothing(job):
         return job.membership.step
-    job.membership.core.state()  # raises where this process cannot go on with the job
+    with suppress(StaleError):  # another rank was faster, or is lost: neither keeps this job from going back
+        job.membership.core.state()  # raises where this process cannot go on with the job
     try:
         _ask(job, "rollback", name, "--force", "--yes")
     except Error as error:
