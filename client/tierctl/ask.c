@@ -280,12 +280,6 @@ int ask_open(const char *socket_path, unsigned timeout_ms, uint64_t end_ns, stru
 	return r;
 }
 
-void ask_be_patient(struct ask *ask, unsigned timeout_ms)
-{
-	ask->timeout_ms = timeout_ms;
-	set_timeout(ask);
-}
-
 struct ask *ask_free(struct ask *ask)
 {
 	if (!ask)
@@ -298,6 +292,36 @@ struct ask *ask_free(struct ask *ask)
 	return NULL;
 }
 
+/* Whether it answers on a connection of its own, or says why it does not. */
+static bool daemon_turns(const struct ask *ask)
+{
+	_cleanup_(ask_freep) struct ask *other = NULL;
+	int r = ask_open(ask->path, ask->timeout_ms / 2, 0, &other);
+
+	return r == 0 || (other && other->was_refused);
+}
+
+/* Some answers come when much has been written, or read. */
+static int await_answer(struct ask *ask)
+{
+	struct pollfd socket = { .fd = ask->socket, .events = POLLIN };
+	bool is_patient = ask->end_ns == 0 && ask->timeout_ms == ASK_TIMEOUT_MS, has_told = false;
+	int r;
+
+	while ((r = poll(&socket, 1, (int)(is_patient ? ask->timeout_ms / 2 : ask->timeout_ms))) <= 0) {
+		if (r < 0 && errno != EINTR)
+			return -errno;
+		if (r < 0)
+			continue;
+		if (!is_patient || !daemon_turns(ask))
+			return -EAGAIN;
+		if (!has_told)
+			fprintf(stderr, "tierctl: tierd runs, and has not done it yet: waiting\n");
+		has_told = true;
+	}
+	return 0;
+}
+
 int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply)
 {
 	const Tierd__Wire__Reply *reply;
@@ -308,6 +332,8 @@ int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 	if (ask->end_ns > 0)
 		set_timeout(ask);
 	r = send_message(ask, FRAME_REQUEST, &request->base);
+	if (r == 0)
+		r = await_answer(ask);
 	if (r == 0)
 		r = receive_message(ask, FRAME_REPLY, &tierd__wire__reply__descriptor, &message);
 	if (r < 0)

@@ -12,10 +12,9 @@ struct ask;
 #define ASK_TIMEOUT_MS 10000
 
 /* Connects and says hello. The object is there also after an error, for ask_message(), unless -ENOMEM. Each
- * answer is waited for so long, and for no answer beyond end_ns by much (0: no end). */
+ * answer is waited for so long, and for no answer beyond end_ns by much (0: no end). With ASK_TIMEOUT_MS and
+ * no end a daemon that is stuck is given up then, and one that runs is waited for. */
 int ask_open(const char *socket_path, unsigned timeout_ms, uint64_t end_ns, struct ask **ret_ask);
-/* From now on it waits so long for each answer. */
-void ask_be_patient(struct ask *ask, unsigned timeout_ms);
 struct ask *ask_free(struct ask *ask);
 DEFINE_FREEP(struct ask *, ask_free)
 

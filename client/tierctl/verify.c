@@ -8,9 +8,6 @@
 #include "common/plural.h"
 #include "proto/name.h"
 
-/* Others verify, too, and what waits for the disk goes first. */
-#define PATIENCE_MS 120000
-
 struct verification {
 	const char *job;
 	struct progress progress;
@@ -145,7 +142,6 @@ int command_verify(const struct command_context *context)
 
 	if (code != COMMAND_DONE)
 		return code;
-	ask_be_patient(ask, PATIENCE_MS);
 	progress_begin(&verification.progress, context->is_json);
 	code = ask_for_all(&verification, ask, &verify);
 	if (code == COMMAND_DONE && verification.damaged > 0)

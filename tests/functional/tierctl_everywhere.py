@@ -3,7 +3,10 @@ does not answer; and with --json prints JSON and nothing else, errors included. 
 """
 import json
 import os
+import socket
 import subprocess
+import threading
+import time
 
 TIERCTL = os.environ["TIERCTL"]
 
@@ -122,6 +125,40 @@ def of_one_that_is_stuck_all_say_so():
             assert "tierctl top and tierctl metrics show its last figures" in errors, (verb, errors)
 
 
+def pass_on(source, sink, late):
+    """What comes after the hello comes late."""
+    for count in range(1000):
+        data = source.recv(1 << 20)
+        if late and count > 0:
+            time.sleep(late)
+        sink.sendall(data)
+        if not data:
+            sink.shutdown(socket.SHUT_WR)
+            return
+
+
+def of_one_that_runs_and_takes_long_the_answer_is_awaited():
+    path = os.environ["XDG_CONFIG_HOME"] + ".slow"
+    connections = []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+
+        def serve():
+            while True:
+                client, server = listening.accept()[0], socket.socket(socket.AF_UNIX)
+                server.connect(os.environ["TIERD_SOCKET"])
+                connections.append(client)
+                for source, sink, late in (client, server, 6 if len(connections) == 1 else 0), (server, client, 0):
+                    threading.Thread(target=pass_on, args=(source, sink, late), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        slow = run("--json", "tiers", "--socket", path)
+        assert slow.returncode == 0 and parse("tiers", slow.stdout) is not None, slow
+        assert slow.stderr == "tierctl: tierd runs, and has not done it yet: waiting\n", slow
+        assert len(connections) == 2, connections
+
+
 def words_that_are_no_command_are_errors_too():
     for words, message in (
         (["frobnicate"], "there is no command 'frobnicate'; see tierctl help"), ([], "a command is missing; see tierctl help"),
@@ -132,7 +169,8 @@ def words_that_are_no_command_are_errors_too():
 
 
 {
-    "here": lambda: (help_and_usage_are_the_same_everywhere(), words_that_are_no_command_are_errors_too(), with_a_daemon_all_is_json()),
+    "here": lambda: (help_and_usage_are_the_same_everywhere(), words_that_are_no_command_are_errors_too(),
+                     of_one_that_runs_and_takes_long_the_answer_is_awaited(), with_a_daemon_all_is_json()),
     "absent": without_a_daemon_all_say_where_they_looked,
     "stuck": of_one_that_is_stuck_all_say_so,
 }[os.environ["STATE"]]()
