@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 
 RESULT = "gpu_standin_tests"
 LIMIT = 150
@@ -35,13 +34,13 @@ parser.add_argument("--quick", action="store_true")
 parser.add_argument("--json")
 parser.add_argument("names", nargs="*")
 arguments = parser.parse_args()
-if arguments.names and RESULT not in arguments.names:
-    sys.exit(77)
-with open(os.path.join(BUILD, "meson-info/intro-tests.json"), encoding="utf-8") as file:
-    counts = {test["name"]: cases(test) for test in json.load(file) if uses_standin(test)}
-for name, count in sorted(counts.items()):
-    print(f"{name}: {count}")
+results = []
+if not arguments.names or RESULT in arguments.names:
+    with open(os.path.join(BUILD, "meson-info/intro-tests.json"), encoding="utf-8") as file:
+        counts = {test["name"]: cases(test) for test in json.load(file) if uses_standin(test)}
+    for name, count in sorted(counts.items()):
+        print(f"{name}: {count}")
+    results = [{"name": RESULT, "value": sum(counts.values()), "unit": "cases", "bound": "least", "limit": LIMIT, "spread": None}]
 if arguments.json:
     with open(arguments.json, "w", encoding="utf-8") as file:
-        json.dump([{"name": RESULT, "value": sum(counts.values()), "unit": "cases", "bound": "least", "limit": LIMIT,
-                    "spread": None}], file)
+        json.dump(results, file)
