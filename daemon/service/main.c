@@ -20,6 +20,7 @@
 #include "daemon/service/node_parts.h"
 #include "daemon/service/reload.h"
 #include "daemon/service/systemd.h"
+#include "daemon/service/turns.h"
 #include "daemon/session/session.h"
 #include "daemon/telemetry/telemetry.h"
 
@@ -357,6 +358,7 @@ static int run(struct config *config, int argc, char *argv[])
 	umask(077);
 	raise_limit(RLIMIT_MEMLOCK, "MEMLOCK");
 	raise_limit(RLIMIT_NOFILE, "NOFILE");
+	turns_take_soon();
 	config_warn(config);
 
 	r = start(&daemon);

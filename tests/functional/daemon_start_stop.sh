@@ -18,6 +18,12 @@ else
 fi
 [ "$(cat "$scratch/state/lock")" = "$tierd_pid" ] || fail 'the lock does not name the daemon'
 
+# Its threads get a processor soon, where the kernel gives short slices.
+if [ -e /proc/self/sched ] && [ "$(printf '%s\n' 6.12 "$(uname -r)" | sort -V | head -n 1)" = 6.12 ]; then
+	slices=$(sed -n 's/^se.slice *: *//p' /proc/"$tierd_pid"/task/*/sched | sort -u)
+	[ "$slices" = 100000 ] || fail "slices of its threads: $slices"
+fi
+
 kill -HUP "$tierd_pid"
 expect_status 0 "$TIERCTL" ping
 grep -q 'configuration was read again' "$tierd_log" || fail 'the log does not mention the reload'
