@@ -48,6 +48,11 @@ int gpu_new(struct job *job);
 void gpu_free(struct job *job);
 void gpu_node_free(struct node *node);
 
+/* At the end of the daemon: so many of its works are with a GPU's driver or NVML. True: a call of theirs has
+ * kept it for too long, and this has said which. */
+unsigned gpu_works(const struct node *node);
+bool gpu_keeps_the_end(const struct node *node);
+
 /* The member leaves in good order. What its process has queued on the GPU goes on, and nothing is overwritten
  * before that has ended. */
 void gpu_leave(struct member *member);
@@ -57,7 +62,7 @@ bool gpu_has_leases(const struct member *member);
 /* How many leases it has on the unit, and on which GPU, as tierd counts them. */
 uint32_t gpu_leases(const struct member *member, uint32_t unit, uint32_t *ret_gpu);
 bool gpu_is_quiet(const struct job *job);
-/* It has no tier any more: only then it may be freed. */
+/* It has no tier any more, and closes no GPU: only then it may be freed. */
 bool gpu_is_gone(const struct job *job);
 
 /* Pages of the job's cache, which are registered with its GPUs, so that copies from there are fast, and are

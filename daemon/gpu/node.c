@@ -5,35 +5,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/plural.h"
 #include "daemon/gpu/exchange.h"
 
-static void on_helped(evutil_socket_t fd, short events, void *argument)
+/* ---- Of a node ---- */
+
+static bool uses_gpus(const struct queue *jobs)
 {
-	workers_reap(((struct gpu_helper *)argument)->workers);
+	QUEUE_FOREACH (link, jobs)
+		if (!gpu_is_gone(queue_entry(link, struct job, link)))
+			return true;
+	return false;
 }
 
-/* Waits for what it does. */
-static void helper_end(struct gpu_helper *helper)
+static void on_check(evutil_socket_t fd, short events, void *argument)
 {
-	if (helper->event)
-		event_free(TAKE_PTR(helper->event));
-	helper->workers = workers_free(helper->workers);
+	struct node *node = argument;
+
+	gpu_check_engines(node);
+	if (!uses_gpus(&node->jobs.live) && !uses_gpus(&node->jobs.dying))
+		event_del(node->gpu->check);
 }
 
-/* With the first GPU that is there: who asks for others costs nothing. */
-static int helper_start(struct gpu_helper *helper, struct node *node, const char *name)
+static bool make_parts(struct node *node)
 {
-	int r = helper->workers ? 0 : workers_new(1, name, &helper->workers);
+	struct node_gpu *own = node->gpu;
 
-	if (r < 0 || helper->event)
-		return r;
-	helper->event =
-		event_new(node->loop, workers_fd(helper->workers), EV_READ | EV_PERSIST, on_helped, helper);
-	if (helper->event && event_add(helper->event, NULL) == 0)
-		return 0;
-	helper_end(helper);
-	return -ENOMEM;
+	for (unsigned i = 0; i < GPUS_MAX; i++)
+		own->in_use[i].number = i;
+	own->sensing = gpu_sensing_new(node);
+	own->check = event_new(node->loop, -1, EV_PERSIST, on_check, node);
+	return own->sensing && own->check && gpu_helper_start(&own->finder, node, "tierd-gpus") == 0;
 }
 
 int gpu_node_new(struct node *node)
@@ -43,29 +46,84 @@ int gpu_node_new(struct node *node)
 	node->gpu = calloc(1, sizeof(*node->gpu));
 	if (!node->gpu)
 		return -ENOMEM;
-	node->gpu->sensing = gpu_sensing_new(node, gpu_check_engines);
-	if (node->gpu->sensing)
+	if (make_parts(node))
 		return 0;
 	gpu_node_free(node);
 	return -ENOMEM;
+}
+
+static void gpu_free_in_use(struct gpu_in_use *gpu)
+{
+	gpu_helper_stop(&gpu->helper);
+	if (gpu->event)
+		event_free(gpu->event);
+	gpu_engine_free(gpu->engine);
 }
 
 void gpu_node_free(struct node *node)
 {
 	struct node_gpu *own = node->gpu;
 
-	if (own) {
-		helper_end(&own->nvml);
-		gpu_exchange_node_free(node);
-	}
-	for (unsigned i = 0; own && i < GPUS_MAX; i++) {
-		if (own->in_use[i].event)
-			event_free(own->in_use[i].event);
-		gpu_engine_free(own->in_use[i].engine);
-	}
-	if (own)
-		gpu_sensing_free(own->sensing);
+	if (!own)
+		return;
+	gpu_helper_stop(&own->nvml);
+	gpu_helper_stop(&own->finder);
+	gpu_exchange_node_free(node);
+	for (unsigned i = 0; i < GPUS_MAX; i++)
+		gpu_free_in_use(&own->in_use[i]);
+	gpu_sensing_free(own->sensing);
+	if (own->check)
+		event_free(own->check);
 	free(TAKE_PTR(node->gpu));
+}
+
+/* ---- At the end of the daemon ---- */
+
+/* What nobody waits for that long: it should have taken a moment. */
+#define END_PATIENCE_NS UINT64_C(5000000000)
+
+unsigned gpu_works(const struct node *node)
+{
+	const struct node_gpu *own = node->gpu;
+	unsigned works = own && !gpu_sensing_is_quiet(own->sensing);
+
+	for (unsigned i = 0; own && i < GPUS_MAX; i++)
+		works += own->in_use[i].is_closing;
+	return works;
+}
+
+static bool helper_keeps_the_end(const struct gpu_helper *helper)
+{
+	struct gpu_problem problem;
+
+	if (!gpu_helper_hangs(helper, END_PATIENCE_NS, &problem))
+		return false;
+	log_error("%s; tierd ends without it", problem.text);
+	return true;
+}
+
+static bool engine_keeps_the_end(const struct gpu_in_use *gpu)
+{
+	uint64_t since_ns = gpu->engine && !gpu->is_closing ? gpu_engine_at_work_since(gpu->engine) : 0;
+
+	if (since_ns == 0 || clock_now_ns() - since_ns <= END_PATIENCE_NS)
+		return false;
+	log_error("%s: its driver has not come back from a call for %.3g s; tierd ends without it",
+		  gpu_engine_name(gpu->engine), END_PATIENCE_NS / 1e9);
+	return true;
+}
+
+bool gpu_keeps_the_end(const struct node *node)
+{
+	const struct node_gpu *own = node->gpu;
+	bool keeps = own && helper_keeps_the_end(&own->nvml);
+
+	keeps |= own && helper_keeps_the_end(&own->finder);
+	for (unsigned i = 0; own && i < GPUS_MAX; i++) {
+		keeps |= helper_keeps_the_end(&own->in_use[i].helper);
+		keeps |= own->in_use[i].tiers > 0 && engine_keeps_the_end(&own->in_use[i]);
+	}
+	return keeps;
 }
 
 /* ---- A GPU is opened ---- */
@@ -97,6 +155,26 @@ static void on_lost(void *context, const char *problem)
 	tell_loss(&gpu->node->jobs.dying, gpu);
 }
 
+static void fail_openings(struct queue *jobs)
+{
+	const uint64_t patience_ns = (uint64_t)GPU_PATIENCE_MS * 1000000;
+	struct gpu_problem problem;
+
+	QUEUE_FOREACH (job_link, jobs) {
+		struct job *job = queue_entry(job_link, struct job, link);
+
+		QUEUE_FOREACH (link, &job->gpu->tiers) {
+			struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
+			const struct gpu_helper *helper =
+				tier->opening.gpu ? &tier->opening.gpu->helper : &job->node->gpu->finder;
+
+			if (tier->state == GPU_TIER_OPENING && !tier->gpu &&
+			    gpu_helper_hangs(helper, patience_ns, &problem))
+				gpu_tier_fail(tier, -ENODEV, problem.text);
+		}
+	}
+}
+
 void gpu_check_engines(struct node *node)
 {
 	struct gpu_problem problem;
@@ -107,6 +185,8 @@ void gpu_check_engines(struct node *node)
 		if (gpu->tiers > 0 && !gpu->is_lost && gpu_engine_hangs(gpu->engine, &problem))
 			on_lost(gpu, problem.text);
 	}
+	fail_openings(&node->jobs.live);
+	fail_openings(&node->jobs.dying);
 }
 
 static void on_results(evutil_socket_t fd, short events, void *argument)
@@ -131,28 +211,37 @@ static int find(struct gpu_opening *opening, const struct gpus *gpus)
 	return -ENODEV;
 }
 
-/* There is one slow worker, so nobody else opens or closes a GPU meanwhile. */
-static void run_opening(struct work *work)
+/* On the one worker that does so. */
+static void run_finding(struct work *work)
 {
 	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
 	struct node_gpu *own = opening->tier->job->node->gpu;
-	struct gpu_engine_config config = { .gpus = &own->gpus, .failed = on_lost };
-	struct gpu_problem problem;
 
+	gpu_helper_begin(&own->finder, "the search for GPUs", -1);
 	if (!own->has_looked)
 		gpus_find(&own->gpus);
 	own->has_looked = true;
 	opening->status = find(opening, &own->gpus);
-	if (opening->status < 0)
-		return;
-	config.gpu = (unsigned)opening->status;
-	opening->gpu = &own->in_use[config.gpu];
-	opening->gpu->number = config.gpu;
-	config.context = opening->gpu;
+	gpu_helper_end(&own->finder);
+}
+
+/* On the GPU's worker, so nobody else opens or closes it meanwhile. */
+static void run_opening(struct work *work)
+{
+	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
+	struct gpu_in_use *gpu = opening->gpu;
+	struct gpu_engine_config config = { .gpus = &opening->tier->job->node->gpu->gpus,
+					    .gpu = gpu->number,
+					    .failed = on_lost,
+					    .context = gpu };
+	struct gpu_problem problem;
+
 	opening->status = 0;
-	if (opening->gpu->engine)
+	if (gpu->engine)
 		return;
-	opening->status = gpu_engine_new(&config, &problem, &opening->gpu->engine);
+	gpu_helper_begin(&gpu->helper, "the opening", (int)gpu->number);
+	opening->status = gpu_engine_new(&config, &problem, &gpu->engine);
+	gpu_helper_end(&gpu->helper);
 	if (opening->status < 0)
 		snprintf(opening->problem, sizeof(opening->problem), "%s", problem.text);
 }
@@ -178,11 +267,18 @@ static void refuse_lost(struct gpu_opening *opening)
 	snprintf(opening->problem, sizeof(opening->problem), "%s", gpu->problem);
 }
 
+static void refuse_opening(struct gpu_opening *opening, int status)
+{
+	opening->status = status;
+	opening->gpu = NULL;
+	gpu_tier_opened(opening->tier);
+}
+
 static void start_sensing(struct gpu_opening *opening)
 {
 	struct node *node = opening->tier->job->node;
 
-	opening->status = helper_start(&node->gpu->nvml, node, "tierd-nvml");
+	opening->status = gpu_helper_start(&node->gpu->nvml, node, "tierd-nvml");
 	if (opening->status < 0)
 		snprintf(opening->problem, sizeof(opening->problem),
 			 "tierd has no memory, or no thread, to look after it");
@@ -195,7 +291,7 @@ static void on_opened(struct work *work)
 
 	/* It was open still, and has been let go since. */
 	if (opening->status == 0 && opening->gpu->is_closing) {
-		gpu_open(opening);
+		workers_submit(opening->gpu->helper.workers, &opening->work);
 		return;
 	}
 	if (opening->status == 0)
@@ -204,20 +300,48 @@ static void on_opened(struct work *work)
 		start_sensing(opening);
 	/* Where the GPU cannot be opened its tier is none of those that use it. */
 	if (opening->status < 0) {
-		opening->gpu = NULL;
-	} else {
-		opening->gpu->tiers++;
-		opening->status = watch(opening->gpu, tier->job->node);
-		if (opening->gpu->tiers == 1)
-			gpu_sensing_begin(tier->job->node->gpu->sensing, opening->gpu);
+		refuse_opening(opening, opening->status);
+		return;
 	}
+	opening->gpu->tiers++;
+	opening->status = watch(opening->gpu, tier->job->node);
+	if (opening->gpu->tiers == 1)
+		gpu_sensing_begin(tier->job->node->gpu->sensing, opening->gpu);
 	gpu_tier_opened(tier);
+}
+
+static void on_found(struct work *work)
+{
+	struct gpu_opening *opening = container_of(work, struct gpu_opening, work);
+	struct node *node = opening->tier->job->node;
+	struct gpu_in_use *gpu;
+
+	if (opening->status < 0) {
+		refuse_opening(opening, opening->status);
+		return;
+	}
+	gpu = &node->gpu->in_use[opening->status];
+	opening->status = gpu_helper_start(&gpu->helper, node, "tierd-gpu");
+	if (opening->status < 0) {
+		snprintf(opening->problem, sizeof(opening->problem),
+			 "tierd has no memory, or no thread, to open it");
+		refuse_opening(opening, opening->status);
+		return;
+	}
+	opening->gpu = gpu;
+	opening->work = (struct work){ .run = run_opening, .done = on_opened, .urgency = WORK_NORMAL };
+	workers_submit(gpu->helper.workers, &opening->work);
 }
 
 void gpu_open(struct gpu_opening *opening)
 {
-	opening->work = (struct work){ .run = run_opening, .done = on_opened, .urgency = WORK_NORMAL };
-	workers_submit(opening->tier->job->node->slow_workers, &opening->work);
+	static const struct timeval interval = { .tv_sec = 2 };
+	struct node_gpu *own = opening->tier->job->node->gpu;
+
+	if (!event_pending(own->check, EV_TIMEOUT, NULL))
+		event_add(own->check, &interval);
+	opening->work = (struct work){ .run = run_finding, .done = on_found, .urgency = WORK_NORMAL };
+	workers_submit(own->finder.workers, &opening->work);
 }
 
 /* ---- And closed ---- */
@@ -225,13 +349,17 @@ void gpu_open(struct gpu_opening *opening)
 struct closing {
 	struct work work;
 	struct gpu_in_use *gpu;
+	struct job *job;
 };
 
 static void run_closing(struct work *work)
 {
 	struct closing *closing = container_of(work, struct closing, work);
+	struct gpu_in_use *gpu = closing->gpu;
 
-	closing->gpu->engine = gpu_engine_free(closing->gpu->engine);
+	gpu_helper_begin(&gpu->helper, "the closing", (int)gpu->number);
+	gpu->engine = gpu_engine_free(gpu->engine);
+	gpu_helper_end(&gpu->helper);
 }
 
 static void on_closed(struct work *work)
@@ -239,13 +367,15 @@ static void on_closed(struct work *work)
 	struct closing *closing = container_of(work, struct closing, work);
 
 	closing->gpu->is_closing = false;
+	closing->job->gpu->closing--;
 	node_end_work(closing->gpu->node);
+	job_settle(closing->job);
 	free(closing);
 }
 
-/* By the worker that gives host memory back later: streams of a GPU that is lost end before that. Without
- * memory for that it stays open until the daemon ends, or is used again. */
-void gpu_let_go(struct gpu_in_use *gpu)
+/* The job gives host memory back later: streams of a GPU that is lost end before that. Without memory for
+ * that it stays open until the daemon ends, or is used again. */
+void gpu_let_go(struct gpu_in_use *gpu, struct job *job)
 {
 	struct closing *closing;
 
@@ -258,8 +388,10 @@ void gpu_let_go(struct gpu_in_use *gpu)
 		event_free(TAKE_PTR(gpu->event));
 	*closing =
 		(struct closing){ .work = { .run = run_closing, .done = on_closed, .urgency = WORK_NORMAL },
-				  .gpu = gpu };
+				  .gpu = gpu,
+				  .job = job };
 	gpu->is_closing = true;
+	job->gpu->closing++;
 	node_begin_work(gpu->node);
-	workers_submit(gpu->node->slow_workers, &closing->work);
+	workers_submit(gpu->helper.workers, &closing->work);
 }

@@ -16,9 +16,20 @@
 
 /* ---- node.c: the GPUs of the node ---- */
 
+/* A worker that calls a library, which may take long, and for ever: nobody else waits behind it. */
+struct gpu_helper {
+	struct workers *workers;
+	struct event *event;
+	/* What it is at, of which GPU, or of none (-1), and since when; 0: nothing. */
+	_Atomic uint64_t since_ns;
+	const char *_Atomic what;
+	_Atomic int gpu;
+};
+
 /* A GPU that somebody uses. A worker opens and closes it, since the driver takes its time. */
 struct gpu_in_use {
 	struct node *node;
+	struct gpu_helper helper;
 	unsigned number; /* its place in the node's gpus */
 	struct gpu_engine *engine;
 	struct event *event;
@@ -30,14 +41,9 @@ struct gpu_in_use {
 	char problem[GPU_PROBLEM_TEXT];
 };
 
-/* A worker that calls NVML, which may take long, and for ever: nobody else waits behind it. */
-struct gpu_helper {
-	struct workers *workers;
-	struct event *event;
-};
-
 struct node_gpu {
-	struct gpu_helper nvml;
+	struct gpu_helper nvml, finder; /* of GPUs */
+	struct event *check;
 	struct gpus gpus;
 	bool has_looked;
 	struct gpu_sensing *sensing;
@@ -45,7 +51,8 @@ struct node_gpu {
 	struct gpu_in_use in_use[GPUS_MAX];
 };
 
-/* The GPU is there, with an engine, or a negative errno and the problem. On a worker. */
+/* The GPU is there, with an engine, or a negative errno and the problem. On workers: of the node, which finds
+ * it, and of the GPU. */
 struct gpu_opening {
 	struct work work;
 	struct gpu_tier *tier;
@@ -58,14 +65,27 @@ struct gpu_opening {
 int gpu_node_new(struct node *node);
 /* opened() of the tier follows: tier.c. */
 void gpu_open(struct gpu_opening *opening);
-void gpu_let_go(struct gpu_in_use *gpu);
-/* Those whose driver hangs are lost. */
+/* The job is gone when the GPU is closed, if that follows. */
+void gpu_let_go(struct gpu_in_use *gpu, struct job *job);
+/* Those whose driver hangs are lost, and not opened. */
 void gpu_check_engines(struct node *node);
+
+/* ---- helper.c ---- */
+
+/* With the first that needs it: who asks for GPUs that are not there costs nothing. */
+int gpu_helper_start(struct gpu_helper *helper, struct node *node, const char *name);
+/* Waits for what it does. */
+void gpu_helper_stop(struct gpu_helper *helper);
+/* On the worker: what it is at from now on. */
+void gpu_helper_begin(struct gpu_helper *helper, const char *what, int gpu);
+void gpu_helper_end(struct gpu_helper *helper);
+/* It has been at one thing for longer. */
+bool gpu_helper_hangs(const struct gpu_helper *helper, uint64_t patience_ns, struct gpu_problem *ret_problem);
 
 /* ---- sensing.c ---- */
 
-/* Each time before it looks, it has others look after the node's GPUs. NULL: out of memory. */
-struct gpu_sensing *gpu_sensing_new(struct node *node, void (*check)(struct node *node));
+struct gpu_sensing *gpu_sensing_new(struct node *node); /* NULL: out of memory */
+/* No worker is at it. NVML, if it is open, goes with the process: its end could take for ever. */
 struct gpu_sensing *gpu_sensing_free(struct gpu_sensing *sensing);
 /* The GPU is in use from now on: it is looked at, and then again and again. */
 void gpu_sensing_begin(struct gpu_sensing *sensing, struct gpu_in_use *gpu);
@@ -195,6 +215,7 @@ struct gpu_tier {
 
 struct job_gpu {
 	struct queue tiers;
+	unsigned closing;	       /* GPUs that it was the last one on */
 	struct gpu_exchange *exchange; /* exchange.h; NULL: it has had none */
 	struct gpu_energy energy;
 	uint64_t step_seen; /* at the last look */

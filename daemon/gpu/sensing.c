@@ -14,7 +14,6 @@ enum nvml_state { NVML_CLOSED, NVML_OPEN, NVML_ABSENT };
 struct gpu_sensing {
 	struct node *node;
 	struct event *timer;
-	void (*check)(struct node *node);
 	bool has_told; /* what fails, since it is open */
 
 	/* Lent to the worker while it looks. */
@@ -33,6 +32,7 @@ static void open_nvml(struct gpu_sensing *sensing)
 {
 	struct dynamic_library library = { 0 };
 
+	gpu_helper_begin(&sensing->node->gpu->nvml, "NVML's start", -1);
 	sensing->state = nvml_open(&sensing->nvml, &library) ? NVML_OPEN : NVML_ABSENT;
 	if (sensing->state == NVML_ABSENT)
 		snprintf(sensing->problem, sizeof(sensing->problem), "there is no NVML: %s", library.problem);
@@ -40,6 +40,7 @@ static void open_nvml(struct gpu_sensing *sensing)
 
 static void close_nvml(struct gpu_sensing *sensing)
 {
+	gpu_helper_begin(&sensing->node->gpu->nvml, "NVML's end", -1);
 	if (sensing->state == NVML_OPEN)
 		nvml_close(&sensing->nvml);
 	sensing->state = NVML_CLOSED;
@@ -50,6 +51,7 @@ static void read_gpu(struct gpu_sensing *sensing, unsigned number)
 	const struct gpu *gpu = &sensing->node->gpu->gpus.gpus[number];
 	struct gpu_sensors_problem problem;
 
+	gpu_helper_begin(&sensing->node->gpu->nvml, "NVML's look at sensors", (int)number);
 	if (!gpu_sensors_read(&sensing->nvml, gpu, &sensing->seen[number], &problem))
 		snprintf(sensing->problem, sizeof(sensing->problem), "%s", problem.text);
 }
@@ -68,6 +70,7 @@ static void run_look(struct work *work)
 		if (sensing->state == NVML_OPEN && sensing->wanted >> i & 1)
 			read_gpu(sensing, i);
 	}
+	gpu_helper_end(&sensing->node->gpu->nvml);
 }
 
 /* ---- Energy of a job's steps ---- */
@@ -154,10 +157,7 @@ void gpu_sensing_look(struct gpu_sensing *sensing)
 
 static void on_timer(evutil_socket_t fd, short events, void *argument)
 {
-	struct gpu_sensing *sensing = argument;
-
-	sensing->check(sensing->node);
-	gpu_sensing_look(sensing);
+	gpu_sensing_look(argument);
 }
 
 void gpu_sensing_begin(struct gpu_sensing *sensing, struct gpu_in_use *gpu)
@@ -181,14 +181,13 @@ bool gpu_sensing_is_quiet(const struct gpu_sensing *sensing)
 	return !sensing->is_looking;
 }
 
-struct gpu_sensing *gpu_sensing_new(struct node *node, void (*check)(struct node *node))
+struct gpu_sensing *gpu_sensing_new(struct node *node)
 {
 	struct gpu_sensing *sensing = calloc(1, sizeof(*sensing));
 
 	if (!sensing)
 		return NULL;
 	sensing->node = node;
-	sensing->check = check;
 	sensing->timer = event_new(node->loop, -1, EV_PERSIST, on_timer, sensing);
 	return sensing->timer ? sensing : gpu_sensing_free(sensing);
 }
@@ -199,7 +198,6 @@ struct gpu_sensing *gpu_sensing_free(struct gpu_sensing *sensing)
 		return NULL;
 	if (sensing->timer)
 		event_free(sensing->timer);
-	close_nvml(sensing);
 	free(sensing);
 	return NULL;
 }

@@ -293,7 +293,10 @@ void gpu_tier_opened(struct gpu_tier *tier)
 {
 	tier->outstanding--;
 	tier->gpu = tier->opening.gpu;
-	if (tier->opening.status < 0) {
+	/* That took so long that it has failed. */
+	if (tier->state != GPU_TIER_OPENING) {
+		job_settle(tier->job);
+	} else if (tier->opening.status < 0) {
 		snprintf(tier->problem, sizeof(tier->problem), "%s", tier->opening.problem);
 		fail_opening(tier, tier->opening.status);
 	} else {
@@ -416,7 +419,7 @@ static void free_tier(struct gpu_tier *tier)
 	struct job *job = tier->job;
 
 	if (tier->gpu)
-		gpu_let_go(tier->gpu);
+		gpu_let_go(tier->gpu, job);
 	drop_plan(tier);
 	gpu_updates_free(tier);
 	free(tier->packs);
@@ -483,7 +486,7 @@ void gpu_free(struct job *job)
 
 bool gpu_is_gone(const struct job *job)
 {
-	return queue_is_empty(&job->gpu->tiers);
+	return queue_is_empty(&job->gpu->tiers) && job->gpu->closing == 0;
 }
 
 bool gpu_is_quiet(const struct job *job)
@@ -491,6 +494,9 @@ bool gpu_is_quiet(const struct job *job)
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		const struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
+		/* One that has failed to be opened, and is on its way home still, has nothing. */
+		if (tier->state == GPU_TIER_FAILED && !tier->gpu)
+			continue;
 		if (tier->outstanding > 0 || !gpu_tier_has_ranks(tier))
 			return false;
 	}

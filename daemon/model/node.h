@@ -122,6 +122,12 @@ struct node_parts {
 	void (*close)(struct node *node);
 	/* What they keep beside jobs has ended, too. */
 	bool (*has_ended)(const struct node *node);
+	/* Of what the node still waits for at its end: calls of libraries that do not return keep the job;
+	 * and so many of its works. NULL, of all three: there is nothing of that kind. */
+	bool (*is_kept)(const struct job *job);
+	unsigned (*kept_works)(const struct node *node);
+	/* Nothing else is waited for. The process ends here, if such a call has taken too long. */
+	void (*give_up)(struct node *node);
 	/* The job has something to finish before the daemon ends; it may begin with that; and it is to end,
 	 * and its store stays. */
 	bool (*is_behind)(const struct job *job);

@@ -497,16 +497,51 @@ static bool has_ended(const struct node *node)
 	       (!node->parts->has_ended || node->parts->has_ended(node)) && node->resources->works == 0;
 }
 
+/* But for calls that may never return. */
+static bool has_nearly_ended(const struct node *node)
+{
+	const struct node_parts *parts = node->parts;
+
+	if (!parts->give_up || !queue_is_empty(&node->jobs.live) ||
+	    node->resources->works != parts->kept_works(node))
+		return false;
+	QUEUE_FOREACH (link, &node->jobs.dying)
+		if (!parts->is_kept(queue_entry(link, struct job, link)))
+			return false;
+	return !parts->has_ended || parts->has_ended(node);
+}
+
+/* Nobody wakes the loop up for what does not happen. */
+static void on_pause(evutil_socket_t fd, short events, void *argument)
+{
+}
+
+static struct event *start_pauses(struct node *node)
+{
+	static const struct timeval pause = { .tv_usec = 500000 };
+	struct event *event = event_new(node->loop, -1, EV_PERSIST, on_pause, NULL);
+
+	if (event)
+		event_add(event, &pause);
+	return event;
+}
+
 /* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way
  * back arrives first. */
 static void end_jobs(struct node *node)
 {
+	struct event *pauses = node->loop ? start_pauses(node) : NULL;
+
 	while (!has_ended(node)) {
 		for (struct queue *link = queue_first(&node->jobs.live); link;
 		     link = queue_first(&node->jobs.live))
 			node->parts->end_job(queue_entry(link, struct job, link));
 		event_base_loop(node->loop, EVLOOP_ONCE);
+		if (has_nearly_ended(node))
+			node->parts->give_up(node);
 	}
+	if (pauses)
+		event_free(pauses);
 }
 
 struct node *node_free(struct node *node)

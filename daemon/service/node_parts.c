@@ -1,5 +1,9 @@
 #include "daemon/service/node_parts.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/log.h"
 #include "daemon/durability/durability.h"
 #include "daemon/gpu/gpu.h"
 #include "daemon/life/life.h"
@@ -51,6 +55,23 @@ static bool is_behind(const struct job *job)
 	return durable_is_behind(job) || !store_tasks_are_quiet(job);
 }
 
+static bool is_kept(const struct job *job)
+{
+	return !gpu_is_gone(job);
+}
+
+/* Nobody can end such a call, and the service manager would kill a daemon that waits. What is durable is so;
+ * what is written at the end is written here. */
+static void give_up(struct node *node)
+{
+	if (!gpu_keeps_the_end(node))
+		return;
+	durability_close(node);
+	observe_free(node);
+	log_warning("ended, without what a GPU has not given back");
+	_exit(EXIT_SUCCESS);
+}
+
 static void end_job(struct job *job)
 {
 	life_step(job, LIFE_CLOSE);
@@ -61,6 +82,9 @@ const struct node_parts node_parts = {
 	.open = open_parts,
 	.close = close_parts,
 	.has_ended = has_ended,
+	.is_kept = is_kept,
+	.kept_works = gpu_works,
+	.give_up = give_up,
 	.is_behind = is_behind,
 	.hasten = durable_advance,
 	.end_job = end_job,

@@ -58,6 +58,8 @@ bool gpu_engine_reaches(const struct gpu_engine *engine, unsigned gpu);
 /* True: the driver has not come back from a call for longer than that. Nobody can end such a call, so what is
  * in flight stays there. */
 bool gpu_engine_hangs(struct gpu_engine *engine, struct gpu_problem *ret_problem);
+/* Since when it has not come back from a call, or from several in a row; 0: it has. */
+uint64_t gpu_engine_at_work_since(const struct gpu_engine *engine);
 
 /* Readable (an eventfd) while results wait for gpu_engine_reap(), which runs their done(). */
 int gpu_engine_fd(const struct gpu_engine *engine);

@@ -66,9 +66,14 @@ void gpu_check_patience(struct gpu_engine *engine, uint64_t since_ns, const char
 	lose(engine);
 }
 
+uint64_t gpu_engine_at_work_since(const struct gpu_engine *engine)
+{
+	return atomic_load(&engine->at_work_since_ns);
+}
+
 bool gpu_engine_hangs(struct gpu_engine *engine, struct gpu_problem *ret_problem)
 {
-	uint64_t since_ns = atomic_load(&engine->at_work_since_ns);
+	uint64_t since_ns = gpu_engine_at_work_since(engine);
 
 	if (since_ns == 0 || clock_now_ns() - since_ns <= engine->patience_ns)
 		return false;

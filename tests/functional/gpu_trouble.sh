@@ -2,6 +2,7 @@
 # GPUs, which a stand-in plays, that are not there, not as they should be, or fail: ranks are told what, and of what, and go on in
 # host memory with the same values; tierd says it once, and stays.
 #   gpu_trouble.sh STAND-INS PROGRAM           what may be the matter with a machine
+#   gpu_trouble.sh STAND-INS PROGRAM hangs     calls of the driver and of NVML do not return, and tierd ends all the same
 #   gpu_trouble.sh STAND-INS PROGRAM errors    each call of the driver fails in tierd, the first time and later
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
@@ -55,6 +56,35 @@ daemon_with
 trainer_with 0 -- job 2 0
 right=$(sum_of)
 expect_text 'on the GPU: 6'
+
+if [ "${3-}" = hangs ]; then
+	end_daemon
+	# Those of the GPU's thread, of who closes the GPU, and of who looks at its sensors.
+	for hang in 'cuMemHostUnregister:GPU 0 (stand-in): its driver has not come back from a call for 5 s; ' \
+		'cuStreamDestroy_v2:the closing of GPU 0 has not ended for 5 s; ' \
+		'nvmlDeviceGetHandleByUUID:NVML.s look at sensors of GPU 0 has not ended for 5 s; '; do
+		: >"$scratch/blocks"
+		daemon_with "STANDIN_BLOCKS=${hang%%:*}=$scratch/blocks"
+		trainer_with 0 -- job 2 0
+		expect_text 'on the GPU: 6'
+		tierd_stop
+		expect_said 1 "${hang#*:}tierd ends without it"
+		expect_said 1 'ended, without what a GPU has not given back'
+		forget_jobs
+		: >"$tierd_log"
+	done
+	# One that opens the GPU: its trainer waits until then, and no other job does.
+	: >"$scratch/blocks"
+	daemon_with "STANDIN_BLOCKS=cuDevicePrimaryCtxRetain=$scratch/blocks"
+	"$program" job 2 0 >"$scratch/out" 2>&1 &
+	waiting=$!
+	await test -s "$scratch/blocks" || fail 'nothing hangs'
+	tierd_stop
+	expect_said 1 'the opening of GPU 0 has not ended for 5 s; tierd ends without it'
+	kill "$waiting" 2>/dev/null || true
+	wait "$waiting" || true
+	exit
+fi
 
 if [ "${3-}" = errors ]; then
 	# Some of them tierd does not need: then nobody is refused.

@@ -1,9 +1,7 @@
 /* A stand-in for NVML, libnvidia-ml.so.1: the sensors of the stand-in's GPUs stand still, but for what
  * $STANDIN_MILLIJOULES says. Slices have none but that of their memory. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "offload/cuda/nvml.h"
 #include "tests/lib/gpu/script.h"
@@ -44,15 +42,6 @@ static int enter_sensor(const char *call, const struct nvml_device *device)
 	return error == NVML_DONE && device->is_slice ? NVML_NOT_SUPPORTED : error;
 }
 
-/* As NVML does where a GPU does not answer. */
-static void block(void)
-{
-	const char *path = getenv("STANDIN_NVML_BLOCKS");
-
-	while (path && access(path, F_OK) == 0)
-		usleep(1000);
-}
-
 int nvmlInit_v2(void)
 {
 	int error = script_error(__func__);
@@ -65,7 +54,6 @@ int nvmlShutdown(void)
 {
 	int error = enter(__func__);
 
-	block();
 	users -= error == NVML_DONE;
 	return error;
 }
@@ -88,7 +76,6 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvml_device **ret_device)
 	char expected[32];
 	int error = enter(__func__);
 
-	block();
 	snprintf(expected, sizeof(expected), "%s-7374616e-642d-696e-2047-", is_slice ? "MIG" : "GPU");
 	if (error == NVML_DONE && strncmp(uuid, expected, strlen(expected)) != 0)
 		error = NOT_FOUND;

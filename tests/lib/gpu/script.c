@@ -1,9 +1,11 @@
 #include "tests/lib/gpu/script.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAILURES_MAX 16
 
@@ -42,11 +44,36 @@ static const char *find(const char *failures, const char *call)
 	return found;
 }
 
+static bool is_listed(const char *calls, const char *end, const char *call)
+{
+	size_t length = strlen(call);
+
+	for (const char *at = calls; at < end; at += strcspn(at, ",=") + 1)
+		if (strncmp(at, call, length) == 0 && strchr(",=", at[length]))
+			return true;
+	return false;
+}
+
+/* As where a GPU does not answer. */
+static void block(const char *call)
+{
+	const char *calls = getenv("STANDIN_BLOCKS"), *end = calls ? strchr(calls, '=') : NULL;
+	int fd;
+
+	while (end && is_listed(calls, end, call) && (fd = open(end + 1, O_WRONLY | O_CLOEXEC)) >= 0) {
+		(void)!write(fd, "!", 1);
+		close(fd);
+		usleep(1000);
+	}
+}
+
 struct script_failure script_failure(const char *call)
 {
-	const char *failures = getenv("STANDIN_FAILURES"), *found;
+	const char *failures, *found;
 	struct script_failure failure = { 0 };
 
+	block(call);
+	failures = getenv("STANDIN_FAILURES");
 	pthread_mutex_lock(&counting);
 	found = find(failures ? failures : "", call);
 	pthread_mutex_unlock(&counting);

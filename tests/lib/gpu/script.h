@@ -17,6 +17,9 @@ struct script_failure {
 struct script_failure script_failure(const char *call);
 int script_error(const char *call);
 
+/* $STANDIN_BLOCKS: "nvmlShutdown,cuMemHostUnregister=/path": those calls do not return while there is such a
+ * file, which is not empty then. */
+
 /* $NAME as a number, or else that. */
 long script_number(const char *name, long otherwise);
 

@@ -204,6 +204,26 @@ void gpu_peer_end(struct gpu_peer *peer)
 	close(peer->socket);
 }
 
+static char blocking[64];
+
+void gpu_peer_block(const char *calls)
+{
+	char setting[256];
+	int fd;
+
+	strcpy(blocking, "/tmp/tierd-gpu-XXXXXX");
+	fd = mkstemp(blocking);
+	assert_true(fd >= 0);
+	close(fd);
+	snprintf(setting, sizeof(setting), "%s=%s", calls, blocking);
+	setenv("STANDIN_BLOCKS", setting, 1);
+}
+
+void gpu_peer_unblock(void)
+{
+	unlink(blocking);
+}
+
 static void send_descriptor(struct gpu_peer *peer, int fd)
 {
 	char byte = 0, space[CMSG_SPACE(sizeof(int))] = { 0 };

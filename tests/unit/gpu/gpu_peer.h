@@ -27,6 +27,10 @@ int gpu_peer_run(int argc, char **argv);
 void gpu_peer_start(struct gpu_peer *peer);
 void gpu_peer_end(struct gpu_peer *peer);
 
+/* Those calls of libraries do not return in this process, until they may. */
+void gpu_peer_block(const char *calls);
+void gpu_peer_unblock(void);
+
 /* The peer imports memory of so many bytes, and the daemon's events. */
 void gpu_peer_map(struct gpu_peer *peer, int fd, size_t bytes, unsigned count,
 		  const unsigned char (*handles)[GPU_HANDLE_BYTES]);

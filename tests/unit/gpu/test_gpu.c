@@ -486,6 +486,55 @@ static void a_gpu_whose_driver_hangs_is_lost(void **state)
 	assert_non_null(strstr(actor_message(&second), "has not come back"));
 }
 
+static void begin_another(struct actor *second)
+{
+	const struct actor_job another = { .name = "other", .stage = 3 };
+
+	assert_int_equal(actor_join(&scene, second, &another), 0);
+	assert_int_equal(actor_define_units(second, 1, PLAY_ELEMENTS), 0);
+	assert_int_equal(actor_ready(second), 0);
+}
+
+static void nobody_waits_for_a_gpu_that_is_opened_or_closed(void **state)
+{
+	static struct actor second;
+	uint32_t waiting;
+
+	actor_play(&scene, &actor);
+	gpu_peer_block("cuDevicePrimaryCtxRetain,cuStreamDestroy_v2");
+	waiting = send_attach(&actor, 2 * UNIT_BYTES);
+	begin_another(&second);
+	assert_int_equal(actor_outstanding(&actor), 1);
+	actor_die(&second);
+	gpu_peer_unblock();
+	assert_int_equal(actor_await(&actor, waiting, 0)->status, 0);
+	gpu_peer_block("cuDevicePrimaryCtxRetain,cuStreamDestroy_v2");
+	actor_die(&actor);
+	begin_another(&second);
+	actor_die(&second);
+	gpu_peer_unblock();
+}
+
+/* As if it had begun long ago. */
+static void a_gpu_whose_opening_hangs_is_refused(void **state)
+{
+	struct gpu_helper *helper;
+	const void *address;
+	uint32_t waiting;
+
+	actor_play(&scene, &actor);
+	gpu_peer_block("cuDevicePrimaryCtxRetain");
+	waiting = send_attach(&actor, 2 * UNIT_BYTES);
+	helper = &scene.node->gpu->in_use[0].helper;
+	while (atomic_load(&helper->since_ns) == 0)
+		scene_wait(&scene);
+	atomic_store(&helper->since_ns, 1);
+	gpu_check_engines(scene.node);
+	assert_non_null(strstr(refused(waiting, -ENODEV), "the opening of GPU 0 has not ended for 60 s"));
+	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
+	gpu_peer_unblock();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -506,6 +555,8 @@ int main(int argc, char **argv)
 		TEST(a_job_that_is_dropped_outlives_its_tier),
 		TEST(a_gpu_that_is_lost_takes_nothing_else_with_it),
 		TEST(a_gpu_whose_driver_hangs_is_lost),
+		TEST(nobody_waits_for_a_gpu_that_is_opened_or_closed),
+		TEST(a_gpu_whose_opening_hangs_is_refused),
 	};
 
 	if (argc > 1)

@@ -257,22 +257,14 @@ static void energy_is_counted_with_the_steps_of_the_same_time(void **state)
 
 /* ---- NVML that blocks ---- */
 
-static char blocking[64];
-
 static void block_nvml(void)
 {
-	int fd;
-
-	strcpy(blocking, "/tmp/tierd-nvml-XXXXXX");
-	fd = mkstemp(blocking);
-	assert_true(fd >= 0);
-	close(fd);
-	setenv("STANDIN_NVML_BLOCKS", blocking, 1);
+	gpu_peer_block("nvmlShutdown,nvmlDeviceGetHandleByUUID");
 }
 
 static void let_go(evutil_socket_t fd, short events, void *argument)
 {
-	unlink(blocking);
+	gpu_peer_unblock();
 }
 
 static void nobody_waits_for_nvml(void **state)
