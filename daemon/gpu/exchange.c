@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
+
 /* ---- States ---- */
 
 #define IN(state) (1u << EXCHANGE_##state)
@@ -16,9 +18,9 @@ static const struct transition rows[] = {
 	{ IN(CREATING), EXCHANGE_MADE, EXCHANGE_READY },
 	{ IN(CREATING) | IN(READY), EXCHANGE_FAIL, EXCHANGE_BROKEN },
 	{ IN(CREATING) | IN(READY) | IN(BROKEN), EXCHANGE_END, EXCHANGE_ENDING },
-	/* They were told before. */
-	{ IN(ENDING), EXCHANGE_MADE, TRANSITION_STAYS },
-	{ IN(ENDING), EXCHANGE_FAIL, TRANSITION_STAYS },
+	/* They were told before; or the thread was given up, and comes back. */
+	{ IN(BROKEN) | IN(ENDING), EXCHANGE_MADE, TRANSITION_STAYS },
+	{ IN(BROKEN) | IN(ENDING), EXCHANGE_FAIL, TRANSITION_STAYS },
 	{ IN(ENDING), EXCHANGE_ENDED, EXCHANGE_NONE },
 };
 
@@ -173,7 +175,8 @@ static void on_ready(struct exchange_group *group)
 	struct gpu_exchange *exchange = exchange_of(group);
 
 	step(exchange, EXCHANGE_MADE);
-	exchange->problem[0] = '\0';
+	if (exchange->state != EXCHANGE_BROKEN)
+		exchange->problem[0] = '\0';
 	if (exchange->state == EXCHANGE_READY)
 		log_info("job %s: its %u GPUs exchange packs by NCCL", exchange->job->name, exchange->count);
 	job_settle(exchange->job);
@@ -206,6 +209,77 @@ static void on_failed(struct exchange_group *group, const char *problem)
 		tell(exchange, problem);
 	job_settle(exchange->job);
 }
+
+/* ---- The thread hangs ---- */
+
+bool gpu_exchange_hangs(const struct node *node, uint64_t patience_ns)
+{
+	const struct gpu_exchanges *exchanges = node->gpu->exchanges;
+	uint64_t since_ns = exchanges ? exchange_thread_at_work_since(exchanges->thread) : 0;
+
+	return since_ns > 0 && clock_now_ns() - since_ns > patience_ns;
+}
+
+/* What takes so long has failed, as an operation has. */
+static bool is_given_up(const struct node *node, char *problem, size_t size)
+{
+	unsigned seconds = node->settings.gpu_exchange_seconds;
+
+	if (!gpu_exchange_hangs(node, seconds * UINT64_C(1000000000)))
+		return false;
+	snprintf(problem, size, "NCCL has not come back from a call for %u s", seconds);
+	return true;
+}
+
+/* NCCL may write to the slots whenever it likes: nothing else may be put there. */
+static void lose_tiers(struct gpu_exchange *exchange, const char *problem, gpu_exchange_fail fail)
+{
+	bool is_moving = false;
+
+	for (unsigned i = 0; i < GPU_SHARES; i++)
+		is_moving |= exchange->shares[i].is_moving;
+	for (unsigned i = 0; is_moving && i < exchange->count; i++) {
+		struct gpu_tier *tier = exchange->tiers[i];
+
+		if (tier->state != GPU_TIER_OPEN)
+			continue;
+		log_error("job %s goes on without %s: %s", exchange->job->name,
+			  gpu_engine_name(tier->gpu->engine), problem);
+		fail(tier, -ENODEV, problem);
+	}
+}
+
+static void give_up(struct gpu_exchange *exchange, const char *problem, gpu_exchange_fail fail)
+{
+	if (exchange->state == EXCHANGE_CREATING || exchange->state == EXCHANGE_READY) {
+		step(exchange, EXCHANGE_FAIL);
+		tell(exchange, problem);
+	}
+	lose_tiers(exchange, problem, fail);
+	job_settle(exchange->job);
+}
+
+static void give_up_all(struct queue *jobs, const char *problem, gpu_exchange_fail fail)
+{
+	QUEUE_FOREACH (link, jobs) {
+		struct gpu_exchange *exchange = queue_entry(link, struct job, link)->gpu->exchange;
+
+		if (exchange && exchange->state != EXCHANGE_NONE)
+			give_up(exchange, problem, fail);
+	}
+}
+
+void gpu_exchange_check(struct node *node, gpu_exchange_fail fail)
+{
+	char problem[128];
+
+	if (!is_given_up(node, problem, sizeof(problem)))
+		return;
+	give_up_all(&node->jobs.live, problem, fail);
+	give_up_all(&node->jobs.dying, problem, fail);
+}
+
+/* ---- It has let go ---- */
 
 static void free_lent(struct gpu_exchange *exchange)
 {
@@ -325,6 +399,7 @@ void gpu_exchange_serve(struct job *job)
 {
 	struct gpu_exchange *exchange = job->gpu->exchange;
 	struct gpu_tier *tiers[GPUS_MAX];
+	char problem[128];
 	unsigned count;
 
 	if (exchange && exchange->state != EXCHANGE_NONE) {
@@ -339,6 +414,10 @@ void gpu_exchange_serve(struct job *job)
 	exchange = exchange_new(job);
 	if (!exchange)
 		return;
+	if (is_given_up(job->node, problem, sizeof(problem))) {
+		tell(exchange, problem);
+		return;
+	}
 	exchange->count = count;
 	memcpy(exchange->tiers, tiers, count * sizeof(*tiers));
 	(void)begin(exchange);

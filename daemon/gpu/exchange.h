@@ -68,6 +68,11 @@ struct gpu_exchange {
 void gpu_exchange_serve(struct job *job);
 /* The tier is in the hands of the thread. */
 bool gpu_exchange_has(const struct gpu_tier *tier);
+/* Where the thread does not come back from NCCL exchanges fail, and so do tiers that it has a copy to. */
+typedef void (*gpu_exchange_fail)(struct gpu_tier *tier, int status, const char *problem);
+void gpu_exchange_check(struct node *node, gpu_exchange_fail fail);
+/* It is at one thing for longer. */
+bool gpu_exchange_hangs(const struct node *node, uint64_t patience_ns);
 void gpu_exchange_free(struct job *job);
 void gpu_exchange_node_free(struct node *node);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct exchange_thread {
 	pthread_cond_t is_wanted;
 	struct queue given, told; /* messages */
 	bool is_closing;
+	_Atomic uint64_t at_work_since_ns;
 
 	/* Of the thread. */
 	struct queue groups;
@@ -384,8 +386,10 @@ static void *work(void *argument)
 
 		move_all(&thread->given, &given);
 		pthread_mutex_unlock(&thread->lock);
+		atomic_store(&thread->at_work_since_ns, clock_now_ns());
 		run_all(&given);
 		pause_ns = attend_all(thread);
+		atomic_store(&thread->at_work_since_ns, 0);
 		pthread_mutex_lock(&thread->lock);
 		pause_for(thread, pause_ns);
 	}
@@ -465,6 +469,11 @@ struct exchange_thread *exchange_thread_free(struct exchange_thread *thread)
 int exchange_thread_fd(const struct exchange_thread *thread)
 {
 	return thread->fd;
+}
+
+uint64_t exchange_thread_at_work_since(const struct exchange_thread *thread)
+{
+	return atomic_load(&thread->at_work_since_ns);
 }
 
 /* ---- The caller's side ---- */

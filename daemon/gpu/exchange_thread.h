@@ -22,6 +22,9 @@ struct exchange_thread *exchange_thread_free(struct exchange_thread *thread);
 int exchange_thread_fd(const struct exchange_thread *thread);
 void exchange_thread_reap(struct exchange_thread *thread);
 
+/* Since when it has not paused; 0: it does. What it calls may never return, and nobody can end that. */
+uint64_t exchange_thread_at_work_since(const struct exchange_thread *thread);
+
 /* What one side has for the other. */
 struct exchange_message {
 	struct queue link;

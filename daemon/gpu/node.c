@@ -113,12 +113,22 @@ static bool engine_keeps_the_end(const struct gpu_in_use *gpu)
 	return true;
 }
 
+static bool exchange_keeps_the_end(const struct node *node)
+{
+	if (!gpu_exchange_hangs(node, END_PATIENCE_NS))
+		return false;
+	log_error("NCCL has not come back from a call for %.3g s; tierd ends without it",
+		  END_PATIENCE_NS / 1e9);
+	return true;
+}
+
 bool gpu_keeps_the_end(const struct node *node)
 {
 	const struct node_gpu *own = node->gpu;
 	bool keeps = own && helper_keeps_the_end(&own->nvml);
 
 	keeps |= own && helper_keeps_the_end(&own->finder);
+	keeps |= own && exchange_keeps_the_end(node);
 	for (unsigned i = 0; own && i < GPUS_MAX; i++) {
 		keeps |= helper_keeps_the_end(&own->in_use[i].helper);
 		keeps |= own->in_use[i].tiers > 0 && engine_keeps_the_end(&own->in_use[i]);
@@ -187,6 +197,7 @@ void gpu_check_engines(struct node *node)
 	}
 	fail_openings(&node->jobs.live);
 	fail_openings(&node->jobs.dying);
+	gpu_exchange_check(node, gpu_tier_fail);
 }
 
 static void on_results(evutil_socket_t fd, short events, void *argument)

@@ -215,6 +215,47 @@ static void where_the_exchange_fails_each_gpu_copies_all(void **state)
 	await_state(EXCHANGE_NONE);
 }
 
+static bool is_moving(void)
+{
+	for (unsigned i = 0; exchange() && i < GPU_SHARES; i++)
+		if (exchange()->shares[i].is_moving)
+			return true;
+	return false;
+}
+
+/* It has a pack on its way to both GPUs, and nobody knows when that arrives. */
+static void nobody_waits_for_nccl_that_does_not_return(void **state)
+{
+	begin(0);
+	learn_order();
+	await_state(EXCHANGE_READY);
+	expect_all(0);
+	gpu_peer_block("ncclGroupEnd,ncclCommAbort");
+	take_step();
+	learn_order();
+	while (!is_moving())
+		scene_wait(&scene);
+	scene.node->settings.gpu_exchange_seconds = 1;
+	while (exchange()->state != EXCHANGE_BROKEN) {
+		usleep(1000);
+		gpu_check_engines(scene.node);
+	}
+	for (unsigned rank = 0; rank < RANKS; rank++) {
+		uint32_t number = gpu_actor_send_gather(&actors[rank], 0, 1);
+		const void *address;
+
+		assert_int_equal(actor_await(&actors[rank], number, 0)->status, -ENODEV);
+		assert_non_null(
+			strstr(actor_message(&actors[rank]), "NCCL has not come back from a call for 1 s"));
+		assert_int_equal(actor_gather(&actors[rank], 0, 1, &address), 0);
+		actor_release(&actors[rank], 0);
+	}
+	/* It returns, and all that it had comes home. */
+	gpu_peer_unblock();
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		actor_die(&actors[rank]);
+}
+
 static struct gpu_lease_header *leases_of(const struct actor *rank)
 {
 	return (struct gpu_lease_header *)rank->gpu_leases.base;
@@ -362,6 +403,7 @@ int main(int argc, char **argv)
 		TEST(each_gpu_copies_its_part_and_has_all_of_it),
 		TEST(another_epoch_has_another_one),
 		TEST(where_the_exchange_fails_each_gpu_copies_all),
+		TEST(nobody_waits_for_nccl_that_does_not_return),
 		TEST(who_asks_for_a_pack_does_not_wait_for_another_gpu),
 		TEST(who_wants_a_slot_does_not_wait_for_another_gpu),
 		TEST(who_leaves_in_the_middle_leaves_nothing_behind),
