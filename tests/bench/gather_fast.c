@@ -22,7 +22,7 @@ static double seconds_of(const struct cold *cold)
 static double run_bound(void *context, double seconds)
 {
 	struct fast *fast = context;
-	double rate = fio_run(&fast->one.fio, seconds);
+	double rate = standin_fio_run(&fast->one.fio, seconds);
 
 	return rate < 0 ? rate : standin_bound(&fast->standin, rate, seconds_of(&fast->one));
 }

@@ -164,11 +164,17 @@ static double run_training(void *context, double seconds)
 	return steps / ((double)(to.now_ns - from.now_ns) / 1e9);
 }
 
+static double fio_rate(struct training *training, double seconds)
+{
+	return training->standin ? standin_fio_run(&training->fio, seconds)
+				 : fio_run(&training->fio, seconds);
+}
+
 /* Steps a second, if all that is moved were hidden behind what computes, or the other way round. */
 static double run_bound(void *context, double seconds)
 {
 	struct training *training = context;
-	double rate = fio_run(&training->fio, seconds);
+	double rate = fio_rate(training, seconds);
 	double byte_seconds = (training->trainer_seconds + training->daemon_seconds) / training->bytes;
 
 	return rate < 0 ? rate : standin_bound(training->standin, rate, byte_seconds) / training->bytes;
@@ -182,7 +188,7 @@ static double probe_seconds(const struct bench *bench)
 /* So much computing in a step as its moving takes fio, times what the subject says. */
 static int set_pieces(struct training *training, const struct subject *subject, double probe_seconds)
 {
-	double rate = fio_run(&training->fio, probe_seconds), seconds;
+	double rate = fio_rate(training, probe_seconds), seconds;
 
 	if (rate < 0)
 		return (int)rate;

@@ -19,6 +19,10 @@ int standin_open(struct standin *standin, const char **ret_why);
 /* It may not have been made. $TMPDIR still names it. */
 void standin_close(struct standin *standin);
 
+/* As fio_run(), but no more than the fastest of today's disks gives: where memory is faster, the stand-in is,
+ * too, and then there is nothing that it stands for. */
+double standin_fio_run(void *context, double seconds);
+
 /* The bytes a second that there can be at most: what fio moves, or fewer if the processors do not keep up
  * with it, where a byte takes so many seconds of one, and its copy in the stand-in; NULL: there is none. */
 double standin_bound(const struct standin *standin, double fio_rate, double byte_seconds);
