@@ -59,6 +59,14 @@ static int check_node(struct node *node, const struct record_source *source,
 	return 0;
 }
 
+/* How many steps it would keep by itself was once said with more room: forks that are gone have left it some.
+ */
+static void limit_kept(Tierd__Wire__JobOpen *options)
+{
+	if (options->snapshot_every == 0 && options->snapshot_keep > options->snapshots)
+		options->snapshot_keep = options->snapshots;
+}
+
 static int make_job(struct node *node, const struct record_source *source,
 		    const Tierd__Record__JobDefinition *definition, struct job **ret_job, char *message,
 		    size_t size)
@@ -70,6 +78,7 @@ static int make_job(struct node *node, const struct record_source *source,
 
 	if (!definition->options)
 		return refuse(message, size, -EBADMSG, "its definition has no options");
+	limit_kept(definition->options);
 	r = options_read(&options, groups, definition->options, node->path_count > 0, message, size);
 	if (r == 0 && !name_is_word(name_of(source, definition), WIRE_MAX_JOB_NAME))
 		r = refuse(message, size, -EBADMSG, "its store gives it a name that no job can have");

@@ -566,6 +566,25 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 	job->options.world_size = world_size;
 }
 
+/* Its room may be what forks have left, and its definition says what was asked for. */
+static void a_job_comes_back_that_has_room_for_more_steps_than_were_asked_for(void **state)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job = start(&options, MODE_CREATE), *back;
+	struct record record;
+
+	job->durability->snapshots_asked = 3;
+	job->options.snapshots = job->options.snapshot_keep = 10;
+	record = encode(job);
+	back = expect_decoded(&other, &record);
+	assert_int_equal(back->options.snapshots, 3);
+	assert_int_equal(back->options.snapshot_keep, 3);
+	drop(back);
+	free_record(&record);
+	job->options.snapshots = job->options.snapshot_keep = 0;
+	job->durability->snapshots_asked = 0;
+}
+
 /* About 16 bytes a unit, and 8 a tensor. */
 static void the_progress_has_room_for_the_largest_numbers(void **state)
 {
@@ -1010,6 +1029,7 @@ int main(void)
 		TEST(each_optimizer_and_placement_comes_back),
 		TEST(the_size_is_known_before_the_plan),
 		TEST(the_definition_has_one_length_in_all_shapes),
+		TEST(a_job_comes_back_that_has_room_for_more_steps_than_were_asked_for),
 		TEST(the_progress_has_room_for_the_largest_numbers),
 		TEST(a_job_of_the_first_format_keeps_it),
 		TEST(a_job_of_the_second_format_keeps_it),
