@@ -149,7 +149,10 @@ static int get_all(struct tierd_job *job, const struct blob *blob, size_t *ret_s
 			offset += reply.count;
 		step = reply.step;
 	} while (offset < reply.size && reply.size <= blob->size);
+	r = job_check_copied(job);
 	window_give(job);
+	if (r != 0)
+		return r;
 	*ret_size = reply.size;
 	if (reply.size <= blob->size || blob->size == 0)
 		return 0;

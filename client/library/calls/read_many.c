@@ -73,6 +73,8 @@ static int read_of_job(struct tierd_job *job, struct pieces *pieces)
 		return r;
 	pieces->next = pieces->done = 0;
 	r = read_all(&source, pieces, deadline, &is_asking);
+	if (r == 0)
+		r = job_check_copied(job);
 	if (!is_asking)
 		window_give(job);
 	return r;

@@ -97,14 +97,18 @@ static int transfer_all(struct transfer *transfer)
 		r = transfer->state ? read_piece(transfer, count) : write_piece(transfer, count);
 		if (r < 0)
 			return r;
-		if (transfer->state)
+		if (transfer->state) {
 			connection_copy(job->node, transfer->data, job->window_mapping.address, bytes);
+			r = job_check_copied(job);
+		}
+		if (r != 0)
+			break;
 		transfer->data += bytes;
 		transfer->first += count;
 		transfer->count -= count;
 	}
 	window_give(job);
-	return 0;
+	return r;
 }
 
 /* Called again after a lost connection, it goes on where it was. */
