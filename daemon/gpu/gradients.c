@@ -44,6 +44,13 @@ static void fail(struct gpu_rank *rank, int status, const char *problem)
 			      rank->tier->job->name, rank->member->rank, problem);
 }
 
+void gpu_fail_asking(struct gpu_tier *tier)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i] && tier->ranks[i]->member)
+			fail(tier->ranks[i], tier->status, tier->problem);
+}
+
 /* ---- Budget ---- */
 
 uint64_t gpu_gradients_bytes(const struct gpu_tier *tier)

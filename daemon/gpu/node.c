@@ -138,7 +138,8 @@ bool gpu_keeps_the_end(const struct node *node)
 
 /* ---- A GPU is opened ---- */
 
-static void tell_loss(struct queue *jobs, const struct gpu_in_use *gpu)
+static void call_of_jobs(struct queue *jobs, const struct gpu_in_use *gpu,
+			 void (*call)(struct gpu_tier *tier))
 {
 	QUEUE_FOREACH (job_link, jobs) {
 		struct job *job = queue_entry(job_link, struct job, link);
@@ -147,9 +148,20 @@ static void tell_loss(struct queue *jobs, const struct gpu_in_use *gpu)
 			struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
 			if (tier->gpu == gpu)
-				gpu_tier_fail(tier, -ENODEV, gpu->problem);
+				call(tier);
 		}
 	}
+}
+
+static void for_each_tier(const struct gpu_in_use *gpu, void (*call)(struct gpu_tier *tier))
+{
+	call_of_jobs(&gpu->node->jobs.live, gpu, call);
+	call_of_jobs(&gpu->node->jobs.dying, gpu, call);
+}
+
+static void tell_loss(struct gpu_tier *tier)
+{
+	gpu_tier_fail(tier, -ENODEV, tier->gpu->problem);
 }
 
 static void on_lost(void *context, const char *problem)
@@ -161,8 +173,7 @@ static void on_lost(void *context, const char *problem)
 	snprintf(gpu->problem, sizeof(gpu->problem), "%s", problem);
 	gpu_sensing_lose(gpu);
 	log_error("%s; its jobs go on without it", problem);
-	tell_loss(&gpu->node->jobs.live, gpu);
-	tell_loss(&gpu->node->jobs.dying, gpu);
+	for_each_tier(gpu, tell_loss);
 }
 
 static void fail_openings(struct queue *jobs)
@@ -192,8 +203,11 @@ void gpu_check_engines(struct node *node)
 	for (unsigned i = 0; i < GPUS_MAX; i++) {
 		struct gpu_in_use *gpu = &node->gpu->in_use[i];
 
-		if (gpu->tiers > 0 && !gpu->is_lost && gpu_engine_hangs(gpu->engine, &problem))
-			on_lost(gpu, problem.text);
+		if (gpu->tiers == 0 || gpu->is_lost || !gpu_engine_hangs(gpu->engine, &problem))
+			continue;
+		on_lost(gpu, problem.text);
+		/* An engine that is lost itself brings them home. */
+		for_each_tier(gpu, gpu_give_pushes_up);
 	}
 	fail_openings(&node->jobs.live);
 	fail_openings(&node->jobs.dying);

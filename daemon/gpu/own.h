@@ -302,6 +302,19 @@ void gpu_gradients_go_on(struct gpu_rank *rank);
 bool gpu_gradients_are_gone(struct gpu_rank *rank);
 /* What the gradients of all its ranks take of the budget. */
 uint64_t gpu_gradients_bytes(const struct gpu_tier *tier);
+/* The tier has failed: who waits for memory there is told. */
+void gpu_fail_asking(struct gpu_tier *tier);
+
+/* ---- push_end.c ---- */
+
+/* Its GPU is lost, and nobody knows what that still does: nothing of the member's host memory is used again.
+ */
+void gpu_send_away(struct member *member, const char *problem);
+/* Who waits is told, once: what a driver brings home that hung was given up before. */
+void gpu_end_push(struct gpu_push *push, int status, const char *problem);
+/* The tier's driver hangs, and what it was asked for may never come home: who waits for what was pushed is
+ * told, and its ranks are sent away. */
+void gpu_give_pushes_up(struct gpu_tier *tier);
 
 /* ---- pack.c: what state.c has in its table, and more ---- */
 

@@ -25,7 +25,9 @@ static void on_copied(struct gpu_request *request, int status)
 	rank->busy--;
 	rank->tier->outstanding--;
 	rank->gradients.moving--;
-	push->done(rank->member, (uint32_t)(push - rank->gradients.pushes), status, request->problem.text);
+	if (status == -ENODEV && copy->begun > 0)
+		gpu_send_away(rank->member, request->problem.text);
+	gpu_end_push(push, status, request->problem.text);
 	gpu_gradients_go_on(rank);
 	job_settle(rank->tier->job);
 }

@@ -463,6 +463,7 @@ void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem)
 	for (uint32_t unit = 0; unit < tier->job->catalog.unit_count; unit++)
 		directory_set(&directory_entries(tier->directory)[unit], DIRECTORY_ABSENT);
 	forget_packs(tier, status);
+	gpu_fail_asking(tier);
 	gpu_updates_fail(tier);
 }
 

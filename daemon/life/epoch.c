@@ -199,7 +199,7 @@ static bool is_needed(const struct job *job, const struct member *leaving)
 	return false;
 }
 
-void job_leave(struct member *member, bool is_orderly, const char *reason)
+static void leave(struct member *member, bool is_orderly, bool may_return, const char *reason)
 {
 	struct job *job = member->job;
 
@@ -210,7 +210,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
 
 	if (!is_orderly)
-		announce_end(member, -ESTALE, reason, job_is_rolling_back(job));
+		announce_end(member, -ESTALE, reason, may_return);
 	if (!is_orderly && member->client)
 		port_note_farewell(member->port, member->handle, reason);
 	/* It is used until the end of this. */
@@ -248,12 +248,22 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		job_drop(job);
 }
 
+void job_leave(struct member *member, bool is_orderly, const char *reason)
+{
+	leave(member, is_orderly, job_is_rolling_back(member->job), reason);
+}
+
 void epoch_lose(struct member *member, const char *why)
 {
 	char reason[128];
 
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s", member->rank, (int)member->pid, why);
 	job_leave(member, false, reason);
+}
+
+void epoch_send_away(struct member *member, const char *reason)
+{
+	leave(member, false, true, reason);
 }
 
 void epoch_throw_out(struct member *member, const char *reason)

@@ -176,6 +176,7 @@ const struct job_callbacks life_callbacks = {
 	.break_down = epoch_break,
 	.let_go = member_let_go,
 	.throw_out = epoch_throw_out,
+	.send_away = epoch_send_away,
 	.describe_loss = describe_loss,
 	.is_quiet = is_quiet,
 	.settle = settle,

@@ -19,10 +19,11 @@ struct node_life {
 };
 
 /* epoch.c: what ends an epoch for all ranks. As struct job_callbacks says: modules below ask for that by
- * job_abort(), job_break() and job_throw_out(). */
+ * job_abort(), job_break(), job_throw_out() and job_send_away(). */
 void epoch_abort(struct job *job, int r);
 void epoch_break(struct job *job, const struct log_fields *about);
 void epoch_throw_out(struct member *member, const char *reason);
+void epoch_send_away(struct member *member, const char *reason);
 /* The member leaves, and disturbs the others: "rank 1 (pid 42) WHY". */
 void epoch_lose(struct member *member, const char *why);
 

@@ -166,6 +166,11 @@ void job_throw_out(struct member *member, const char *reason)
 	member->job->node->parts->life->throw_out(member, reason);
 }
 
+void job_send_away(struct member *member, const char *reason)
+{
+	member->job->node->parts->life->send_away(member, reason);
+}
+
 const char *job_describe_loss(const struct job *job, char *text, size_t size)
 {
 	return job->node->parts->life->describe_loss(job, text, size);

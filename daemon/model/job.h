@@ -111,6 +111,7 @@ struct job_callbacks {
 	void (*let_go)(struct member *member);
 	/* The functions of these names. */
 	void (*throw_out)(struct member *member, const char *reason);
+	void (*send_away)(struct member *member, const char *reason);
 	const char *(*describe_loss)(const struct job *job, char *text, size_t size);
 	bool (*is_quiet)(const struct job *job);
 	/* Its turn is to come, and, before long, who waits for slots is looked at: job_settle(),
@@ -228,6 +229,8 @@ struct job *job_find(struct node *node, uid_t uid, const char *name);
 
 /* The member leaves because it keeps the others from going on. */
 void job_throw_out(struct member *member, const char *reason);
+/* It leaves, and may come back: with memory of its own that is new. */
+void job_send_away(struct member *member, const char *reason);
 
 /* Ends the epoch for all ranks. */
 void job_abort(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -222,6 +223,15 @@ void gpu_peer_block(const char *calls)
 void gpu_peer_unblock(void)
 {
 	unlink(blocking);
+}
+
+void gpu_peer_await_blocked(void)
+{
+	struct stat status;
+
+	for (assert_int_equal(stat(blocking, &status), 0); status.st_size == 0;
+	     assert_int_equal(stat(blocking, &status), 0))
+		usleep(1000);
 }
 
 static void send_descriptor(struct gpu_peer *peer, int fd)

@@ -30,6 +30,8 @@ void gpu_peer_end(struct gpu_peer *peer);
 /* Those calls of libraries do not return in this process, until they may. */
 void gpu_peer_block(const char *calls);
 void gpu_peer_unblock(void);
+/* Until one of them is under way. */
+void gpu_peer_await_blocked(void);
 
 /* The peer imports memory of so many bytes, and the daemon's events. */
 void gpu_peer_map(struct gpu_peer *peer, int fd, size_t bytes, unsigned count,

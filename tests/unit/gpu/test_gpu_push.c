@@ -9,6 +9,8 @@
 
 #include "daemon/gpu/own.h"
 #include "daemon/gradients/own.h"
+#include "offload/cuda/gpu_private.h"
+#include "tests/lib/gpu/cuda_calls.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -48,6 +50,9 @@ static int teardown(void **state)
 	/* What a test that has failed has left. */
 	unsetenv("STANDIN_FAILURES");
 	gpu_peer_hold(&peer, false);
+	gpu_peer_unblock();
+	if (is_played)
+		standin_hold(false);
 	r = scene_teardown(state);
 	gpu_peer_end(&peer);
 	return r;
@@ -441,6 +446,107 @@ static void a_gpu_that_is_lost_ends_the_epoch_and_takes_no_more(void **state)
 	training_push(&actor, 0, 1);
 }
 
+/* ---- A GPU that hangs: what it still does, nobody knows ---- */
+
+static struct gpu_engine *engine(void)
+{
+	return tier_of(&actor)->gpu->engine;
+}
+
+static void await_hanging(const char *call)
+{
+	gpu_peer_block(call);
+	push(0, 0);
+	expect_quiet(&actor, 1);
+	gpu_peer_await_blocked();
+}
+
+/* As if it had hung for long. */
+static void lose_hanging(void)
+{
+	atomic_store(&engine()->at_work_since_ns, 1);
+	gpu_check_engines(scene.node);
+}
+
+/* Over the same connection, with memory of its own that is new. */
+static void go_on_without_gpu(void)
+{
+	const struct actor_job job = { .world_size = 1, .stage = 3, .host_budget = PLAY_HOST_BUDGET };
+
+	assert_int_equal(actor_open(&actor, &job), 0);
+	assert_int_equal(actor_define_units(&actor, PLAY_UNITS, PLAY_ELEMENTS), 0);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(actor.gradients.base[0], 0);
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
+		training_push(&actor, unit, 1);
+	assert_int_equal(actor_take_step(&actor), 0);
+}
+
+static bool has_lingering(const struct job *job)
+{
+	return !queue_is_empty(&job->members.lingering);
+}
+
+static void nobody_waits_for_a_push_of_a_driver_that_hangs(void **state)
+{
+	struct job *job;
+	uint32_t number;
+
+	skip_without_stand_in();
+	job = play(0);
+	await_hanging("cuMemcpyAsync");
+	assert_false(gradients_are_quiet(job));
+	lose_hanging();
+	assert_true(gradients_are_quiet(job));
+	assert_null(job->members.ranks[0]);
+	assert_int_equal(actor_outstanding(&actor), 0);
+	go_on_without_gpu();
+	number = gpu_actor_send_attach(&peer, &actor, uuid, 0);
+	assert_non_null(strstr(refused(number, -ENODEV), "has not come back from a call"));
+	/* What it may still write to is there. */
+	assert_true(has_lingering(job));
+	gpu_peer_unblock();
+	while (has_lingering(job))
+		scene_wait(&scene);
+}
+
+static void nobody_waits_for_memory_of_a_driver_that_hangs(void **state)
+{
+	uint32_t number;
+
+	skip_without_stand_in();
+	actor_play(&scene, &actor);
+	attach(&actor, 0);
+	gpu_peer_block("cuMemCreate");
+	number = gpu_actor_send_gradients(&actor);
+	expect_quiet(&actor, 1);
+	gpu_peer_await_blocked();
+	lose_hanging();
+	assert_non_null(strstr(refused(number, -ENODEV), "has not come back from a call"));
+	training_push(&actor, 0, 1);
+}
+
+static void what_a_late_copy_writes_is_not_used_again(void **state)
+{
+	struct job *job;
+	uint32_t number;
+
+	skip_without_stand_in();
+	job = play(0);
+	engine()->patience_ns = 1000000;
+	standin_hold(true);
+	number = push(0, 0);
+	assert_non_null(strstr(refused(number, -ESTALE), "has gradient buffers that a GPU may still write"));
+	assert_null(job->members.ranks[0]);
+	assert_int_equal(actor.gradients.base[0], 0);
+	standin_hold(false);
+	while (*(volatile char *)actor.gradients.base != BYTE)
+		usleep(1000);
+	go_on_without_gpu();
+	while (has_lingering(job))
+		scene_wait(&scene);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -460,6 +566,9 @@ int main(int argc, char **argv)
 		TEST(buffers_that_cannot_be_pinned_serve_all_the_same),
 		TEST(a_copy_that_fails_ends_the_epoch),
 		TEST(a_gpu_that_is_lost_ends_the_epoch_and_takes_no_more),
+		TEST(nobody_waits_for_a_push_of_a_driver_that_hangs),
+		TEST(nobody_waits_for_memory_of_a_driver_that_hangs),
+		TEST(what_a_late_copy_writes_is_not_used_again),
 	};
 
 	if (argc > 1)

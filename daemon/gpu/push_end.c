@@ -1,0 +1,46 @@
+/* Pushes whose GPU is lost: who waits is told, and the rank's memory is not used again. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "daemon/gpu/own.h"
+#include "daemon/telemetry/telemetry.h"
+
+void gpu_send_away(struct member *member, const char *problem)
+{
+	char reason[GPU_PROBLEM_TEXT];
+
+	if (member->has_left)
+		return;
+	snprintf(reason, sizeof(reason),
+		 "rank %u (pid %d) has gradient buffers that a GPU may still write to: %.400s", member->rank,
+		 (int)member->pid, problem);
+	events_of_job(member->job, EVENT_THROWN_OUT, &(struct log_fields){ .rank = &member->rank },
+		      "%s; it may come back, with others", reason);
+	job_send_away(member, reason);
+}
+
+void gpu_end_push(struct gpu_push *push, int status, const char *problem)
+{
+	const struct gpu_rank *rank = push->rank;
+	gpu_pushed done = TAKE_PTR(push->done);
+
+	if (done)
+		done(rank->member, (uint32_t)(push - rank->gradients.pushes), status, problem);
+}
+
+/* The copies are the engine's still. Until they come home, which may be never, the rank's memory is there. */
+static void give_up(struct gpu_rank *rank)
+{
+	if (rank->gradients.moving == 0)
+		return;
+	gpu_send_away(rank->member, rank->tier->problem);
+	for (uint32_t i = 0; i < rank->member->buffer_count; i++)
+		gpu_end_push(&rank->gradients.pushes[i], -ENODEV, rank->tier->problem);
+}
+
+void gpu_give_pushes_up(struct gpu_tier *tier)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i])
+			give_up(tier->ranks[i]);
+}
