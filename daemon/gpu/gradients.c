@@ -108,6 +108,9 @@ static void try_to_make(struct gpu_rank *rank)
 {
 	if (rank->gradients.state != GRADIENTS_ABSENT || queue_is_empty(&rank->gradients.asking))
 		return;
+	if (rank->gradients.is_refused && awaits_memory(rank->tier))
+		return;
+	rank->gradients.is_refused = false;
 	if (rank->tier->state != GPU_TIER_OPEN)
 		fail(rank, rank->tier->status, rank->tier->problem);
 	else if (!fits(rank) && !awaits_memory(rank->tier))
@@ -116,6 +119,13 @@ static void try_to_make(struct gpu_rank *rank)
 		fail(rank, -ENOMEM, "tierd is out of memory");
 	else if (fits(rank))
 		gpu_gradients_step(rank, GRADIENTS_WANT);
+}
+
+static void try_all(struct gpu_tier *tier)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i] && tier->ranks[i]->member)
+			try_to_make(tier->ranks[i]);
 }
 
 void gpu_gradients(struct pending *pending, const Tierd__Wire__GpuGradients *gradients)
@@ -190,11 +200,16 @@ static void let_member_go(struct gpu_rank *rank)
 	member_release(member);
 }
 
+/* Others may have waited for its part of the budget. */
 void gpu_refuse_gradients(struct gpu_rank *rank)
 {
-	if (!awaits_memory(rank->tier) || rank->tier->state != GPU_TIER_OPEN)
+	struct gpu_tier *tier = rank->tier;
+
+	rank->gradients.is_refused = awaits_memory(tier) && tier->state == GPU_TIER_OPEN;
+	if (!rank->gradients.is_refused)
 		fail(rank, -ENOMEM, rank->gradients.memory.request.problem.text);
 	let_member_go(rank);
+	try_all(tier);
 }
 
 /* Copies to memory that is not registered are slow, and right. */
@@ -294,8 +309,9 @@ void gpu_end_gradients(struct gpu_rank *rank)
 
 	gpu_rank_settle(rank);
 	for (unsigned i = 0; i < GPU_RANKS; i++)
-		if (tier->ranks[i] && tier->ranks[i]->member)
-			try_to_make(tier->ranks[i]);
+		if (tier->ranks[i])
+			tier->ranks[i]->gradients.is_refused = false;
+	try_all(tier);
 	job_settle(tier->job);
 }
 

@@ -103,6 +103,7 @@ struct gpu_gradients {
 	struct gpu_memory memory;
 	struct gpu_pin pin; /* of those buffers */
 	struct queue asking;
+	bool is_refused; /* by the GPU: it waits until memory of another rank has come back */
 	struct gpu_push {
 		struct gpu_copy copy;
 		struct gpu_rank *rank;

@@ -385,6 +385,28 @@ static void who_comes_in_a_rank_s_place_waits_for_its_memory(void **state)
 	gpu_peer_start(&peer);
 }
 
+/* It has left before its memory was there, and another rank waits for its part of the budget. */
+static void who_waits_is_tried_when_another_is_refused(void **state)
+{
+	uint32_t number;
+
+	skip_without_stand_in();
+	open_two_ranks(2, peer.pid);
+	attach(&actor, PLAY_UNITS * UNIT_BYTES + actor.gradients.bytes);
+	attach(&other, 0);
+	setenv("STANDIN_FAILURES", "cuMemCreate#1=2", 1);
+	gpu_peer_block("cuMemCreate");
+	gpu_actor_send_gradients(&actor);
+	expect_quiet(&actor, 1);
+	gpu_peer_await_blocked();
+	actor_die(&actor);
+	begin_again(&actor, &other);
+	number = gpu_actor_send_gradients(&other);
+	expect_quiet(&other, 1);
+	gpu_peer_unblock();
+	assert_int_equal(actor_await(&other, number, 0)->status, 0);
+}
+
 static void memory_that_a_gpu_does_not_have_is_said(void **state)
 {
 	skip_without_stand_in();
@@ -562,6 +584,7 @@ int main(int argc, char **argv)
 		TEST(parameters_leave_room_for_the_gradients_of_all_ranks),
 		TEST(parameters_come_before_gradients),
 		TEST(who_comes_in_a_rank_s_place_waits_for_its_memory),
+		TEST(who_waits_is_tried_when_another_is_refused),
 		TEST(memory_that_a_gpu_does_not_have_is_said),
 		TEST(buffers_that_cannot_be_pinned_serve_all_the_same),
 		TEST(a_copy_that_fails_ends_the_epoch),
