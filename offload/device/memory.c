@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -14,6 +15,9 @@
 
 #define PAGE_BYTES ((size_t)4096)
 #define HUGE_BYTES ((size_t)2 << 20)
+/* At most, and of how much memory each has a part at least. */
+#define POPULATE_THREADS 8
+#define POPULATE_LEAST_BYTES ((size_t)64 << 20)
 
 /* Newer than the C library's headers. */
 #ifndef MADV_POPULATE_WRITE
@@ -175,11 +179,55 @@ static bool collapse(const struct memory *memory, size_t begin, size_t length)
 	return first < end && madvise(memory->base + first, end - first, MADV_COLLAPSE) == 0;
 }
 
+struct part {
+	const struct memory *memory;
+	size_t offset, length;
+	pthread_t thread;
+	bool has_thread, is_huge;
+};
+
+static void *populate_part(void *argument)
+{
+	struct part *part = argument;
+
+	part->is_huge = collapse(part->memory, part->offset, part->length);
+	(void)madvise(part->memory->base + part->offset, part->length, MADV_POPULATE_WRITE);
+	return NULL;
+}
+
+static size_t count_parts(size_t length)
+{
+	size_t processors = (size_t)sysconf(_SC_NPROCESSORS_ONLN), most = length / POPULATE_LEAST_BYTES;
+
+	if (most > processors)
+		most = processors;
+	if (most > POPULATE_THREADS)
+		most = POPULATE_THREADS;
+	return most > 0 ? most : 1;
+}
+
+/* The kernel clears pages in the thread that asks, at a rate that memory exceeds. */
 bool memory_populate(const struct memory *memory, size_t offset, size_t length)
 {
-	bool is_huge = collapse(memory, offset, length);
+	struct part parts[POPULATE_THREADS];
+	size_t count = count_parts(length), end = offset + length, begin = offset;
+	bool is_huge = true;
 
-	(void)madvise(memory->base + offset, length, MADV_POPULATE_WRITE);
+	for (size_t i = 0; i < count; i++) {
+		size_t next = i + 1 < count ? size_align(offset + length / count * (i + 1), HUGE_BYTES) : end;
+
+		parts[i] = (struct part){ .memory = memory, .offset = begin, .length = next - begin };
+		begin = next;
+	}
+	for (size_t i = 1; i < count; i++)
+		parts[i].has_thread = pthread_create(&parts[i].thread, NULL, populate_part, &parts[i]) == 0;
+	for (size_t i = 0; i < count; i++) {
+		if (parts[i].has_thread)
+			pthread_join(parts[i].thread, NULL);
+		else
+			populate_part(&parts[i]);
+		is_huge &= parts[i].is_huge;
+	}
 	return is_huge;
 }
 

@@ -296,6 +296,18 @@ static void the_kernel_gets_the_pages_of_a_part_back(void **state)
 	assert_int_equal(memory.base[3 * MIB], 0);
 }
 
+/* By several threads, where there are several processors. */
+static void a_large_part_gets_all_of_its_pages_and_no_other(void **state)
+{
+	_cleanup_(memory_free) struct memory memory;
+
+	assert_int_equal(memory_new_shared("tierd-test", 208 * MIB, &memory), 0);
+	memory_populate(&memory, MIB, 201 * MIB + 4096);
+	assert_int_equal(memory_resident(&memory), 201 * MIB + 4096);
+	assert_int_equal(lseek(memory.fd, 0, SEEK_DATA), MIB);
+	assert_int_equal(lseek(memory.fd, MIB, SEEK_HOLE), 202 * MIB + 4096);
+}
+
 /* Who has it open may keep it, and map it, but its pages are gone. */
 static void memory_is_taken_back_from_who_has_it(void **state)
 {
@@ -387,6 +399,7 @@ int main(void)
 		cmocka_unit_test(read_only_memory_is_lax_to_the_same_user),
 		cmocka_unit_test(writable_memory_can_be_emptied_but_not_cut_or_sealed),
 		cmocka_unit_test(the_kernel_gets_the_pages_of_a_part_back),
+		cmocka_unit_test(a_large_part_gets_all_of_its_pages_and_no_other),
 		cmocka_unit_test(memory_is_taken_back_from_who_has_it),
 		cmocka_unit_test(huge_pages_in_pipes_are_not_lost_sight_of),
 		cmocka_unit_test(who_else_has_it_is_noticed),
