@@ -12,6 +12,7 @@
 #include "daemon/recovery/recovery.h"
 #include "daemon/request/request.h"
 #include "daemon/telemetry/telemetry.h"
+#include "daemon/update/update.h"
 #include "daemon/values/values.h"
 
 struct roll_back {
@@ -71,6 +72,7 @@ static int begin(struct store_task *task, struct store *store)
 
 	/* What they look at will not be there any more. */
 	values_end(task->job);
+	warm_hold(task->job, true);
 	if (roll_back->is_deletion)
 		return store_delete_lost(store, roll_back->snapshot.name, &task->request);
 	return store_roll_back(store, roll_back->snapshot.name, &task->request);
@@ -130,6 +132,7 @@ static void on_rolled_back(struct store_task *task, int status)
 	if (status < 0 && is_in_doubt(job, status)) {
 		doubt(roll_back, status);
 	} else if (status < 0) {
+		warm_hold(job, false);
 		snapshot_fail(task, roll_back->snapshot.name, status);
 		store_task_free(task);
 	} else {

@@ -70,6 +70,9 @@ bool warm_has_dirty(const struct job *job);
 void warm_flush(struct job *job);
 /* The same, while no sweep runs. done() never runs inside; below 0: the job is broken or dropped. */
 void warm_flush_all(struct job *job, void (*done)(struct job *job, int status));
+/* Nothing is written for now, also if others want the memory: the store is being rolled back, and what is not
+ * written goes. False: it is not, after all. */
+void warm_hold(struct job *job, bool is_held);
 /* In the job's turn. */
 void warm_flush_go_on(struct job *job);
 

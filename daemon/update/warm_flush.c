@@ -173,6 +173,13 @@ void warm_flush_all(struct job *job, void (*done)(struct job *job, int status))
 	warm_flush(job);
 }
 
+void warm_hold(struct job *job, bool is_held)
+{
+	if (job->update->warm)
+		job->update->warm->flush.is_held = is_held;
+	job_settle(job);
+}
+
 static bool is_wanted(const struct warm *warm)
 {
 	const struct walk *walk = &warm->flush.walk;
@@ -186,7 +193,7 @@ static bool is_wanted(const struct warm *warm)
 
 static bool is_cancelled(const struct warm *warm)
 {
-	return job_is_broken(warm->job) || job_is_ending(warm->job);
+	return job_is_broken(warm->job) || job_is_ending(warm->job) || warm->flush.is_held;
 }
 
 static void walk_over(struct warm *warm)

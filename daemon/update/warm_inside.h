@@ -67,6 +67,7 @@ struct flush {
 	struct walk walk;
 	bool is_walking;
 	bool is_whole; /* else it writes what is in segments that are given up */
+	bool is_held;  /* its store takes nothing now */
 	unsigned running;
 	int status;
 	void (*done)(struct job *job, int status); /* NULL: nobody waits */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "daemon/durability/durable.h"
+#include "daemon/durability/own.h"
+#include "daemon/durability/store_task.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
 #include "daemon/residency/cache.h"
@@ -397,6 +399,53 @@ static void leave(struct job *job)
 static void nothing_is_left_when_the_last_rank_has_gone(void **state)
 {
 	expect_back(PLACEMENT_NVME, leave);
+}
+
+static const struct store_task *rolling_back(const struct job *job)
+{
+	const struct queue *link = job ? queue_first(&job->durability->tasks) : NULL;
+
+	return link ? queue_entry(link, struct store_task, link) : NULL;
+}
+
+/* Others want the memory while the store takes nothing: the job is what its snapshot is, and does not break.
+ */
+static void what_is_given_up_during_a_rollback_is_not_written(void **state)
+{
+	struct actor_job options = options_of(PLACEMENT_NVME, 0);
+	Tierd__Wire__SnapshotTake take = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
+	Tierd__Wire__JobRollBack roll_back = TIERD__WIRE__JOB_ROLL_BACK__INIT;
+	struct claim claim = { .node = scene.node, .uid = geteuid() };
+	const struct answer *answer;
+	const Tierd__Wire__Reply *reply;
+	struct job *job;
+	uint32_t number;
+
+	options.durability = AN_HOUR;
+	options.snapshots = 1;
+	job = start_with(&actor, &options);
+	assert_int_equal(actor_enter(&scene, &watcher), 0);
+	take_step(&actor, 0);
+	take.name = roll_back.name = (char *)"play";
+	take.snapshot = roll_back.snapshot = (char *)"one";
+	assert_int_equal(actor_ask(&watcher, WIRE_REQUEST(SNAPSHOT_TAKE, snapshot_take, &take), &reply), 0);
+	take_step(&actor, 1);
+	assert_true(warm_has_dirty(job));
+	roll_back.force = true;
+	number = actor_send(&watcher, WIRE_REQUEST(JOB_ROLL_BACK, job_roll_back, &roll_back));
+	while (!rolling_back(job)->is_under_way)
+		scene_wait(&scene);
+	assert_true(warm_has_dirty(job));
+	cache_reclaim(&claim, UINT64_MAX);
+	while (!(answer = actor_find(&watcher, number, 0))) {
+		const struct job *there = scene_job("play");
+
+		assert_false(there && job_is_broken(there));
+		scene_wait(&scene);
+	}
+	assert_int_equal(answer->status, 0);
+	assert_int_equal(scene_job("play")->step, 1);
+	actor_die(&watcher);
 }
 
 /* Others want the memory, between two sweeps and in one. */
@@ -815,6 +864,7 @@ int main(void)
 		TEST(the_bits_are_the_same_between_commits),
 		TEST(a_commit_has_all_of_one_step),
 		TEST(nothing_is_left_when_the_last_rank_has_gone),
+		TEST(what_is_given_up_during_a_rollback_is_not_written),
 		TEST(what_is_given_up_is_written_before),
 		TEST(what_a_sweep_comes_to_is_written_after_it),
 		TEST(it_goes_before_any_slot),
