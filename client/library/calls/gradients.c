@@ -115,6 +115,16 @@ static int clear_for(struct tierd_job *job, uint32_t buffer, const struct buffer
 	return 0;
 }
 
+/* Behind what other streams may still write there. Its kernels write there, too, also if there is nothing to
+ * be zeroed. */
+static int begin_stream(const struct tierd_job *job, const struct buffer_writer *writer)
+{
+	uint64_t event = job->attachment->gradients_behind;
+	int r = event > 0 ? gpu_follow(writer->gpu, event, writer->stream) : 0;
+
+	return r < 0 ? r : gpu_note(writer->gpu, writer->stream);
+}
+
 /* What is pushed from a GPU comes to the same bytes of host memory. Those of the GPU may have any value. */
 static int hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint64_t offset,
 		    bool is_overwritten, const struct buffer_writer *writer)
@@ -127,17 +137,18 @@ static int hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint6
 	own->unit = unit;
 	own->offset = offset;
 	own->place = buffer_writer_place(writer);
+	own->stream = writer->stream;
+	own->event = 0;
 	if (room_of(job))
 		gradient_room_take(room_of(job), span);
 	if (writer->gpu || (is_overwritten && job->attachment->host.debug))
 		dirty = span.bytes;
 	buffer_set_state(job, buffer, GRADIENT_BUFFER_HELD);
-	/* Its kernels write there, also if there is nothing to be zeroed. */
-	r = writer->gpu ? gpu_note(writer->gpu, writer->stream) : 0;
+	r = writer->gpu ? begin_stream(job, writer) : 0;
 	if (r == 0)
 		r = clear_for(job, buffer, writer, dirty, is_overwritten);
 	if (r < 0)
-		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
+		buffer_give_back(job, buffer);
 	return r;
 }
 
@@ -295,9 +306,11 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags
 	}
 	if (r == 0)
 		r = check_place(job, buffer, writer);
-	if (r == 0)
-		*ret_buffer = buffer;
-	return r;
+	if (r < 0)
+		return r;
+	job->attachment->buffers[buffer].stream = writer->stream;
+	*ret_buffer = buffer;
+	return 0;
 }
 
 int gradients_show(struct tierd_job *job, uint32_t unit, uint32_t flags, const struct buffer_writer *writer,
@@ -354,7 +367,7 @@ int tierd_discard(struct tierd_job *job, uint32_t unit)
 		r = message_fail(-EINVAL, "no gradient buffer of unit \"%s\" is held",
 				 job_unit_name(job, unit));
 	else
-		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
+		buffer_give_back(job, buffer);
 	connection_exit(job->node);
 	return r;
 }

@@ -19,7 +19,7 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 	if (answer->status < 0 && buffer < buffer_count(job) &&
 	    job->attachment->buffers[buffer].pushes == ticket->push.number &&
 	    buffer_state(job, buffer) == GRADIENT_BUFFER_PUSHED)
-		buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
+		buffer_give_back(job, buffer);
 	if (ticket->is_silent && answer->status < 0 && ticket->epoch == job->epoch) {
 		job->refused_pushes++;
 		job->push_error = answer->status;
@@ -163,6 +163,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent
 		return r;
 	ticket->push.buffer = buffer;
 	ticket->push.number = ++job->attachment->buffers[buffer].pushes;
+	job->attachment->buffers[buffer].event = push.event;
 	ticket->is_silent = is_silent;
 	push.job = job->number;
 	push.epoch = job->epoch;

@@ -36,6 +36,9 @@ const struct driver_event_handle *gpu_handles(const struct gpu *gpu);
 /* Records the next event behind it. ret_number: the event's, counted from 1. */
 int gpu_record(struct gpu *gpu, struct driver_stream *stream, uint64_t *ret_number);
 
+/* What the stream is told from now on comes after that event, and so after all events before it. */
+int gpu_follow(struct gpu *gpu, uint64_t number, struct driver_stream *stream);
+
 /* Notes the stream, without a call of the driver if it was noted before. */
 int gpu_note(struct gpu *gpu, struct driver_stream *stream);
 /* Records an event behind what all streams have queued that were noted since the last time; without one there

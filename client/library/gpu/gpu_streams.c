@@ -78,6 +78,20 @@ int gpu_record(struct gpu *gpu, struct driver_stream *stream, uint64_t *ret_numb
 	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, MARKING);
 }
 
+int gpu_follow(struct gpu *gpu, uint64_t number, struct driver_stream *stream)
+{
+	struct driver_context *previous;
+	int r = gpu_enter(gpu, &previous), error;
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&gpu->lock);
+	error = gpu->driver.stream_wait(stream, gpu->events[gpu_event_at(number)], 0);
+	pthread_mutex_unlock(&gpu->lock);
+	gpu_exit(gpu, previous);
+	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, "having a stream wait for another one");
+}
+
 static struct gpu_stream *find(const struct gpu *gpu, const struct driver_stream *stream)
 {
 	struct gpu_stream *noted = atomic_load_explicit(&gpu->streams, memory_order_acquire);

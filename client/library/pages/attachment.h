@@ -29,6 +29,9 @@ struct gradient_buffer {
 	uint64_t pushes;
 	bool is_being_zeroed; /* by the thread that took it, without the lock */
 	uint64_t offset;      /* once it was taken */
+	/* On the GPU: who has asked for it last, and the event that its last push is behind. */
+	struct driver_stream *stream;
+	uint64_t event;
 };
 
 struct attachment {
@@ -51,6 +54,9 @@ struct attachment {
 	struct gradient_buffers gradient_buffers;
 	struct gradient_room room; /* where the next buffers lie, if the rank has a room */
 	uint64_t gradients_end;	   /* bytes behind were never handed out, and are zero */
+	/* On the GPU: behind this event all has been written that was given back without having been copied;
+	 * 0: there is none. */
+	uint64_t gradients_behind;
 	uint64_t arena_page_bytes;
 };
 

@@ -14,6 +14,25 @@ void buffer_set_state(struct tierd_job *job, uint32_t buffer, enum gradient_buff
 	atomic_store_explicit(&job->attachment->buffer_states[buffer], state, memory_order_release);
 }
 
+static void put_behind(struct attachment *attachment, uint64_t event)
+{
+	if (attachment->gradients_behind < event)
+		attachment->gradients_behind = event;
+}
+
+void buffer_give_back(struct tierd_job *job, uint32_t buffer)
+{
+	struct attachment *attachment = job->attachment;
+	const struct gradient_buffer *own = &attachment->buffers[buffer];
+	bool is_held = buffer_state(job, buffer) == GRADIENT_BUFFER_HELD;
+	uint64_t event = own->event;
+
+	/* A GPU that is lost writes nothing any more. */
+	if (own->place == PLACE_GPU && (!is_held || gpu_tier_mark(attachment->gpu, own->stream, &event) == 0))
+		put_behind(attachment, event);
+	buffer_set_state(job, buffer, GRADIENT_BUFFER_FREE);
+}
+
 uint32_t buffer_count(const struct tierd_job *job)
 {
 	return job->attachment ? job->attachment->buffer_count : 0;
@@ -92,7 +111,7 @@ void gradients_drop(struct tierd_job *job)
 {
 	for (uint32_t i = 0; i < buffer_count(job); i++)
 		if (buffer_state(job, i) == GRADIENT_BUFFER_HELD)
-			buffer_set_state(job, i, GRADIENT_BUFFER_FREE);
+			buffer_give_back(job, i);
 	gradients_rewind(job);
 }
 
@@ -104,9 +123,12 @@ void gradients_rewind(struct tierd_job *job)
 
 void gradients_recover(struct tierd_job *job)
 {
-	for (uint32_t i = 0; i < buffer_count(job); i++)
+	for (uint32_t i = 0; i < buffer_count(job); i++) {
+		/* The daemon has freed some without having waited for the event. */
+		put_behind(job->attachment, job->attachment->buffers[i].event);
 		if (buffer_state(job, i) == GRADIENT_BUFFER_PUSHED)
 			buffer_set_state(job, i, GRADIENT_BUFFER_FREE);
+	}
 }
 
 const char *gradients_held(const struct tierd_job *job, uint32_t *next)

@@ -10,6 +10,9 @@
 uint32_t buffer_count(const struct tierd_job *job);
 uint32_t buffer_state(const struct tierd_job *job, uint32_t buffer);
 void buffer_set_state(struct tierd_job *job, uint32_t buffer, enum gradient_buffer_state state);
+/* One that is held, or whose push is refused, is free. On a GPU nobody has read it, so nothing but an event
+ * tells when it is not written to any more: whoever gets these bytes next follows that. */
+void buffer_give_back(struct tierd_job *job, uint32_t buffer);
 /* The buffer that is held for the unit; or NO_BUFFER. */
 uint32_t buffer_held(const struct tierd_job *job, uint32_t unit);
 /* In the memory that it is held in. */

@@ -156,6 +156,12 @@ void gpu_scene_read_from(struct gpu_scene *scene, const char *address, unsigned 
 	did(scene->driver.copy((uintptr_t)host[stream], (uintptr_t)address, BYTES, scene->streams[stream]));
 }
 
+void gpu_scene_fill(struct gpu_scene *scene, const char *address, unsigned char byte, unsigned stream)
+{
+	did(scene->driver.context_enter(scene->context));
+	did(scene->driver.fill((uintptr_t)address, byte, BYTES, scene->streams[stream]));
+}
+
 void gpu_scene_read(struct gpu_scene *scene, uint32_t unit, unsigned stream)
 {
 	struct tierd_view view;

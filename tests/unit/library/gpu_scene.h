@@ -36,6 +36,8 @@ void gpu_scene_end(struct gpu_scene *scene);
 void gpu_scene_read(struct gpu_scene *scene, uint32_t unit, unsigned stream);
 /* The same of an address. */
 void gpu_scene_read_from(struct gpu_scene *scene, const char *address, unsigned stream);
+/* Has the stream write that byte there. */
+void gpu_scene_fill(struct gpu_scene *scene, const char *address, unsigned char byte, unsigned stream);
 /* Waits for the stream: the byte that all bytes have that it has read last; -1: they differ. */
 int gpu_scene_byte(struct gpu_scene *scene, unsigned stream);
 /* Puts something into the stream that takes until gpu_scene_go_on(). */

@@ -16,6 +16,10 @@ static bool answer(struct gpu_scene *scene, uint32_t number, const Tierd__Wire__
 
 	if (request->body_case == BODY(PUSH))
 		pushed = *request->push;
+	if (request->body_case == BODY(PUSH) && scene->peer.stage == 3) {
+		fake_peer_fail(&scene->peer, number, -EBUSY, "not now");
+		return true;
+	}
 	if (request->body_case != BODY(GPU_GRADIENTS))
 		return false;
 	asked++;
@@ -90,6 +94,54 @@ static void a_push_names_the_event_behind_what_the_stream_has(void **state)
 	tierd_ticket_free(ticket);
 	assert_int_equal(pushed.unit, SECOND);
 	assert_int_equal(pushed.event, 0);
+	gpu_scene_end(&scene);
+}
+
+/* What it has queued there, and what it queues, takes its time. */
+static void write_slowly(struct gpu_scene *scene, struct tierd_view *ret_view)
+{
+	assert_int_equal(take(scene, FIRST, 0, ret_view), 0);
+	gpu_scene_hold(scene, 0);
+	gpu_scene_fill(scene, tierd_at(ret_view, 0), 7, 0);
+}
+
+/* The other stream, of what it has zeroed there. */
+static void expect_in_order(struct gpu_scene *scene, const struct tierd_view *view)
+{
+	struct tierd_view again;
+
+	assert_int_equal(tierd_gradients_on(scene->job, FIRST, 0, scene->streams[1], &again), 0);
+	assert_ptr_equal(again.base, view->base);
+	gpu_scene_read_from(scene, tierd_at(&again, 0), 1);
+	gpu_scene_go_on(scene);
+	assert_int_equal(gpu_scene_byte(scene, 1), 0);
+	assert_int_equal(tierd_discard(scene->job, FIRST), 0);
+}
+
+static void another_stream_comes_behind_what_was_discarded(void **state)
+{
+	struct gpu_scene scene = { .hook = answer };
+	struct tierd_view view;
+
+	gpu_scene_start(&scene);
+	write_slowly(&scene, &view);
+	assert_int_equal(tierd_discard(scene.job, FIRST), 0);
+	expect_in_order(&scene, &view);
+	gpu_scene_end(&scene);
+}
+
+static void another_stream_comes_behind_a_push_that_was_refused(void **state)
+{
+	struct gpu_scene scene = { .hook = answer, .peer.stage = 3 };
+	struct tierd_ticket *ticket;
+	struct tierd_view view;
+
+	gpu_scene_start(&scene);
+	write_slowly(&scene, &view);
+	assert_int_equal(tierd_push_on(scene.job, FIRST, NULL, 0, scene.streams[0], &ticket), 0);
+	assert_int_equal(tierd_ticket_wait(ticket, TIERD_DONE, -1), -EBUSY);
+	tierd_ticket_free(ticket);
+	expect_in_order(&scene, &view);
 	gpu_scene_end(&scene);
 }
 
@@ -196,6 +248,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_stream_zeros_them_in_its_order),
 		cmocka_unit_test(a_push_names_the_event_behind_what_the_stream_has),
+		cmocka_unit_test(another_stream_comes_behind_what_was_discarded),
+		cmocka_unit_test(another_stream_comes_behind_a_push_that_was_refused),
 		cmocka_unit_test(absent_gradients_are_zeroed_by_the_stream),
 		cmocka_unit_test(a_buffer_is_in_one_of_the_two_memories),
 		cmocka_unit_test(what_cannot_be_had_is_refused),
