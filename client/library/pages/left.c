@@ -146,7 +146,11 @@ bool left_begin(struct tierd_job *job)
 	if (is_left)
 		queue_push(&jobs, &job->link);
 	for (struct attachment *attachment = job->attachment; attachment; attachment = attachment->older) {
+		struct gpu_tier *tier = attachment->gpu;
+
 		mapping_free(&attachment->gradient_mapping);
+		if (tier)
+			tier->gradients = gpu_mapping_free(tier->gradients, false);
 		if (is_left)
 			keep_all_counters(job, attachment);
 	}

@@ -243,6 +243,26 @@ static void what_fails_leaves_the_buffer_as_it_was(void **state)
 	gpu_scene_end(&scene);
 }
 
+/* What is leased stays mapped, what is pushed from does not. */
+static void their_memory_goes_when_the_job_is_left(void **state)
+{
+	struct gpu_scene scene = { .hook = answer };
+	struct tierd_view parameters, gradients;
+	struct tierd_job *job;
+
+	gpu_scene_start(&scene);
+	job = TAKE_PTR(scene.job);
+	assert_int_equal(tierd_gather_on(job, FIRST, scene.streams[0], &parameters), 0);
+	assert_int_equal(
+		tierd_gradients_on(job, FIRST, TIERD_GRADIENTS_OVERWRITE, scene.streams[0], &gradients), 0);
+	assert_int_equal(gpu_scene_mappings(), 2);
+	assert_int_equal(tierd_job_detach(job), 0);
+	gpu_scene_await_mappings(&scene, 1);
+	assert_int_equal(tierd_release_on(job, FIRST, scene.streams[0]), 0);
+	gpu_scene_await_mappings(&scene, 0);
+	gpu_scene_end(&scene);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +274,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_buffer_is_in_one_of_the_two_memories),
 		cmocka_unit_test(what_cannot_be_had_is_refused),
 		cmocka_unit_test(memory_that_is_too_small_ends_the_connection),
+		cmocka_unit_test(their_memory_goes_when_the_job_is_left),
 		cmocka_unit_test(what_fails_leaves_the_buffer_as_it_was),
 	};
 
