@@ -30,6 +30,9 @@ int unit_clear_gradient_padding(const struct unit *unit, const struct buffer_wri
 /* -EOPNOTSUPP: the job has no memory on this rank's GPU, and the message says why. */
 int gpu_check_tier(const struct tierd_job *job, const char *instead);
 
+/* Asks for the memory of the rank's gradients there, unless it is mapped. May release the lock. */
+int gpu_have_gradients(struct tierd_job *job);
+
 /* Holds a buffer for the unit, where and by whom it will be written. */
 int gradients_show(struct tierd_job *job, uint32_t unit, uint32_t flags, const struct buffer_writer *writer,
 		   struct tierd_view *ret_gradients);

@@ -283,7 +283,7 @@ static int check_place(const struct tierd_job *job, uint32_t buffer, const struc
 			    own->place == PLACE_GPU ? "on its GPU" : "in host memory");
 }
 
-/* Checks everything again after the lock was released. */
+/* Checks everything again after the lock was released: over another connection nothing is mapped on a GPU. */
 static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags,
 			    const struct buffer_writer *writer, uint32_t *ret_buffer)
 {
@@ -294,6 +294,9 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags
 		r = message_fail(-EINVAL, "unit \"%s\" has no gradients: all its tensors are frozen",
 				 job_unit_name(job, unit));
 	while (r == 0) {
+		r = writer->gpu ? gpu_have_gradients(job) : 0;
+		if (r < 0)
+			break;
 		buffer = buffer_held(job, unit);
 		if (buffer == NO_BUFFER)
 			r = take_buffer(job, unit, flags & TIERD_GRADIENTS_OVERWRITE, writer);

@@ -44,7 +44,7 @@ static int ask_for_memory(struct tierd_job *job)
 }
 
 /* Whoever waits gives the lock away meanwhile. */
-static int have_memory(struct tierd_job *job)
+int gpu_have_gradients(struct tierd_job *job)
 {
 	int r = gpu_check_tier(job, "tierd_gradients");
 
@@ -65,7 +65,7 @@ static int show(struct tierd_job *job, uint32_t unit, uint32_t flags, struct dri
 	int r = job_check_unit(job, unit);
 
 	if (r == 0)
-		r = have_memory(job);
+		r = gpu_have_gradients(job);
 	return r < 0 ? r : gradients_show(job, unit, flags, &writer, ret_gradients);
 }
 

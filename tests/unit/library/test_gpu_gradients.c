@@ -1,6 +1,7 @@
 /* Gradients in the memory of a GPU: who zeros them, what a push says, and what is refused. */
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/cleanup.h"
 #include "tests/unit/library/gpu_scene.h"
@@ -263,6 +264,36 @@ static void their_memory_goes_when_the_job_is_left(void **state)
 	gpu_scene_end(&scene);
 }
 
+/* Whoever has waited finds the connection lost. */
+static bool answer_and_die(struct gpu_scene *scene, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(BUFFER_WAIT) || scene->peer.connection > 1)
+		return answer(scene, number, request);
+	scene->peer.directory->epoch++;
+	fake_peer_answer(&scene->peer, number, request);
+	shutdown(scene->peer.fd, SHUT_RDWR);
+	return true;
+}
+
+static void after_a_lost_connection_their_memory_is_asked_for_anew(void **state)
+{
+	struct gpu_scene scene = { .hook = answer_and_die, .reconnect_ms = 20000, .peer.connections = 2 };
+	struct tierd_view view;
+
+	gpu_scene_start(&scene);
+	asked = 0;
+	for (uint32_t unit = FIRST; unit <= SECOND; unit++) {
+		assert_int_equal(take(&scene, unit, 0, &view), 0);
+		assert_int_equal(push(&scene, unit), 0);
+	}
+	assert_int_equal(gpu_scene_step(&scene), 0);
+	assert_int_equal(take(&scene, FIRST, 0, &view), 0);
+	assert_int_equal(asked, 2);
+	assert_int_equal(byte_of(&scene, &view), 0);
+	assert_int_equal(push(&scene, FIRST), 0);
+	gpu_scene_end(&scene);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +305,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_buffer_is_in_one_of_the_two_memories),
 		cmocka_unit_test(what_cannot_be_had_is_refused),
 		cmocka_unit_test(memory_that_is_too_small_ends_the_connection),
+		cmocka_unit_test(after_a_lost_connection_their_memory_is_asked_for_anew),
 		cmocka_unit_test(their_memory_goes_when_the_job_is_left),
 		cmocka_unit_test(what_fails_leaves_the_buffer_as_it_was),
 	};
