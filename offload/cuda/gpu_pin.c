@@ -16,10 +16,13 @@ struct piece {
 	unsigned users;
 	int device;
 	struct driver_context *context;
+	bool is_busy; /* an engine registers it, or the contrary: others wait for that */
 };
 
-/* Of all engines, by their bases. */
+/* Of all engines, by their bases. Nobody has the lock while the driver does something: engines register at
+ * the same time, and one that hangs holds up those alone that want the same piece. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t has_changed = PTHREAD_COND_INITIALIZER;
 static void *pieces;
 
 static struct gpu_pin *pin_of(struct gpu_request *request)
@@ -34,13 +37,29 @@ static int compare(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-/* All with the lock held. */
+/* With the lock held. */
 static struct piece *find(char *base)
 {
 	const struct piece key = { .base = base };
-	struct piece *const *found = tfind(&key, &pieces, compare);
+	struct piece *const *found;
 
+	while ((found = tfind(&key, &pieces, compare)) && (*found)->is_busy)
+		pthread_cond_wait(&has_changed, &lock);
 	return found ? *found : NULL;
+}
+
+/* Only this engine has it meanwhile. */
+static void begin(struct piece *piece)
+{
+	piece->is_busy = true;
+	pthread_mutex_unlock(&lock);
+}
+
+static void end(struct piece *piece)
+{
+	pthread_mutex_lock(&lock);
+	piece->is_busy = false;
+	pthread_cond_broadcast(&has_changed);
 }
 
 static int register_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
@@ -75,6 +94,7 @@ static int unregister_piece(struct gpu_engine *engine, const struct piece *piece
 	return gpu_check(engine, "cuMemHostUnregister", error, problem);
 }
 
+/* These with the lock held, but for what the driver does. */
 static int add_piece(struct gpu_engine *engine, char *base, size_t bytes, struct gpu_problem *problem)
 {
 	struct piece *piece = calloc(1, sizeof(*piece));
@@ -87,7 +107,9 @@ static int add_piece(struct gpu_engine *engine, char *base, size_t bytes, struct
 		free(piece);
 		return -ENOMEM;
 	}
+	begin(piece);
 	r = register_piece(engine, piece, problem);
+	end(piece);
 	if (r < 0) {
 		tdelete(piece, &pieces, compare);
 		free(piece);
@@ -101,8 +123,10 @@ static int remove_piece(struct gpu_engine *engine, struct piece *piece, struct g
 
 	if (--piece->users > 0)
 		return 0;
-	tdelete(piece, &pieces, compare);
+	begin(piece);
 	r = unregister_piece(engine, piece, problem);
+	end(piece);
+	tdelete(piece, &pieces, compare);
 	free(piece);
 	return r;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "common/clock.h"
 #include "tests/unit/cuda/gpu_support.h"
@@ -124,6 +125,46 @@ static void memory_is_pinned_until_the_last_engine_lets_go(void **state)
 	assert_false(gpu_has_pinned(host) || gpu_has_pinned(host + bytes - 1));
 	gpu_fixture_close(&fixture);
 	munmap(host, bytes);
+}
+
+static unsigned unpinned;
+
+static void note_unpinned(struct gpu_request *request, int status)
+{
+	assert_int_equal(status, 0);
+	unpinned++;
+}
+
+/* A GPU that is given other memory meanwhile does not wait for one that hangs. */
+static void gpus_pin_memory_side_by_side(void **state)
+{
+	unsigned char *host = new_bytes(2 * GPU_PIN_BYTES);
+	char path[] = "/tmp/tierd-pin-XXXXXX", setting[64];
+	struct gpu_fixture fixture;
+	struct gpu_pin first, second;
+	struct stat status;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	snprintf(setting, sizeof(setting), "cuMemHostUnregister=%s", path);
+	gpu_fixture_open(&fixture);
+	assert_int_equal(gpu_pin_add_now(fixture.engines[0], &first, host, 4096), 0);
+	standin_tell("STANDIN_BLOCKS", setting);
+	first.request.done = note_unpinned;
+	gpu_pin_remove(fixture.engines[0], &first);
+	do
+		assert_int_equal(fstat(fd, &status), 0);
+	while (status.st_size == 0);
+	assert_int_equal(gpu_pin_add_now(fixture.engines[1], &second, host + GPU_PIN_BYTES, 4096), 0);
+	assert_int_equal(unpinned, 0);
+	unlink(path);
+	close(fd);
+	while (unpinned == 0)
+		gpu_reap_once(fixture.engines[0]);
+	standin_tell("STANDIN_BLOCKS", NULL);
+	assert_int_equal(gpu_pin_remove_now(fixture.engines[1], &second), 0);
+	gpu_fixture_close(&fixture);
+	munmap(host, 2 * GPU_PIN_BYTES);
 }
 
 static void gpus_copy_from_one_another(void **state)
@@ -371,6 +412,7 @@ int main(void)
 		cmocka_unit_test(bytes_come_back_from_pinned_and_other_memory),
 		cmocka_unit_test(a_copy_crosses_what_is_pinned_in_pieces),
 		cmocka_unit_test(memory_is_pinned_until_the_last_engine_lets_go),
+		cmocka_unit_test(gpus_pin_memory_side_by_side),
 		cmocka_unit_test(gpus_copy_from_one_another),
 		cmocka_unit_test(gpus_do_not_reach_one_another),
 		cmocka_unit_test(a_demand_overtakes_what_waits),
