@@ -47,6 +47,7 @@ struct job_residency {
 	const struct segment_listener *segment_listener;
 	unsigned stuck_waits;	 /* how often memory of others was waited for */
 	uint32_t *next_use;	 /* by pack */
+	bool has_told_kept;	 /* by a GPU's driver: of its cache */
 	bool has_next_uses;	 /* nothing has moved since they were found */
 	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */
 	uint64_t loading_bytes;

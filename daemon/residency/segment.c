@@ -1,11 +1,13 @@
 #include "daemon/residency/segment.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"
 #include "daemon/residency/own.h"
 #include "daemon/resources/resources.h"
+#include "offload/cuda/gpu_engine.h"
 
 uint64_t segment_bytes(const struct job *job, enum segment_state state)
 {
@@ -77,6 +79,10 @@ static void run_discard(struct work *work)
 	struct job *job = move->job;
 	const struct slot_segment *segment = &job->residency->slots.segments[move->segment];
 
+	if (gpu_pin_keeps(job->residency->cache.base + segment->offset, segment->bytes)) {
+		move->status = -EBUSY;
+		return;
+	}
 	engine_buffer_remove(job->node->engine, job->residency->cache.base + segment->offset, segment->bytes);
 	move->status = memory_discard(&job->residency->cache, segment->offset, segment->bytes);
 }
@@ -95,6 +101,17 @@ static void on_fetched(struct work *work)
 	free(move);
 }
 
+static void tell_failure(struct job *job, int status)
+{
+	if (status != -EBUSY)
+		log_error("job %s: the kernel does not take memory of its cache back: %s; the job keeps it",
+			  job->name, strerror(-status));
+	else if (!job->residency->has_told_kept)
+		log_error("job %s: a GPU's driver has not unregistered memory of its cache; the job keeps it",
+			  job->name);
+	job->residency->has_told_kept |= status == -EBUSY;
+}
+
 static void on_discarded(struct work *work)
 {
 	struct move *move = container_of(work, struct move, work);
@@ -102,8 +119,7 @@ static void on_discarded(struct work *work)
 
 	job->residency->cache_moves--;
 	if (move->status < 0) {
-		log_error("job %s: the kernel does not take memory of its cache back: %s; the job keeps it",
-			  job->name, strerror(-move->status));
+		tell_failure(job, move->status);
 		slots_open_segment(&job->residency->slots, move->segment);
 		job->residency->segment_listener->came(job, move->segment);
 	} else {

@@ -7,10 +7,12 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "common/log.h"
 #include "common/size.h"
 #include "daemon/telemetry/telemetry.h"
 #include "daemon/model/model.h"
 #include "daemon/resources/own.h"
+#include "offload/cuda/gpu_engine.h"
 #include "offload/store/store.h"
 
 /* Who has just left unmaps within a moment; who does not may never. */
@@ -27,6 +29,7 @@ struct disposal {
 	struct event *timer; /* to the next look */
 	unsigned delay_ms;   /* 0: nobody has looked yet */
 	uint64_t withheld, found;
+	uint64_t leaked; /* by the last look */
 };
 
 /* ---- On the worker ---- */
@@ -40,10 +43,23 @@ static void take_back(const struct disposal *disposal, struct memory *memory)
 		memory_free(memory);
 }
 
-static uint64_t unmake_memory(const struct disposal *disposal, struct memory *memory)
+/* A GPU would copy to its pages, whoever has them then. */
+static bool leak(struct disposal *disposal, struct memory *memory)
+{
+	if (!memory->base || !gpu_pin_keeps(memory->base, memory->length))
+		return false;
+	disposal->leaked += memory->fd >= 0 ? memory_resident(memory) : memory->length;
+	fd_close(memory->fd);
+	*memory = (struct memory)MEMORY_INIT;
+	return true;
+}
+
+static uint64_t unmake_memory(struct disposal *disposal, struct memory *memory)
 {
 	if (memory->base)
 		engine_buffer_remove(disposal->node->engine, memory->base, memory->length);
+	if (leak(disposal, memory))
+		return 0;
 	if (memory->fd >= 0 && !disposal->is_stopping)
 		take_back(disposal, memory);
 	else
@@ -123,12 +139,22 @@ static void tell(const struct disposal *disposal)
 		       (unsigned long long)(disposal->withheld / MIB), (unsigned)user);
 }
 
+static void tell_leak(const struct disposal *disposal)
+{
+	if (disposal->leaked > 0)
+		log_error("%llu MiB of host memory cannot be given back, because a GPU's driver has not "
+			  "unregistered them: tierd keeps them until it ends",
+			  (unsigned long long)(size_divide_up(disposal->leaked, MIB)));
+}
+
 /* True: others may have waited for it. */
 static bool account(struct disposal *disposal)
 {
 	bool has_news = disposal->delay_ms == 0 || disposal->found != disposal->withheld;
 
-	disposal->node->resources->host_used += disposal->found - disposal->withheld;
+	tell_leak(disposal);
+	disposal->node->resources->host_used += disposal->found - disposal->withheld + disposal->leaked;
+	disposal->leaked = 0;
 	disposal->withheld = disposal->found;
 	return has_news && !queue_is_empty(&disposal->link);
 }

@@ -1,6 +1,7 @@
 #include "daemon/update/warm.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/log.h"
@@ -11,6 +12,7 @@
 #include "daemon/update/own.h"
 #include "daemon/update/step_listeners.h"
 #include "daemon/update/warm_inside.h"
+#include "offload/cuda/gpu_engine.h"
 
 /* ---- Life ---- */
 
@@ -249,6 +251,9 @@ static void run_discard(struct work *work)
 {
 	struct warm_segment *segment = container_of(work, struct warm_segment, work);
 
+	segment->status = gpu_pin_keeps(segment->memory.base, segment->memory.length) ? -EBUSY : 0;
+	if (segment->status < 0)
+		return;
 	/* In this order: pages that are pinned would stay. */
 	engine_buffer_remove(segment->warm->job->node->engine, segment->memory.base, segment->memory.length);
 	memory_free(&segment->memory);
@@ -259,8 +264,13 @@ static void on_discarded(struct work *work)
 	struct warm_segment *segment = container_of(work, struct warm_segment, work);
 	struct job *job = segment->warm->job;
 
-	segment->state = SEGMENT_AWAY;
-	budget_give_cache(job, segment->bytes);
+	segment->state = segment->status < 0 ? SEGMENT_HERE : SEGMENT_AWAY;
+	if (segment->status == 0)
+		budget_give_cache(job, segment->bytes);
+	else if (!segment->warm->has_told_kept)
+		log_error("job %s: a GPU's driver has not unregistered memory of its state; the job keeps it",
+			  job->name);
+	segment->warm->has_told_kept |= segment->status < 0;
 	cache_end_move(job);
 	/* The job too: if it was dropped, it waited for this. */
 	job_settle(job);

@@ -77,8 +77,9 @@ struct flush {
 
 struct warm {
 	struct job *job;
-	bool is_refused; /* the kernel had no memory: it is not asked again */
-	uint32_t dirty;	 /* ranges */
+	bool is_refused;    /* the kernel had no memory: it is not asked again */
+	bool has_told_kept; /* a GPU's driver keeps some of it */
+	uint32_t dirty;	    /* ranges */
 	struct flush flush;
 	struct warm_segment segments[SEGMENTS_MOST];
 	uint32_t *first_range; /* by pack, and behind the last one */

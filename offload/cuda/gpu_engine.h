@@ -106,8 +106,12 @@ struct gpu_pin {
 /* Takes time: copies go on meanwhile. -EEXIST: a part of it is pinned in another range. If it fails nothing
  * of it is pinned, and copies from and to it are slow, and hold up the others. */
 void gpu_pin_add(struct gpu_engine *engine, struct gpu_pin *pin);
-/* No copy of this engine may be on its way from or to it. Succeeds also where the GPU is lost. */
+/* No copy of this engine may be on its way from or to it. Succeeds also where the GPU is lost. Where it fails
+ * the driver keeps what gpu_pin_keeps() says. */
 void gpu_pin_remove(struct gpu_engine *engine, struct gpu_pin *pin);
+/* Some of it is registered still, though nobody pins it: it must stay where it is, and may be pinned again
+ * there. On any thread. */
+bool gpu_pin_keeps(const void *base, size_t bytes);
 
 /* A place in the order of what the GPU does, which processes share. */
 struct gpu_event {

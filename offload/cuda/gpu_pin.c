@@ -15,8 +15,9 @@ struct piece {
 	size_t bytes;
 	unsigned users;
 	int device;
-	struct driver_context *context;
-	bool is_busy; /* an engine registers it, or the contrary: others wait for that */
+	struct driver_context *context; /* NULL: of what is kept, it has gone */
+	struct queue link;		/* of those that are kept */
+	bool is_busy;			/* an engine registers it, or the contrary: others wait for that */
 };
 
 /* Of all engines, by their bases. Nobody has the lock while the driver does something: engines register at
@@ -24,6 +25,11 @@ struct piece {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_changed = PTHREAD_COND_INITIALIZER;
 static void *pieces;
+
+/* Those that nobody uses, and that the driver has not unregistered. Copies would go to their pages, whatever
+ * is mapped there since. */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct queue kept = { &kept, &kept };
 
 static struct gpu_pin *pin_of(struct gpu_request *request)
 {
@@ -62,6 +68,13 @@ static void end(struct piece *piece)
 	pthread_cond_broadcast(&has_changed);
 }
 
+static void let_context_go(const struct gpu_engine *engine, struct piece *piece)
+{
+	if (piece->context)
+		(void)engine->driver.context_release(piece->device);
+	piece->context = NULL;
+}
+
 static int register_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
 {
 	const struct driver *driver = &engine->driver;
@@ -73,26 +86,94 @@ static int register_piece(struct gpu_engine *engine, struct piece *piece, struct
 	r = gpu_check(engine, "cuMemHostRegister",
 		      driver->host_register(piece->base, piece->bytes, DRIVER_PORTABLE), problem);
 	if (r < 0)
-		(void)driver->context_release(piece->device);
+		let_context_go(engine, piece);
 	return r;
 }
 
-/* By any engine, in the piece's context. Nobody knows what a GPU that is lost still does with the memory, so
- * that stays registered as long as the context is there. */
-static int unregister_piece(struct gpu_engine *engine, const struct piece *piece, struct gpu_problem *problem)
+/* In the piece's context. One that is lost has to go, so that its GPU comes back. */
+static int unregister_there(const struct gpu_engine *engine, struct piece *piece)
 {
 	const struct driver *driver = &engine->driver;
-	int error = DRIVER_DONE;
+	int error = driver->context_enter(piece->context);
+	size_t unused;
 
-	if (!engine->is_lost) {
-		error = driver->context_enter(piece->context);
-		if (error == DRIVER_DONE)
-			error = driver->host_unregister(piece->base);
-		(void)driver->context_enter(engine->driver_context);
-	}
-	(void)driver->context_release(piece->device);
-	return gpu_check(engine, "cuMemHostUnregister", error, problem);
+	if (error == DRIVER_DONE)
+		error = driver->host_unregister(piece->base);
+	if (error == DRIVER_DONE || driver->memory_info(&unused, &unused) != DRIVER_DONE)
+		let_context_go(engine, piece);
+	(void)driver->context_enter(engine->driver_context);
+	return error;
 }
+
+/* By any engine. Nobody knows what a GPU that is lost still does with the memory, so that stays registered as
+ * long as the context is there. */
+static int unregister_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
+{
+	if (!engine->is_lost)
+		return gpu_check(engine, "cuMemHostUnregister", unregister_there(engine, piece), problem);
+	let_context_go(engine, piece);
+	return 0;
+}
+
+/* ---- What is kept ---- */
+
+static void keep(struct piece *piece)
+{
+	pthread_mutex_lock(&kept_lock);
+	queue_push(&kept, &piece->link);
+	pthread_mutex_unlock(&kept_lock);
+}
+
+static void keep_no_longer(struct piece *piece)
+{
+	pthread_mutex_lock(&kept_lock);
+	queue_remove(&piece->link);
+	pthread_mutex_unlock(&kept_lock);
+}
+
+/* Of one that is kept on that GPU. */
+static bool take_context(int device)
+{
+	bool is_found = false;
+
+	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&kept_lock);
+	QUEUE_FOREACH (link, &kept) {
+		struct piece *piece = queue_entry(link, struct piece, link);
+
+		if (is_found || piece->is_busy || !piece->context || piece->device != device)
+			continue;
+		piece->context = NULL;
+		is_found = true;
+	}
+	pthread_mutex_unlock(&kept_lock);
+	pthread_mutex_unlock(&lock);
+	return is_found;
+}
+
+/* Whoever closes a GPU may have plans for it; and what is registered goes with the context. */
+void gpu_pins_close(const struct gpu_engine *engine)
+{
+	while (take_context(engine->device))
+		(void)engine->driver.context_release(engine->device);
+}
+
+bool gpu_pin_keeps(const void *base, size_t bytes)
+{
+	const char *begin = base;
+	bool keeps = false;
+
+	pthread_mutex_lock(&kept_lock);
+	QUEUE_FOREACH (link, &kept) {
+		const struct piece *piece = queue_entry(link, struct piece, link);
+
+		keeps |= piece->base < begin + bytes && begin < piece->base + piece->bytes;
+	}
+	pthread_mutex_unlock(&kept_lock);
+	return keeps;
+}
+
+/* ---- Pieces ---- */
 
 /* These with the lock held, but for what the driver does. */
 static int add_piece(struct gpu_engine *engine, char *base, size_t bytes, struct gpu_problem *problem)
@@ -102,6 +183,8 @@ static int add_piece(struct gpu_engine *engine, char *base, size_t bytes, struct
 
 	if (piece)
 		*piece = (struct piece){ .base = base, .bytes = bytes, .users = 1, .device = engine->device };
+	if (piece)
+		queue_init(&piece->link);
 	if (!piece || !tsearch(piece, &pieces, compare)) {
 		snprintf(problem->text, sizeof(problem->text), "%s: out of host memory", engine->name);
 		free(piece);
@@ -126,21 +209,44 @@ static int remove_piece(struct gpu_engine *engine, struct piece *piece, struct g
 	begin(piece);
 	r = unregister_piece(engine, piece, problem);
 	end(piece);
+	if (r < 0) {
+		keep(piece);
+		return r;
+	}
 	tdelete(piece, &pieces, compare);
 	free(piece);
+	return 0;
+}
+
+/* It is registered still, unless its context has gone. */
+static int use_kept(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
+{
+	int r = 0;
+
+	if (!piece->context) {
+		piece->device = engine->device;
+		begin(piece);
+		r = register_piece(engine, piece, problem);
+		end(piece);
+	}
+	if (r == 0)
+		keep_no_longer(piece);
 	return r;
 }
 
-static int share_piece(const struct gpu_engine *engine, struct piece *piece, size_t bytes,
+static int share_piece(struct gpu_engine *engine, struct piece *piece, size_t bytes,
 		       struct gpu_problem *problem)
 {
+	int r;
+
 	if (piece->bytes != bytes) {
 		snprintf(problem->text, sizeof(problem->text),
 			 "%s: a part of the memory is registered with other bounds", engine->name);
 		return -EEXIST;
 	}
-	piece->users++;
-	return 0;
+	r = piece->users == 0 ? use_kept(engine, piece, problem) : 0;
+	piece->users += r == 0;
+	return r;
 }
 
 /* From there to the next boundary, or the end. */

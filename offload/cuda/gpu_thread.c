@@ -155,6 +155,7 @@ static void *work(void *argument)
 		return NULL;
 	serve(engine);
 	gpu_lanes_close(engine);
+	gpu_pins_close(engine);
 	(void)engine->driver.context_release(engine->device);
 	return NULL;
 }

@@ -1,5 +1,7 @@
 /* Copies of a GPU engine: their bits, their order, and their end. */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,9 +1,11 @@
 /* What a job's cache has of host memory is registered with its GPUs, and no more once it goes. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "daemon/gpu/own.h"
 #include "daemon/residency/own.h"
+#include "daemon/resources/own.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -109,17 +111,17 @@ static unsigned expect_registered(const struct job *job, bool is_refused)
 	return here;
 }
 
-static struct job *start_on_gpu(void)
+static struct job *start_on_gpu(const char *name)
 {
-	start(&first, "first");
+	start(&first, name);
 	assert_int_equal(actor_await(&first, gpu_actor_send_attach(&peer, &first, uuid, 0), 0)->status, 0);
-	come_to_rest(find_job("first"));
-	return find_job("first");
+	come_to_rest(find_job(name));
+	return find_job(name);
 }
 
 static void segments_are_registered_while_they_are_there(void **state)
 {
-	struct job *job = start_on_gpu();
+	struct job *job = start_on_gpu("first");
 	unsigned before = expect_registered(job, false), after;
 
 	start(&second, "play");
@@ -138,7 +140,7 @@ static void a_segment_that_a_gpu_refuses_comes_and_goes(void **state)
 	struct job *job;
 
 	setenv("STANDIN_FAILURES", "cuMemHostRegister_v2=1", 1);
-	job = start_on_gpu();
+	job = start_on_gpu("first");
 	unsetenv("STANDIN_FAILURES");
 	expect_registered(job, true);
 	start(&second, "play");
@@ -147,7 +149,7 @@ static void a_segment_that_a_gpu_refuses_comes_and_goes(void **state)
 
 static void the_last_rank_leaves_none_registered(void **state)
 {
-	struct job *job = start_on_gpu();
+	struct job *job = start_on_gpu("first");
 
 	assert_true(expect_registered(job, false) > 0);
 	actor_die(&first);
@@ -158,12 +160,48 @@ static void the_last_rank_leaves_none_registered(void **state)
 					   residency_slots(job)->segments[i].offset));
 }
 
+/* Copies would go to pages that are not there any more. */
+static void a_segment_that_is_not_unregistered_stays(void **state)
+{
+	struct job *job = start_on_gpu("first");
+
+	setenv("STANDIN_FAILURES", "cuMemHostUnregister#1=999", 1);
+	start(&second, "play");
+	unsetenv("STANDIN_FAILURES");
+	assert_true(job->residency->has_told_kept);
+	/* The next time it works. */
+	come_to_rest(job);
+	expect_registered(job, false);
+}
+
+static void memory_that_is_not_unregistered_is_not_given_back(void **state)
+{
+	struct job *job = start_on_gpu("play");
+	struct memory cache = *arena_share(job).cache;
+	uint64_t used = scene.node->resources->host_used;
+	unsigned char resident;
+
+	setenv("STANDIN_FAILURES", "cuMemHostUnregister=999", 1);
+	assert_int_equal(actor_drop(&first, true), 0);
+	actor_die(&first);
+	while (!queue_is_empty(&scene.node->jobs.dying))
+		scene_wait(&scene);
+	scene_await_disposals(&scene);
+	unsetenv("STANDIN_FAILURES");
+	assert_true(gpu_pin_keeps(cache.base, cache.length));
+	assert_int_equal(mincore(cache.base, 4096, &resident), 0);
+	assert_true(is_registered(cache.base));
+	assert_in_range(scene.node->resources->host_used, used / 2, used);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(segments_are_registered_while_they_are_there),
 		TEST(a_segment_that_a_gpu_refuses_comes_and_goes),
 		TEST(the_last_rank_leaves_none_registered),
+		TEST(a_segment_that_is_not_unregistered_stays),
+		TEST(memory_that_is_not_unregistered_is_not_given_back),
 	};
 
 	if (argc > 1)
