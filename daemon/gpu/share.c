@@ -296,16 +296,12 @@ static bool begin(struct gpu_share *share, uint32_t number, uint32_t distance)
 	return true;
 }
 
-void gpu_share_prefetch(struct job *job)
+/* False: no more can begin now. */
+static bool follow(struct gpu_exchange *exchange, uint32_t rank)
 {
-	struct gpu_exchange *exchange = job->gpu->exchange;
-	uint32_t rank = 0, unit, ahead = 0;
+	const struct job *job = exchange->job;
+	uint32_t unit, ahead = 0;
 
-	if (!is_used(exchange))
-		return;
-	while (!job->members.ranks[rank] || !job->members.ranks[rank]->gpu ||
-	       job->members.ranks[rank]->gpu->tier != exchange->tiers[0])
-		rank++;
 	for (unit = prefetch_expected(job, rank, 0); unit != ORDER_NONE;
 	     unit = prefetch_expected(job, rank, ++ahead)) {
 		uint32_t number = job->catalog.units[unit].pack;
@@ -314,6 +310,22 @@ void gpu_share_prefetch(struct job *job)
 		if (!is_for_all(exchange, number, ahead) || (share && !can_begin(exchange, number)))
 			continue;
 		if (!share || !begin(share, number, ahead + 1))
-			break;
+			return false;
+	}
+	return true;
+}
+
+/* What all expect, some rank of the first GPU does; that need not be the same one for all of it. */
+void gpu_share_prefetch(struct job *job)
+{
+	struct gpu_exchange *exchange = job->gpu->exchange;
+
+	if (!is_used(exchange))
+		return;
+	for (unsigned i = 0; i < GPU_RANKS; i++) {
+		const struct gpu_rank *rank = exchange->tiers[0]->ranks[i];
+
+		if (rank && rank->member && rank->leases && !follow(exchange, rank->member->rank))
+			return;
 	}
 }

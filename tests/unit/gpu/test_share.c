@@ -11,14 +11,16 @@
 #include "tests/unit/training.h"
 
 #define UNIT_BYTES (PLAY_ELEMENTS * 2)
-#define RANKS 2
+#define RANKS 3 /* at most */
 
 static struct actor actors[RANKS];
+static unsigned ranks;
 static struct gpu_peer peer;
 static struct gpus gpus;
 
 static int setup(void **state)
 {
+	ranks = 2;
 	setenv("STANDIN_GPUS", "2", 1);
 	setenv("STANDIN_BYTES", "67108864", 1);
 	unsetenv("STANDIN_FAILURES");
@@ -45,7 +47,7 @@ static int teardown(void **state)
 static void enter(unsigned rank)
 {
 	const struct actor_job job = {
-		.rank = rank, .world_size = RANKS, .stage = 3, .host_budget = 2 * PLAY_HOST_BUDGET
+		.rank = rank, .world_size = ranks, .stage = 3, .host_budget = 2 * PLAY_HOST_BUDGET
 	};
 
 	assert_int_equal(actor_enter(&scene, &actors[rank]), 0);
@@ -63,23 +65,29 @@ static struct gpu_tier *tier_of(unsigned rank)
 	return actors[rank].client ? scene_job(NULL)->members.ranks[rank]->gpu->tier : NULL;
 }
 
+/* Of three the first two share one. */
+static unsigned gpu_of(unsigned rank)
+{
+	return ranks == 2 ? rank : rank / 2;
+}
+
 static void attach(unsigned rank, uint64_t budget)
 {
-	uint32_t number =
-		gpu_actor_send_attach(&peer, &actors[rank], (uint8_t *)gpus.gpus[rank].uuid.bytes, budget);
+	uint32_t number = gpu_actor_send_attach(&peer, &actors[rank],
+						(uint8_t *)gpus.gpus[gpu_of(rank)].uuid.bytes, budget);
 
 	assert_int_equal(actor_await(&actors[rank], number, 0)->status, 0);
 }
 
-/* As if each rank had gathered all units, one after the other. */
-static void learn_order(void)
+/* As if each rank from the first on had gathered all units, one after the other, and the others one. */
+static void learn_order_from(unsigned first)
 {
 	struct job *job = scene_job(NULL);
 
-	for (unsigned rank = 0; rank < RANKS; rank++) {
+	for (unsigned rank = 0; rank < ranks; rank++) {
 		struct order *order = job->members.ranks[rank]->order;
 
-		for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
+		for (uint32_t unit = 0; unit < (rank < first ? 1 : PLAY_UNITS); unit++)
 			order_note(order, unit);
 		order_finish_pass(order);
 	}
@@ -87,14 +95,24 @@ static void learn_order(void)
 	job_settle(job);
 }
 
+static void learn_order(void)
+{
+	learn_order_from(0);
+}
+
 static void begin(uint64_t budget)
 {
+	uint32_t numbers[RANKS];
+
 	scene.node->settings.gpu_exchange = GPU_EXCHANGE_ALWAYS;
 	scene.node->settings.gpu_exchange_seconds = 60;
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		enter(rank);
-	actor_ready_both(&actors[0], &actors[1]);
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
+		numbers[rank] = actor_send_ready(&actors[rank], -1);
+	for (unsigned rank = 0; rank < ranks; rank++)
+		assert_int_equal(actor_finish_ready(&actors[rank], numbers[rank]), 0);
+	for (unsigned rank = 0; rank < ranks; rank++)
 		attach(rank, budget);
 }
 
@@ -127,7 +145,7 @@ static void expect_host_values(unsigned rank, uint32_t unit, uint64_t version)
 
 static void expect_all(uint64_t version)
 {
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 			expect_host_values(rank, unit, version);
 }
@@ -144,16 +162,16 @@ static void take_step(void)
 	uint32_t pushes[RANKS], steps[RANKS];
 
 	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++) {
-		for (unsigned rank = 0; rank < RANKS; rank++) {
+		for (unsigned rank = 0; rank < ranks; rank++) {
 			training_fill(&actors[rank], unit, 1);
 			pushes[rank] = actor_send_push(&actors[rank], unit, 0);
 		}
-		for (unsigned rank = 0; rank < RANKS; rank++)
+		for (unsigned rank = 0; rank < ranks; rank++)
 			assert_int_equal(actor_await(&actors[rank], pushes[rank], 0)->status, 0);
 	}
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		steps[rank] = actor_send_step(&actors[rank], 0.1f);
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		assert_int_equal(actor_await(&actors[rank], steps[rank], 0)->status, 0);
 }
 
@@ -174,6 +192,19 @@ static void each_gpu_copies_its_part_and_has_all_of_it(void **state)
 	assert_in_range(exchange()->bytes, (PLAY_UNITS - 2) * UNIT_BYTES, PLAY_UNITS * UNIT_BYTES);
 	assert_int_equal(exchange()->bytes % UNIT_BYTES, 0);
 	assert_string_equal(gpu_exchange_of_job(scene_job(NULL)).problem, "");
+}
+
+/* The first GPU's first rank expects little. */
+static void what_any_rank_of_a_gpu_expects_comes(void **state)
+{
+	ranks = 3;
+	begin(0);
+	learn_order_from(1);
+	await_state(EXCHANGE_READY);
+	expect_all(0);
+	take_step();
+	learn_order_from(1);
+	expect_all(1);
 }
 
 static void another_epoch_has_another_one(void **state)
@@ -240,7 +271,7 @@ static void nobody_waits_for_nccl_that_does_not_return(void **state)
 		usleep(1000);
 		gpu_check_engines(scene.node);
 	}
-	for (unsigned rank = 0; rank < RANKS; rank++) {
+	for (unsigned rank = 0; rank < ranks; rank++) {
 		uint32_t number = gpu_actor_send_gather(&actors[rank], 0, 1);
 		const void *address;
 
@@ -252,7 +283,7 @@ static void nobody_waits_for_nccl_that_does_not_return(void **state)
 	}
 	/* It returns, and all that it had comes home. */
 	gpu_peer_unblock();
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		actor_die(&actors[rank]);
 }
 
@@ -288,12 +319,12 @@ static void use_both(void)
 	}
 	learn_order();
 	await_state(EXCHANGE_READY);
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		for (uint32_t unit = 0; unit < 2; unit++)
 			expect_host_values(rank, unit, 0);
 	/* They have one peer: each its half of the events. */
 	atomic_store(&leases_of(&actors[1])->recorded, GPU_EVENTS / 2);
-	for (unsigned rank = 0; rank < RANKS; rank++) {
+	for (unsigned rank = 0; rank < ranks; rank++) {
 		gpu_peer_hold(&peer, rank == 1);
 		for (uint32_t unit = 0; unit < 2; unit++)
 			use(rank, unit);
@@ -301,7 +332,7 @@ static void use_both(void)
 		if (rank == 0)
 			gpu_peer_look(&peer, ignored);
 	}
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		for (uint32_t unit = 0; unit < 2; unit++)
 			order_note(scene_job(NULL)->members.ranks[rank]->order, unit);
 	prefetch_expect_anew(scene_job(NULL));
@@ -349,7 +380,7 @@ static void who_leaves_in_the_middle_leaves_nothing_behind(void **state)
 
 	use_both();
 	job = scene_job(NULL);
-	for (unsigned rank = 0; rank < RANKS; rank++)
+	for (unsigned rank = 0; rank < ranks; rank++)
 		actor_die(&actors[rank]);
 	gpu_peer_hold(&peer, false);
 	while (!queue_is_empty(&job->gpu->tiers))
@@ -381,7 +412,7 @@ static void without_descriptors_it_is_tried_again(void **state)
 static void gpus_that_do_not_want_the_same_exchange_nothing(void **state)
 {
 	begin(0);
-	for (unsigned rank = 0; rank < RANKS; rank++) {
+	for (unsigned rank = 0; rank < ranks; rank++) {
 		struct order *order = scene_job(NULL)->members.ranks[rank]->order;
 
 		for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
@@ -401,6 +432,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(each_gpu_copies_its_part_and_has_all_of_it),
+		TEST(what_any_rank_of_a_gpu_expects_comes),
 		TEST(another_epoch_has_another_one),
 		TEST(where_the_exchange_fails_each_gpu_copies_all),
 		TEST(nobody_waits_for_nccl_that_does_not_return),
