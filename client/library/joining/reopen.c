@@ -63,6 +63,13 @@ void job_lose(struct tierd_job *job)
 
 /* ---- Opening ---- */
 
+/* A new connection may lead to a daemon that hangs, and is tried again; one that has sent a rank away runs.
+ */
+static uint64_t answer_deadline(const struct tierd_job *job, bool is_reconnect)
+{
+	return is_reconnect ? clock_now_ns() + ANSWER_NS : connection_deadline(job->node, -1);
+}
+
 static int send_opening(struct tierd_job *job, uint32_t mode, bool is_reconnect)
 {
 	Tierd__Wire__JobOpen *open =
@@ -74,12 +81,12 @@ static int send_opening(struct tierd_job *job, uint32_t mode, bool is_reconnect)
 	open->mode = open->mode == MODE_RESUME ? MODE_RESUME : mode;
 	open->is_reconnect = is_reconnect;
 	open->takeover = false;
-	r = job_open_call(job, WIRE_REQUEST(JOB_OPEN, job_open, open), clock_now_ns() + ANSWER_NS);
+	r = job_open_call(job, WIRE_REQUEST(JOB_OPEN, job_open, open), answer_deadline(job, is_reconnect));
 	tierd__wire__job_open__free_unpacked(open, NULL);
 	return r;
 }
 
-static int send_definition(struct tierd_job *job, const struct unit *unit)
+static int send_definition(struct tierd_job *job, const struct unit *unit, bool is_reconnect)
 {
 	Tierd__Wire__UnitDefine *define =
 		tierd__wire__unit_define__unpack(NULL, unit->definition.length, unit->definition.bytes);
@@ -89,7 +96,7 @@ static int send_definition(struct tierd_job *job, const struct unit *unit)
 		return message_fail_memory();
 	define->job = job->number;
 	r = ticket_call_until(job, WIRE_REQUEST(UNIT_DEFINE, unit_define, define),
-			      clock_now_ns() + ANSWER_NS);
+			      answer_deadline(job, is_reconnect));
 	tierd__wire__unit_define__free_unpacked(define, NULL);
 	return r;
 }
@@ -99,7 +106,7 @@ static int open_and_define(struct tierd_job *job, uint32_t mode, bool is_reconne
 	int r = send_opening(job, mode, is_reconnect);
 
 	for (uint32_t unit = 0; r == 0 && unit < job->unit_count; unit++)
-		r = send_definition(job, job->units[unit]);
+		r = send_definition(job, job->units[unit], is_reconnect);
 	return r;
 }
 
