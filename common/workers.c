@@ -22,6 +22,8 @@ struct workers {
 	bool is_stopping;
 	int fd;
 	unsigned count;
+	unsigned busy;			   /* threads that have work */
+	uint64_t busy_ns, busy_changed_ns; /* theirs, up to when their number has changed last */
 	struct worker threads[];
 };
 
@@ -59,10 +61,29 @@ static void run(struct work *work, unsigned number)
 	work->ended_ns = clock_now_ns();
 }
 
+/* With the lock held. A thread that goes from work to work stays busy, and nobody looks at the clock. */
+static void count_busy(struct workers *workers, int change)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	workers->busy_ns += workers->busy * (now_ns - workers->busy_changed_ns);
+	workers->busy_changed_ns = now_ns;
+	workers->busy += (unsigned)change;
+}
+
+static void wait_for_work(struct workers *workers, bool *is_busy)
+{
+	if (*is_busy)
+		count_busy(workers, -1);
+	*is_busy = false;
+	pthread_cond_wait(&workers->is_wanted, &workers->lock);
+}
+
 static void *work_until_stopped(void *argument)
 {
 	const struct worker *worker = argument;
 	struct workers *workers = worker->workers;
+	bool is_busy = false;
 
 	pthread_mutex_lock(&workers->lock);
 	for (;;) {
@@ -71,9 +92,12 @@ static void *work_until_stopped(void *argument)
 		if (!link && workers->is_stopping)
 			break;
 		if (!link) {
-			pthread_cond_wait(&workers->is_wanted, &workers->lock);
+			wait_for_work(workers, &is_busy);
 			continue;
 		}
+		if (!is_busy)
+			count_busy(workers, 1);
+		is_busy = true;
 		struct work *work = queue_entry(link, struct work, link);
 
 		pthread_mutex_unlock(&workers->lock);
@@ -154,6 +178,17 @@ struct workers *workers_free(struct workers *workers)
 unsigned workers_count(const struct workers *workers)
 {
 	return workers->count;
+}
+
+uint64_t workers_busy_ns(struct workers *workers)
+{
+	uint64_t busy_ns;
+
+	pthread_mutex_lock(&workers->lock);
+	count_busy(workers, 0);
+	busy_ns = workers->busy_ns;
+	pthread_mutex_unlock(&workers->lock);
+	return busy_ns;
 }
 
 void workers_submit(struct workers *workers, struct work *work)

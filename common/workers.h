@@ -36,6 +36,10 @@ DEFINE_FREEP(struct workers *, workers_free)
 
 unsigned workers_count(const struct workers *workers);
 
+/* How long its threads have had work, all together, up to now; also while a thread that has some gets no
+ * processor, whoever else has it. */
+uint64_t workers_busy_ns(struct workers *workers);
+
 /* Has run() called by a worker; if the work is brief, by the caller, before this returns. done() waits for
  * workers_reap() all the same, and never runs in here. */
 void workers_submit(struct workers *workers, struct work *work);

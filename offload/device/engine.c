@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "offload/device/engine_backend.h"
 
 #define MAX_QUEUE_DEPTH 4096
@@ -143,16 +144,41 @@ uint64_t engine_pinned(struct engine *engine)
 	return engine->ops->pinned ? engine->ops->pinned(engine) : 0;
 }
 
+/* A device that goes from transfer to transfer stays busy, and nobody looks at the clock. */
+static void note_busy(struct engine *engine, unsigned device)
+{
+	struct engine_busy *busy = &engine->busy[device];
+	bool is_busy = schedule_is_wanted(&engine->devices[device]);
+
+	if (is_busy == busy->is_busy)
+		return;
+	if (is_busy)
+		busy->since_ns = clock_now_ns();
+	else
+		busy->ns += clock_now_ns() - busy->since_ns;
+	busy->is_busy = is_busy;
+}
+
+uint64_t engine_busy_ns(const struct engine *engine, unsigned device)
+{
+	const struct engine_busy *busy = &engine->busy[device];
+
+	assert(device < engine->device_count);
+	return busy->ns + (busy->is_busy ? clock_now_ns() - busy->since_ns : 0);
+}
+
 static void start_waiting(struct engine *engine)
 {
 	bool has_started = false;
 	struct tier_io *io;
 
-	for (unsigned device = 0; device < engine->device_count; device++)
+	for (unsigned device = 0; device < engine->device_count; device++) {
 		while ((io = schedule_next(&engine->devices[device]))) {
 			engine->ops->start(engine, io);
 			has_started = true;
 		}
+		note_busy(engine, device);
+	}
 	if (has_started)
 		engine->ops->flush(engine);
 }

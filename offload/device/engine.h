@@ -49,6 +49,10 @@ void engine_file_remove(struct engine *engine, int file);
 int engine_buffer_add(struct engine *engine, void *base, size_t length);
 void engine_buffer_remove(struct engine *engine, void *base, size_t length);
 
+/* How long the device has had transfers to do, or flushes, idle ones aside, up to now. They are over when
+ * they are reaped. */
+uint64_t engine_busy_ns(const struct engine *engine, unsigned device);
+
 /* Bytes that are pinned. */
 uint64_t engine_pinned(struct engine *engine);
 

@@ -35,6 +35,10 @@ struct engine {
 	bool is_reaping;
 	unsigned device_count;
 	struct schedule *devices;
+	struct engine_busy {
+		bool is_busy;
+		uint64_t ns, since_ns; /* ns: before since_ns */
+	} busy[ENGINE_MAX_DEVICES];
 	struct {
 		int fd; /* -1: the slot is free */
 		struct schedule_flow flow;

@@ -266,6 +266,11 @@ bool schedule_flow_is_idle(const struct schedule_flow *flow)
 	       !peek(flow, SCHEDULE_IDLE);
 }
 
+bool schedule_is_wanted(const struct schedule *schedule)
+{
+	return schedule->present > 0;
+}
+
 void schedule_push(struct schedule_flow *flow, struct tier_io *io)
 {
 	add(flow, io, false);

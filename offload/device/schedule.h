@@ -125,6 +125,9 @@ void schedule_push(struct schedule_flow *flow, struct tier_io *io);
 /* Queues the rest of a transfer, before all others of its priority. */
 void schedule_push_rest(struct schedule_flow *flow, struct tier_io *io);
 
+/* Whether anything waits or is in flight that is not idle. */
+bool schedule_is_wanted(const struct schedule *schedule);
+
 /* Takes the next transfer, to move io->piece bytes of it now; NULL: nothing may start. */
 struct tier_io *schedule_next(struct schedule *schedule);
 

@@ -258,6 +258,42 @@ static void brief_work_runs_where_it_is_submitted(void **state)
 	assert_false(is_readable(workers, 0));
 }
 
+static uint64_t busy_ns_of_those_who_wait(struct workers *workers)
+{
+	uint64_t busy_ns = workers_busy_ns(workers), last;
+
+	/* They wait a little after their last work is done. */
+	do {
+		last = busy_ns;
+		busy_ns = workers_busy_ns(workers);
+	} while (busy_ns != last);
+	return busy_ns;
+}
+
+static void workers_are_busy_while_they_have_work(void **state)
+{
+	_cleanup_(workers_freep) struct workers *workers = start(3);
+	struct task tasks[2] = { 0 };
+	uint64_t began_ns, ended_ns, busy_ns;
+
+	assert_int_equal(workers_busy_ns(workers), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		tasks[i].is_held = true;
+		submit(workers, &tasks[i], WORK_NORMAL);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		sem_wait(&started);
+	busy_ns = workers_busy_ns(workers);
+	began_ns = clock_now_ns();
+	ended_ns = clock_now_ns();
+	assert_true(workers_busy_ns(workers) - busy_ns >= 2 * (ended_ns - began_ns));
+	for (unsigned i = 0; i < 2; i++)
+		sem_post(&gate);
+	reap_until(workers, tasks, 2, 2);
+	busy_ns = busy_ns_of_those_who_wait(workers);
+	assert_int_equal(workers_busy_ns(workers), busy_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +306,7 @@ int main(void)
 		cmocka_unit_test(signals_stay_with_the_loop),
 		cmocka_unit_test(a_worker_says_when_it_ran_what_is_timed),
 		cmocka_unit_test(brief_work_runs_where_it_is_submitted),
+		cmocka_unit_test(workers_are_busy_while_they_have_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

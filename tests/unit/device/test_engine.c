@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/clock.h"
 #include "offload/device/memory.h"
 #include "offload/device/schedule.h"
 #include "tests/unit/io_support.h"
@@ -202,6 +203,39 @@ static void a_device_that_does_not_answer_holds_up_no_other(void **state)
 	free(pages);
 }
 
+static uint64_t busy_ns_between(struct engine *engine)
+{
+	uint64_t busy_ns = engine_busy_ns(engine, 0), began_ns = clock_now_ns(), ended_ns = clock_now_ns();
+
+	busy_ns = engine_busy_ns(engine, 0) - busy_ns;
+	assert_true(busy_ns == 0 || busy_ns >= ended_ns - began_ns);
+	return busy_ns;
+}
+
+/* Nothing is reaped until somebody waits for it. */
+static void a_device_is_busy_until_what_it_has_to_do_is_reaped(void **state)
+{
+	unsigned char *pages = pages_new(4 * 4096);
+	struct test_io tests[4];
+	struct fixture fixture;
+
+	open_fixture(&fixture, 2);
+	assert_int_equal(engine_busy_ns(fixture.loop.engine, 0), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		test_io_init(&tests[i], TIER_WRITE, pages + i * 4096, i * 4096, 4096);
+		/* Nobody waits for the first one. */
+		tests[i].io.priority = i == 0 ? TIER_IDLE : TIER_WRITE_BACK;
+		assert_int_equal(engine_submit(fixture.loop.engine, fixture.file, &tests[i].io), 0);
+		assert_int_equal(busy_ns_between(fixture.loop.engine) > 0, i > 0);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(test_io_wait(&fixture.loop, &tests[i]), 0);
+	assert_int_equal(busy_ns_between(fixture.loop.engine), 0);
+	assert_true(engine_busy_ns(fixture.loop.engine, 0) > 0);
+	close_fixture(&fixture);
+	free(pages);
+}
+
 static void a_read_beyond_the_end_is_an_error(void **state)
 {
 	unsigned char *pages = pages_new(16384);
@@ -386,6 +420,7 @@ int main(void)
 		cmocka_unit_test(bytes_come_back_through_pinned_and_half_pinned_buffers),
 		cmocka_unit_test(a_demand_read_overtakes_all_that_waits),
 		cmocka_unit_test(a_transfer_of_many_pieces_comes_back_whole),
+		cmocka_unit_test(a_device_is_busy_until_what_it_has_to_do_is_reaped),
 		cmocka_unit_test(a_read_beyond_the_end_is_an_error),
 		cmocka_unit_test(a_write_that_is_cut_short_is_resumed),
 		cmocka_unit_test(done_may_submit),
