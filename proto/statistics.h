@@ -14,7 +14,7 @@
 #define STATISTICS_VERSION 2
 #define STATISTICS_PAGE_BYTES 8192
 #define STATISTICS_MAX_PATHS 16
-#define STATISTICS_PATH_BYTES 96
+#define STATISTICS_PATH_BYTES 88
 #define STATISTICS_NAME_BYTES 72
 #define STATISTICS_MAX_GPUS 16
 /* Of a sensor. */
@@ -65,6 +65,9 @@ struct statistics_path {
 	uint64_t capacity, used;
 	uint64_t moved[STATISTICS_DIRECTIONS];
 	char path[STATISTICS_PATH_BYTES]; /* "NUMBER:…" and its end, if it is longer */
+	/* Its device had transfers to do; of a node with workers. Where the ends of long paths were before.
+	 */
+	uint64_t busy_ns;
 };
 
 /* One that jobs use. */
@@ -89,6 +92,9 @@ struct statistics_node {
 	uint64_t host_withheld; /* of host_used: of jobs that have ended, and clients still have it */
 	uint64_t gpu_count;	/* of those that jobs use, the first */
 	struct statistics_gpu gpus[STATISTICS_MAX_GPUS];
+	uint64_t ranks, workers; /* workers: 0: the daemon does not count how busy it and its devices are */
+	/* All workers together had work; the loop had something to do; also while they got no processor. */
+	uint64_t worker_busy_ns, loop_busy_ns;
 };
 
 struct statistics_job {

@@ -37,6 +37,11 @@ static const struct family of_nodes[] = {
 	{ "clients", "Connections.", false, PLAIN, NODE(clients), 1 },
 	{ "jobs", "Jobs of all users.", false, PLAIN, NODE(jobs), 1 },
 	{ "requests_total", "Requests received.", true, PLAIN, NODE(requests), 1 },
+	{ "workers", "Threads that compute for steps.", false, PLAIN, NODE(workers), 1 },
+	{ "workers_busy_seconds_total", "Time in which workers had work, of all together.", true, PLAIN,
+	  NODE(worker_busy_ns), 1e-9 },
+	{ "loop_busy_seconds_total", "Time in which the daemon's loop had something to do.", true, PLAIN,
+	  NODE(loop_busy_ns), 1e-9 },
 };
 
 static const struct family of_paths[] = {
@@ -46,6 +51,8 @@ static const struct family of_paths[] = {
 	  PATH(moved[STATISTICS_READ]), 1 },
 	{ "written_bytes_total", "Bytes that an NVMe path was asked to move.", true, PLAIN,
 	  PATH(moved[STATISTICS_WRITTEN]), 1 },
+	{ "busy_seconds_total", "Time in which the device of an NVMe path had transfers to do.", true, PLAIN,
+	  PATH(busy_ns), 1e-9 },
 };
 
 /* What is not known of one has no sample. */

@@ -5,6 +5,7 @@
 
 #include "client/tierctl/fields.h"
 #include "client/tierctl/gpus.h"
+#include "client/tierctl/limit.h"
 #include "common/clock.h"
 #include "common/plural.h"
 
@@ -41,6 +42,7 @@ int command_ping(const struct command_context *context)
 
 static void add_tiers(cJSON *json, const Tierd__Wire__NodeReply *node)
 {
+	struct limit_load load = limit_of_node(node);
 	cJSON *paths;
 
 	cJSON_AddItemToObject(json, "host",
@@ -50,12 +52,15 @@ static void add_tiers(cJSON *json, const Tierd__Wire__NodeReply *node)
 					  "withheld_bytes=host_withheld_bytes has_huge_pages "
 					  "pinned_bytes"));
 	paths = cJSON_AddArrayToObject(json, "nvme");
-	for (size_t i = 0; i < node->n_paths; i++)
-		cJSON_AddItemToArray(paths,
-				     fields_json(&node->paths[i]->base,
-						 "path capacity_bytes used_bytes read_bytes written_bytes "
-						 "is_direct is_absent written_today_bytes written_ever_bytes "
-						 "?endurance_bytes ?days_left"));
+	for (size_t i = 0; i < node->n_paths; i++) {
+		cJSON *path = fields_json(&node->paths[i]->base,
+					  "path capacity_bytes used_bytes read_bytes written_bytes "
+					  "is_direct is_absent written_today_bytes written_ever_bytes "
+					  "?endurance_bytes ?days_left");
+
+		limit_add_path_json(path, &load, i);
+		cJSON_AddItemToArray(paths, path);
+	}
 }
 
 static cJSON *status_json(const Tierd__Wire__NodeReply *node)
@@ -63,15 +68,19 @@ static cJSON *status_json(const Tierd__Wire__NodeReply *node)
 	cJSON *json = fields_json(
 		&node->base, "version pid uptime_ms jobs clients ranks is_draining requests workers simd "
 			     "io_engine io_engine_why store");
+	struct limit_load load = limit_of_node(node);
 
 	add_tiers(json, node);
+	limit_add_json(json, &load);
 	cJSON_AddItemToObject(json, "gpus", gpus_json(node));
 	return json;
 }
 
 static int print_status(const struct command_context *context, const Tierd__Wire__NodeReply *node)
 {
+	struct limit_load load = limit_of_node(node);
 	uint64_t capacity = 0, used = 0;
+	int code;
 	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
 
 	for (size_t i = 0; i < node->n_paths; i++) {
@@ -101,7 +110,8 @@ static int print_status(const struct command_context *context, const Tierd__Wire
 	text_say(INDENT, "io engine  %s%s%s", node->io_engine, *node->io_engine_why ? ": " : "",
 		 node->io_engine_why);
 	text_say(INDENT, "store      %s", node->store);
-	return gpus_print(node);
+	code = limit_print(&load, INDENT);
+	return code == COMMAND_DONE ? gpus_print(node) : code;
 }
 
 int command_status(const struct command_context *context)

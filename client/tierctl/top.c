@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/tierctl/gpus.h"
+#include "client/tierctl/limit.h"
 #include "client/tierctl/top.h"
 #include "common/size.h"
 
@@ -133,8 +134,10 @@ static void print_gathers(const struct statistics_figures *now, const struct sta
 static int print_paths(const struct statistics_node *now, const struct statistics_node *before,
 		       double seconds)
 {
-	static const char *const titles[] = { "~NVME", ">USED", ">CAPACITY", ">READ/S", ">WRITTEN/S", NULL };
+	static const char *const titles[] = { "~NVME",	    ">USED",  ">CAPACITY", ">READ/S",
+					      ">WRITTEN/S", "1>BUSY", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
+	struct limit_load load = limit_of_looks(now, before);
 
 	for (size_t i = 0; table && i < now->path_count; i++) {
 		const struct statistics_path *path = &now->paths[i], *old = &before->paths[i];
@@ -144,6 +147,7 @@ static int print_paths(const struct statistics_node *now, const struct statistic
 		table_add_bytes(table, path->capacity);
 		for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
 			top_add_rate(table, path->moved[direction], old->moved[direction], seconds);
+		table_add_known(table, load.seconds > 0, "%.0f %%", 100 * load.paths[i].busy);
 	}
 	return command_print_table(table);
 }
@@ -242,12 +246,15 @@ static int print_look(const struct view *view, const struct top_past *past)
 {
 	const struct statistics_node *now = &view->node, *before = &past->node;
 	double seconds = top_seconds(now->heartbeat_ns, before->heartbeat_ns);
+	struct limit_load load = limit_of_looks(now, before);
 	int code;
 
 	print_title(view, seconds);
 	print_gathers(&now->figures, &before->figures, seconds);
+	code = limit_print(&load, INDENT);
 	putchar('\n');
-	code = print_paths(now, before, seconds);
+	if (code == COMMAND_DONE)
+		code = print_paths(now, before, seconds);
 	putchar('\n');
 	if (code == COMMAND_DONE)
 		code = top_print_gpus(now, before, seconds);

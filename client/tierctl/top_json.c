@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "client/tierctl/limit.h"
 #include "client/tierctl/top.h"
 #include "common/size.h"
 
@@ -91,6 +92,7 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 {
 	const struct statistics_node *now = &view->node;
 	double seconds = top_seconds(now->heartbeat_ns, before->heartbeat_ns);
+	struct limit_load load = limit_of_looks(now, before);
 	cJSON *host, *paths;
 
 	cJSON_AddNumberToObject(json, "pid", (double)now->pid);
@@ -106,9 +108,14 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 	cJSON_AddNumberToObject(host, "withheld_bytes", (double)now->host_withheld);
 	cJSON_AddNumberToObject(host, "pinned_bytes", (double)now->pinned);
 	cJSON_AddNumberToObject(json, "seconds", seconds);
+	limit_add_json(json, &load);
 	paths = cJSON_AddArrayToObject(json, "nvme");
-	for (size_t i = 0; i < now->path_count; i++)
-		cJSON_AddItemToArray(paths, path_json(&now->paths[i], &before->paths[i], seconds));
+	for (size_t i = 0; i < now->path_count; i++) {
+		cJSON *path = path_json(&now->paths[i], &before->paths[i], seconds);
+
+		limit_add_path_json(path, &load, i);
+		cJSON_AddItemToArray(paths, path);
+	}
 	cJSON_AddItemToObject(json, "gpus", top_gpus_json(now, before, seconds));
 	add_figures(json, &now->figures, &before->figures, seconds);
 }

@@ -68,6 +68,14 @@ static void map_node(struct view *view)
 	view->page = page;
 }
 
+/* A daemon that does not count how busy a path is may have the end of its name there. */
+static void end_path(const struct statistics_node *node, struct statistics_path *path)
+{
+	path->path[STATISTICS_PATH_BYTES - 1] = '\0';
+	if (node->workers == 0)
+		path->busy_ns = 0;
+}
+
 static int read_node(struct view *view)
 {
 	struct statistics_node node;
@@ -79,7 +87,7 @@ static int read_node(struct view *view)
 	if (node.path_count > STATISTICS_MAX_PATHS || node.gpu_count > STATISTICS_MAX_GPUS)
 		return -EPROTO;
 	for (size_t i = 0; i < node.path_count; i++)
-		node.paths[i].path[STATISTICS_PATH_BYTES - 1] = '\0';
+		end_path(&node, &node.paths[i]);
 	view->node = node;
 	return 0;
 }

@@ -12,6 +12,7 @@ int observe_new(struct node *node, const struct node_config *config)
 	if (!node->observe)
 		return -ENOMEM;
 	node->observe->page = (struct memory)MEMORY_INIT;
+	load_open(&node->observe->load);
 	return endurance_new(node, config->state_directory, config->endurance, &node->observe->endurance);
 }
 
@@ -19,6 +20,7 @@ void observe_free(struct node *node)
 {
 	if (!node->observe)
 		return;
+	load_close(&node->observe->load);
 	endurance_free(node->observe->endurance);
 	memory_free(&node->observe->page);
 	free(node->observe);

@@ -12,6 +12,7 @@
 #include "daemon/life/life.h"
 #include "daemon/model/model.h"
 #include "daemon/observe/endurance.h"
+#include "daemon/observe/load.h"
 #include "daemon/observe/report_gpus.h"
 #include "daemon/observe/waits.h"
 #include "daemon/residency/residency.h"
@@ -80,6 +81,7 @@ void report_node(struct pending *pending, struct node *node)
 	Tierd__Wire__Path paths[NODE_MAX_PATHS], *path_pointers[NODE_MAX_PATHS];
 	Tierd__Wire__UserLimits limits;
 	struct report_gpus gpus;
+	struct report_load load;
 
 	for (unsigned i = 0; i < node->path_count; i++) {
 		tierd__wire__path__init(&paths[i]);
@@ -114,6 +116,7 @@ void report_node(struct pending *pending, struct node *node)
 	body.limits = &limits;
 	body.n_paths = node->path_count;
 	body.paths = path_pointers;
+	load_report(node, &load, &body);
 	report_gpus(node, &gpus, &body);
 	body.io_engine = (char *)engine_name(node->engine);
 	body.io_engine_why = (char *)(engine_why(node->engine) ? engine_why(node->engine) : "");

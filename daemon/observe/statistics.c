@@ -60,6 +60,7 @@ static void fill_path(struct statistics_path *body, const struct node *node, uns
 		.used = path->used,
 		.moved = { [STATISTICS_READ] = node->paths[index].moved[TIER_READ],
 			   [STATISTICS_WRITTEN] = node->paths[index].moved[TIER_WRITE] },
+		.busy_ns = engine_busy_ns(node->engine, path->device),
 	};
 	if (strlen(path->path) < sizeof(body->path))
 		strcpy(body->path, path->path);
@@ -115,6 +116,9 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		.figures = *figures_past(node),
 		.path_count = node->path_count,
 		.host_withheld = disposal_withheld_by_all(node),
+		.workers = workers_count(node->workers),
+		.worker_busy_ns = workers_busy_ns(node->workers),
+		.loop_busy_ns = load_loop_ns(&node->observe->load),
 	};
 	_Static_assert(NODE_MAX_PATHS <= STATISTICS_MAX_PATHS, "every path has a place in the page");
 	QUEUE_FOREACH (link, &node->jobs.live) {
@@ -122,6 +126,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		uint64_t step;
 
 		body->jobs++;
+		body->ranks += job->members.count;
 		body->host_cache += budget_cache_bytes(job);
 		/* What is lost already is as lost as before. */
 		if (job_is_lost(job) || durable_survives(job, &step))
@@ -136,15 +141,19 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 	fill_gpus(body, node);
 }
 
-static void write_node(const struct node *node)
+void statistics_look(struct node *node, struct statistics_node *body)
 {
-	struct statistics_node body;
+	QUEUE_FOREACH (link, &node->jobs.live)
+		count_job(queue_entry(link, struct job, link));
+	fill_node(body, node);
+}
 
-	fill_node(&body, node);
+static void write_node(const struct node *node, const struct statistics_node *body)
+{
 	if (node->observe->published)
-		statistics_page_write(node->observe->published, &body);
+		statistics_page_write(node->observe->published, body);
 	if (node->observe->page.fd >= 0)
-		statistics_page_write(node->observe->page.base, &body);
+		statistics_page_write(node->observe->page.base, body);
 }
 
 static void fill_job_gpus(struct statistics_job *body, const struct job *job)
@@ -223,6 +232,7 @@ static void reply_page(struct pending *pending, const struct memory *page)
 
 static void map_node(struct pending *pending, struct node *node)
 {
+	struct statistics_node body;
 	int r = 0;
 
 	if (node->observe->page.fd < 0)
@@ -232,9 +242,8 @@ static void map_node(struct pending *pending, struct node *node)
 		pending_error(pending, r, "no memory for a page of statistics: %s", strerror(-r));
 		return;
 	}
-	QUEUE_FOREACH (link, &node->jobs.live)
-		count_job(queue_entry(link, struct job, link));
-	write_node(node);
+	statistics_look(node, &body);
+	write_node(node, &body);
 	reply_page(pending, &node->observe->page);
 }
 
@@ -288,16 +297,18 @@ void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *r
 static void write_all(const struct statistics *statistics)
 {
 	struct node *node = statistics->node;
+	struct statistics_node body;
 
+	statistics_look(node, &body);
 	QUEUE_FOREACH (link, &node->jobs.live) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		count_job(job);
 		waits_check(job);
 		if (telemetry_page(job)->fd >= 0)
 			write_job(job);
 	}
-	write_node(node);
+	write_node(node, &body);
+	load_note(&node->observe->load, &body);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *argument)

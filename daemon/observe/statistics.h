@@ -6,6 +6,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/request/request.h"
+#include "proto/statistics.h"
 
 struct job;
 struct node;
@@ -20,6 +21,9 @@ int statistics_new(struct node *node, const char *socket, mode_t socket_mode,
 /* Removes the file. Before node_free(). */
 struct statistics *statistics_free(struct statistics *statistics);
 DEFINE_FREEP(struct statistics *, statistics_free)
+
+/* What the node's page would have if it were written now. */
+void statistics_look(struct node *node, struct statistics_node *body);
 
 /* Answers with a page's descriptor: of the node, or of a job that the peer may see. */
 void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *request);

@@ -55,7 +55,7 @@ def rank(**keys):
 
 def shown_as(number, path):
     """There is not room for all of a long one."""
-    return path if len(path) < 96 else f"{number}:…{path[-88:]}"
+    return path if len(path) < 88 else f"{number}:…{path[-80:]}"
 
 
 def figures_of_a_job_and_of_the_node():
@@ -76,6 +76,9 @@ def figures_of_a_job_and_of_the_node():
     assert written > 0 and written == now["tierd_io_bytes_total", "kind=update", "direction=written"]
     path = "path=" + shown_as(0, os.environ["NVME"])
     assert now["tierd_path_capacity_bytes", path] == 1 << 30
+    assert now["tierd_workers",] == json.loads(tierctl("--json", "status"))["workers"]
+    assert now["tierd_workers_busy_seconds_total",] > 0 and now["tierd_loop_busy_seconds_total",] > 0
+    assert 0 < now["tierd_path_busy_seconds_total", path] < now["tierd_uptime_seconds",] + 1
     # Over both paths.
     assert sum(value for key, value in now.items() if key[0] == "tierd_path_written_bytes_total") >= written
     assert 0 <= now["tierd_heartbeat_age_seconds",] < now["tierd_uptime_seconds",] + 1
@@ -123,12 +126,22 @@ def a_daemon_that_is_stopped_still_shows_its_figures():
     assert now["tierd_heartbeat_age_seconds",] < 2 and ("tierd_job_step" in {key[0] for key in now})
 
 
+def no_device_limits_a_daemon_that_has_nothing_to_do():
+    """Its loop gets no processor where others have all of them."""
+    for command, node in (["status"], lambda said: said), (["top", "--once"], lambda said: said["node"]):
+        said = node(json.loads(tierctl("--json", *command)))
+        assert said["limit"] == ("neither" if said["loop_busy_fraction"] < 0.9 else "processors"), said
+        assert said["workers_busy_fraction"] < 0.9 and said["nvme"][0]["busy_fraction"] < 0.9, said
+        [line] = [line for line in tierctl(*command).splitlines() if line.startswith("limit ")]
+        assert line.split(maxsplit=1)[1].startswith(("neither (no rank is there)", "processors (the loop ")), line
+
+
 def top_shows_node_and_jobs():
     process = rank(job="gpt", steps=2)
     text = tierctl("top", "--once")
     assert f"pid {DAEMON}," in text and "HAS NOT TURNED" not in text and "\033" not in text
     assert shown_as(0, os.environ["NVME"]) in text and "\nSTALLS     NVME READ  SLOT  STEP  GRADIENT BUFFER\n" in text
-    assert "\nrates    of the last 1." in text
+    assert "\nrates    of the last " in text
     titles, row = text.splitlines()[-2:]
     assert titles.split()[0] == "JOB" and row.split()[0] == "gpt" and row.split()[2:5] == ["training", "1/1", "2"]
     # It comes after a step, while there is memory.
@@ -168,7 +181,8 @@ def top_goes_on_while_the_daemon_is_stopped():
     os.kill(DAEMON, signal.SIGSTOP)
     try:
         await_lines(*("THE DAEMON HAS NOT TURNED FOR ", "gpt ") * 2)
-        assert "THE DAEMON HAS NOT TURNED FOR " in tierctl("top", "--once")
+        text = tierctl("top", "--once")
+        assert "THE DAEMON HAS NOT TURNED FOR " in text, text
     finally:
         os.kill(DAEMON, signal.SIGCONT)
     # Connected again, it shows the job that is new.
@@ -246,7 +260,9 @@ def top_tells_programs_a_look_a_line():
         assert look["node"]["is_stuck"] and look["node"]["jobs"] == 1 and look["jobs"] == []
         # It has not turned between two looks: nobody knows its rates.
         assert look["node"]["seconds"] == 0 and look["node"]["steps_per_second"] is None, look
-        assert "rates    not known" in tierctl("top", "--once")
+        assert look["node"]["limit"] is look["node"]["nvme"][0]["busy_fraction"] is None, look
+        text = tierctl("top", "--once")
+        assert "rates    not known" in text and "\nlimit " not in text, text
     finally:
         os.kill(DAEMON, signal.SIGCONT)
     top.terminate()
@@ -259,6 +275,7 @@ def top_tells_programs_a_look_a_line():
 before = figures_of_a_job_and_of_the_node()
 counters_stay_when_their_job_goes(before)
 names_are_escaped()
+no_device_limits_a_daemon_that_has_nothing_to_do()
 top_shows_node_and_jobs()
 top_knows_what_is_not_durable()
 top_goes_on_while_the_daemon_is_stopped()

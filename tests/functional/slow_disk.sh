@@ -35,6 +35,10 @@ echo "$tierd_pid" >"$group/cgroup.procs"
 TIERD_RECONNECT_MS=${patience}000 run_gpt --steps 8 --job slow --mode resume --dump "$scratch/slow" >"$scratch/out" 2>&1 &
 pids=$!
 await is_writing || fail 'nothing is written'
+says_what_limits() {
+	"$TIERCTL" status | grep -q '^limit *devices (.* busy)' && "$TIERCTL" --json status | grep -q '"limit":[^"]*"devices"'
+}
+await says_what_limits || fail "no disk limits it: $("$TIERCTL" status)"
 [ "$(value_of slow durable_step)" -eq 4 ] || fail "a step is durable already: $("$TIERCTL" jobs)"
 tierd_kill
 # Writes to one of its files keep all of them locked, and this one is opened first.
