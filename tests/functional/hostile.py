@@ -10,7 +10,7 @@ import frames
 from frames import HELLO_REPLY, REPLY
 from hostile_cases import blobs, crowds, framing, gpus, hellos, names, numbers, others, packing, readers, snapshots, stages, traces, verifies, watches
 from hostile_cases.case import BARE, DEFINED, EPOCH, JOB, LEFT, OPENED, READER, READING, READY, Answered
-from messages import DROP, LEASES, LEAVE, MAP, NODE, READER_OPEN, Client, codes, data, define, number, open_job
+from messages import DROP, GPU_ATTACH, LEASES, LEAVE, MAP, NODE, READER_OPEN, Client, codes, data, define, number, open_job
 from messages import READY as READY_FIELD
 from users import Rank
 from waiting import wait_until
@@ -78,6 +78,10 @@ class Play:
         observer.call(MAP, b"")
         self.floor = held()
         self.client = self.stage = self.level = None
+        self.enter(READY).call(GPU_ATTACH, gpus.attach())
+        # So is the thread that looks for GPUs, which is woken by a descriptor.
+        self.floor = ((self.floor[0][0] + 1, *self.floor[0][1:]), *self.floor[1:])
+        self.leave()
 
     def enter(self, stage):
         if self.client and self.stage != stage:
