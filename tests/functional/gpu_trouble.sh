@@ -170,8 +170,9 @@ trouble STANDIN_FAILURES=cuMemCreate=2 'the job needs at least 8.0 MiB of GPU 0 
 
 # ---- It fails while it is used ----
 
-# A GPU falls off the bus: who is on it is told, by its name, and goes on without; who is on another one notices nothing.
-daemon_with STANDIN_GPUS=2 'STANDIN_FAILURES=copy#4=719!'
+# A GPU falls off the bus: who is on it is told, by its name, and goes on without; who is on another one notices nothing. It does so
+# at a call of tierd: with a copy under way the rank's own driver would fail, too, which the stand-in's does not.
+daemon_with STANDIN_GPUS=2 'STANDIN_FAILURES=cuMemcpyAsync#4=719!'
 trainer_with 0 STANDIN_GPUS=2 -- job 3 0
 lost=$output
 case $lost in
