@@ -25,23 +25,6 @@ struct rank {
 	uint64_t step, seed;
 };
 
-static const char *value_of(int count, char *arguments[], const char *key, const char *otherwise)
-{
-	size_t length = strlen(key);
-
-	for (int i = 1; i < count; i++)
-		if (strncmp(arguments[i], key, length) == 0 && arguments[i][length] == '=')
-			return arguments[i] + length + 1;
-	return otherwise;
-}
-
-static uint32_t number_of(int count, char *arguments[], const char *key, uint32_t otherwise)
-{
-	const char *text = value_of(count, arguments, key, NULL);
-
-	return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
-}
-
 static void end_with(int r, const char *what)
 {
 	printf("%s: %s: %s\n", strerrorname_np(-r), what, tierd_message());
@@ -226,7 +209,7 @@ static void join(struct rank *rank, int count, char *arguments[])
 {
 	struct tierd_group group = TIERD_GROUP_INIT;
 	struct tierd_job_options options =
-		support_options(value_of(count, arguments, "job", "job"), rank->number, RANKS);
+		support_options(support_value(count, arguments, "job", "job"), rank->number, RANKS);
 	char name[16];
 
 	group.momentum = 1;
@@ -234,12 +217,12 @@ static void join(struct rank *rank, int count, char *arguments[])
 	options.optimizer = TIERD_SGD;
 	options.group_count = 1;
 	options.groups = &group;
-	options.stage = number_of(count, arguments, "stage", 3);
-	options.parameter_placement = placement(value_of(count, arguments, "parameters", "nvme"));
-	options.optimizer_placement = placement(value_of(count, arguments, "optimizer", "nvme"));
-	options.durability = number_of(count, arguments, "seconds", 0);
-	options.snapshot_every = number_of(count, arguments, "every", 0);
-	options.snapshots = number_of(count, arguments, "snapshots", 2);
+	options.stage = (uint32_t)support_number(count, arguments, "stage", 3);
+	options.parameter_placement = placement(support_value(count, arguments, "parameters", "nvme"));
+	options.optimizer_placement = placement(support_value(count, arguments, "optimizer", "nvme"));
+	options.durability = (uint32_t)support_number(count, arguments, "seconds", 0);
+	options.snapshot_every = (uint32_t)support_number(count, arguments, "every", 0);
+	options.snapshots = (uint32_t)support_number(count, arguments, "snapshots", 2);
 	options.blob_bytes = 1 << 16;
 	options.takeover = true;
 	DO(tierd_job_open(rank->node, &options, &rank->job));
@@ -272,14 +255,15 @@ static void look(struct rank *rank, const char *name)
 int main(int count, char *arguments[])
 {
 	struct tierd_connect_options options = TIERD_CONNECT_OPTIONS_INIT;
-	struct rank rank = { .number = number_of(count, arguments, "rank", 0), .seed = (uint64_t)getpid() };
+	struct rank rank = { .number = (uint32_t)support_number(count, arguments, "rank", 0),
+			     .seed = (uint64_t)getpid() };
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	options.reconnect_ms = PATIENCE_MS;
 	DO(tierd_connect_with(&options, &rank.node));
 	DO(tierd_set_timeout(rank.node, PATIENCE_MS));
-	if (number_of(count, arguments, "look", 0)) {
-		look(&rank, value_of(count, arguments, "job", "job"));
+	if (support_number(count, arguments, "look", 0)) {
+		look(&rank, support_value(count, arguments, "job", "job"));
 		return 0;
 	}
 	join(&rank, count, arguments);

@@ -375,3 +375,20 @@ bool crowd_arrive(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 	}
 	return true;
 }
+
+const char *support_value(int count, char *arguments[], const char *key, const char *otherwise)
+{
+	size_t length = strlen(key);
+
+	for (int i = 1; i < count; i++)
+		if (strncmp(arguments[i], key, length) == 0 && arguments[i][length] == '=')
+			return arguments[i] + length + 1;
+	return otherwise;
+}
+
+uint64_t support_number(int count, char *arguments[], const char *key, uint64_t otherwise)
+{
+	const char *text = support_value(count, arguments, key, NULL);
+
+	return text ? strtoull(text, NULL, 0) : otherwise;
+}

@@ -135,4 +135,8 @@ void crowd_pass_time(uint64_t *seed, unsigned microseconds);
 /* The next of a sequence of numbers that look random. */
 uint64_t support_random(uint64_t *seed);
 
+/* What the argument KEY=VALUE says, or else the other. */
+const char *support_value(int count, char *arguments[], const char *key, const char *otherwise);
+uint64_t support_number(int count, char *arguments[], const char *key, uint64_t otherwise);
+
 #endif

@@ -28,33 +28,16 @@
 
 #include "crash_support.h"
 
-static const char *value_of(int count, char *arguments[], const char *key, const char *otherwise)
-{
-	size_t length = strlen(key);
-
-	for (int i = 1; i < count; i++)
-		if (strncmp(arguments[i], key, length) == 0 && arguments[i][length] == '=')
-			return arguments[i] + length + 1;
-	return otherwise;
-}
-
-static uint64_t number_of(int count, char *arguments[], const char *key, uint64_t otherwise)
-{
-	const char *text = value_of(count, arguments, key, NULL);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void become(int count, char *arguments[])
 {
-	uid_t uid = (uid_t)number_of(count, arguments, "uid", getuid());
+	uid_t uid = (uid_t)support_number(count, arguments, "uid", getuid());
 	gid_t groups[16];
 	size_t group_count = 0;
 	char *text;
 
 	if (uid == getuid())
 		return;
-	text = strdup(value_of(count, arguments, "groups", ""));
+	text = strdup(support_value(count, arguments, "groups", ""));
 	for (char *word = strtok(text, ","); word && group_count < 16; word = strtok(NULL, ","))
 		groups[group_count++] = (gid_t)strtoul(word, NULL, 10);
 	free(text);
@@ -80,26 +63,27 @@ static uint32_t placement(const char *text)
 
 static struct tierd_job_options read_options(int count, char *arguments[])
 {
-	struct tierd_job_options options = support_options(value_of(count, arguments, "job", "job"), 0, 1);
+	struct tierd_job_options options =
+		support_options(support_value(count, arguments, "job", "job"), 0, 1);
 
-	options.rank = (uint32_t)number_of(count, arguments, "rank", 0);
-	options.world_size = (uint32_t)number_of(count, arguments, "world_size", 1);
-	options.stage = (uint32_t)number_of(count, arguments, "stage", 3);
-	options.mode = (uint32_t)number_of(count, arguments, "mode", TIERD_EITHER);
-	options.host_budget = number_of(count, arguments, "host_budget", 0);
-	options.owner = (int64_t)strtoll(value_of(count, arguments, "owner", "-1"), NULL, 10);
-	options.sharing = (uint32_t)number_of(count, arguments, "sharing", TIERD_PRIVATE);
-	options.share_group = (uint32_t)number_of(count, arguments, "share_group", 0);
-	options.takeover = number_of(count, arguments, "takeover", 0) != 0;
-	options.snapshots = (uint32_t)number_of(count, arguments, "snapshots", 0);
-	options.io_weight = (uint32_t)number_of(count, arguments, "io_weight", 0);
-	options.snapshot_every = number_of(count, arguments, "every", 0);
-	options.snapshot_keep = (uint32_t)number_of(count, arguments, "keep", 0);
-	options.nvme_budget = number_of(count, arguments, "nvme_budget", 0);
-	options.source = value_of(count, arguments, "source", NULL);
-	options.parameter_placement = placement(value_of(count, arguments, "parameters", ""));
-	options.optimizer_placement = placement(value_of(count, arguments, "optimizer", ""));
-	if (strcmp(value_of(count, arguments, "durability", ""), "none") == 0)
+	options.rank = (uint32_t)support_number(count, arguments, "rank", 0);
+	options.world_size = (uint32_t)support_number(count, arguments, "world_size", 1);
+	options.stage = (uint32_t)support_number(count, arguments, "stage", 3);
+	options.mode = (uint32_t)support_number(count, arguments, "mode", TIERD_EITHER);
+	options.host_budget = support_number(count, arguments, "host_budget", 0);
+	options.owner = (int64_t)strtoll(support_value(count, arguments, "owner", "-1"), NULL, 10);
+	options.sharing = (uint32_t)support_number(count, arguments, "sharing", TIERD_PRIVATE);
+	options.share_group = (uint32_t)support_number(count, arguments, "share_group", 0);
+	options.takeover = support_number(count, arguments, "takeover", 0) != 0;
+	options.snapshots = (uint32_t)support_number(count, arguments, "snapshots", 0);
+	options.io_weight = (uint32_t)support_number(count, arguments, "io_weight", 0);
+	options.snapshot_every = support_number(count, arguments, "every", 0);
+	options.snapshot_keep = (uint32_t)support_number(count, arguments, "keep", 0);
+	options.nvme_budget = support_number(count, arguments, "nvme_budget", 0);
+	options.source = support_value(count, arguments, "source", NULL);
+	options.parameter_placement = placement(support_value(count, arguments, "parameters", ""));
+	options.optimizer_placement = placement(support_value(count, arguments, "optimizer", ""));
+	if (strcmp(support_value(count, arguments, "durability", ""), "none") == 0)
 		options.durability = TIERD_DURABILITY_NONE;
 	return options;
 }
@@ -229,14 +213,14 @@ static void refresh(struct tierd_reader *reader, const char *read)
 static int read_job(struct tierd_node *node, int count, char *arguments[])
 {
 	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
-	const char *read = value_of(count, arguments, "reads", "all");
-	bool is_paced = number_of(count, arguments, "paced", 0) != 0;
+	const char *read = support_value(count, arguments, "reads", "all");
+	bool is_paced = support_number(count, arguments, "paced", 0) != 0;
 	struct tierd_reader *reader;
 
-	options.name = value_of(count, arguments, "job", "job");
-	options.owner = (int64_t)strtoll(value_of(count, arguments, "owner", "-1"), NULL, 10);
-	options.snapshot = value_of(count, arguments, "snapshot", NULL);
-	options.as_snapshot = number_of(count, arguments, "as_snapshot", 0) != 0;
+	options.name = support_value(count, arguments, "job", "job");
+	options.owner = (int64_t)strtoll(support_value(count, arguments, "owner", "-1"), NULL, 10);
+	options.snapshot = support_value(count, arguments, "snapshot", NULL);
+	options.as_snapshot = support_number(count, arguments, "as_snapshot", 0) != 0;
 	check(tierd_reader_open(node, &options, &reader));
 	if (!is_paced)
 		say_what_it_reads(reader, read);
@@ -245,7 +229,7 @@ static int read_job(struct tierd_node *node, int count, char *arguments[])
 	for (int character = getchar(); character != EOF; character = getchar()) {
 		if (!is_paced || character != '\n')
 			continue;
-		if (number_of(count, arguments, "follows", 0))
+		if (support_number(count, arguments, "follows", 0))
 			refresh(reader, read);
 		say_what_it_reads(reader, read);
 	}
@@ -345,44 +329,44 @@ static uint64_t search_state(struct tierd_job *job, unsigned units, uint64_t ele
 
 int main(int argc, char *argv[])
 {
-	unsigned units = (unsigned)number_of(argc, argv, "units", 2);
-	unsigned frozen = (unsigned)number_of(argc, argv, "frozen", 0);
-	uint64_t elements = (number_of(argc, argv, "mib", 2) << 20) / 4 / units;
-	uint64_t steps = number_of(argc, argv, "steps", 1);
-	uint64_t first = number_of(argc, argv, "from", 0);
-	bool is_paced = number_of(argc, argv, "paced", 0) != 0;
+	unsigned units = (unsigned)support_number(argc, argv, "units", 2);
+	unsigned frozen = (unsigned)support_number(argc, argv, "frozen", 0);
+	uint64_t elements = (support_number(argc, argv, "mib", 2) << 20) / 4 / units;
+	uint64_t steps = support_number(argc, argv, "steps", 1);
+	uint64_t first = support_number(argc, argv, "from", 0);
+	bool is_paced = support_number(argc, argv, "paced", 0) != 0;
 	struct tierd_job_options options = read_options(argc, argv);
-	unsigned hold = (unsigned)number_of(argc, argv, "hold", units);
-	unsigned clutch = (unsigned)number_of(argc, argv, "clutch", 0);
-	uint64_t after = number_of(argc, argv, "after", 0);
+	unsigned hold = (unsigned)support_number(argc, argv, "hold", units);
+	unsigned clutch = (unsigned)support_number(argc, argv, "clutch", 0);
+	uint64_t after = support_number(argc, argv, "after", 0);
 	struct tierd_job_state state;
 	struct tierd_view parameters;
 	struct tierd_node *node;
 	struct tierd_job *job;
 
-	is_poisoned = number_of(argc, argv, "poison", 0) != 0;
+	is_poisoned = support_number(argc, argv, "poison", 0) != 0;
 	become(argc, argv);
 	check(tierd_connect(NULL, &node));
 	check(tierd_set_timeout(node, PATIENCE_MS));
-	if (value_of(argc, argv, "reads", NULL))
+	if (support_value(argc, argv, "reads", NULL))
 		return read_job(node, argc, argv);
 	check(tierd_job_open(node, &options, &job));
-	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
-	write_frozen(job, frozen, elements, number_of(argc, argv, "writes", 1),
-		     (float)number_of(argc, argv, "pattern", 1));
+	define(job, units, frozen, elements, (double)support_number(argc, argv, "pattern", 1));
+	write_frozen(job, frozen, elements, support_number(argc, argv, "writes", 1),
+		     (float)support_number(argc, argv, "pattern", 1));
 	check(tierd_job_ready(job, -1, &state));
 	train(job, units, frozen, elements, first, steps);
-	if (value_of(argc, argv, "takes", NULL))
-		check(tierd_snapshot(job, value_of(argc, argv, "takes", NULL)));
-	if (number_of(argc, argv, "search", 0))
+	if (support_value(argc, argv, "takes", NULL))
+		check(tierd_snapshot(job, support_value(argc, argv, "takes", NULL)));
+	if (support_number(argc, argv, "search", 0))
 		printf("found %llu\n",
 		       (unsigned long long)search_state(job, units, elements,
-							(float)number_of(argc, argv, "search", 0)));
-	if (number_of(argc, argv, "digest", 0) && !is_paced)
+							(float)support_number(argc, argv, "search", 0)));
+	if (support_number(argc, argv, "digest", 0) && !is_paced)
 		say_digest(job, units, frozen, elements);
 	if (hold < units)
 		check(tierd_gather(job, hold, &parameters));
-	if (number_of(argc, argv, "heir", 0))
+	if (support_number(argc, argv, "heir", 0))
 		leave_to_heir();
 	for (unsigned unit = 0; unit < clutch; unit++)
 		check(tierd_gather(job, unit, &parameters));
@@ -392,7 +376,7 @@ int main(int argc, char *argv[])
 		train_by_lines(job, units, frozen, elements, first + steps);
 	while (getchar() != EOF)
 		;
-	if (number_of(argc, argv, "digest", 0) && is_paced)
+	if (support_number(argc, argv, "digest", 0) && is_paced)
 		say_digest(job, units, frozen, elements);
 	if (hold < units)
 		check(tierd_release(job, hold));

@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 
 struct scene scene;
 
@@ -19,6 +20,15 @@ const char *__tsan_default_options(void)
 struct job *scene_job(const char *name)
 {
 	return job_find(scene.node, geteuid(), name ? name : "play");
+}
+
+uint32_t scene_absent_unit(const struct job *job)
+{
+	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
+		if (residency_state(job, pack) == DIRECTORY_ABSENT)
+			return pack;
+	fail_msg("all units are in host memory");
+	return 0;
 }
 
 int scene_setup_with(const struct scene_options *options)

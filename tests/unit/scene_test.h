@@ -14,6 +14,8 @@ extern struct scene scene;
 
 /* This user's job of that name, or "play"; NULL: there is none. */
 struct job *scene_job(const char *name);
+/* Of a job of actor_play()'s: a unit that is not in host memory. */
+uint32_t scene_absent_unit(const struct job *job);
 
 /* For cmocka. The first: of default options; the last: of any. Errors alone are logged. */
 int scene_setup(void **state);

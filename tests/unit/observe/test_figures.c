@@ -9,7 +9,6 @@
 
 #include "daemon/model/job.h"
 #include "daemon/observe/statistics.h"
-#include "daemon/residency/residency.h"
 #include "daemon/telemetry/telemetry.h"
 #include "tests/unit/scene_test.h"
 
@@ -48,15 +47,6 @@ static struct statistics_node node_page(void)
 	return body;
 }
 
-static uint32_t absent_unit(const struct job *job)
-{
-	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		if (residency_state(job, pack) == DIRECTORY_ABSENT)
-			return pack;
-	fail_msg("all units are in host memory");
-	return 0;
-}
-
 static void what_a_gather_waits_for_is_counted(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
@@ -65,7 +55,7 @@ static void what_a_gather_waits_for_is_counted(void **state)
 
 	scene_settle(&scene);
 	before = job_page().figures;
-	gather = actor_send_gather(&actor, absent_unit(job), 0, true);
+	gather = actor_send_gather(&actor, scene_absent_unit(job), 0, true);
 	assert_int_equal(actor_await(&actor, gather, 0)->status, 0);
 	after = job_page().figures;
 	assert_int_equal(after.misses - before.misses, 1);

@@ -2,7 +2,6 @@
  * held, and a device of which nobody hears. */
 #include "common/clock.h"
 #include "daemon/observe/own.h"
-#include "daemon/residency/residency.h"
 #include "daemon/resources/resources.h"
 #include "tests/unit/scene_test.h"
 
@@ -41,15 +40,6 @@ static const Tierd__Wire__NodeReply *node_reply(void)
 
 	assert_int_equal(actor_ask(&actor, WIRE_REQUEST(NODE_READ, node_read, &read), &reply), 0);
 	return reply->node;
-}
-
-static uint32_t absent_unit(const struct job *job)
-{
-	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
-		if (residency_state(job, pack) == DIRECTORY_ABSENT)
-			return pack;
-	fail_msg("all units are in host memory");
-	return 0;
 }
 
 static void who_has_nothing_to_do_is_not_busy(void **state)
@@ -95,7 +85,7 @@ static void a_device_of_which_nobody_hears_is_busy_while_a_rank_waits(void **sta
 
 	scene_settle(&scene);
 	scene_hear_nothing_of_devices(&scene);
-	gather = actor_send_gather(&actor, absent_unit(job), 0, true);
+	gather = actor_send_gather(&actor, scene_absent_unit(job), 0, true);
 	before = look();
 	now = look_after(&span);
 	assert_true(now.paths[0].busy_ns - before.paths[0].busy_ns >= length(span));
