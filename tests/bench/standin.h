@@ -11,7 +11,6 @@
 struct standin {
 	char folder[64];
 	char disks[STANDIN_DISKS][80];
-	double copy_seconds; /* of a processor, that a byte takes */
 };
 
 /* Makes it, and makes its first disk $TMPDIR. -ENOTSUP: not here; ret_why says why. */
