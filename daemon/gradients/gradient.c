@@ -90,6 +90,7 @@ void gradient_reset_unit(struct job *job, uint32_t unit)
 	for (uint32_t rank = 0; rank < gradient_sums_per_unit(job); rank++) {
 		gradient_sum_of(job, unit, rank)->has_content = false;
 		gradient_sum_of(job, unit, rank)->next = 0;
+		gradient_sum_of(job, unit, rank)->measured = 0;
 	}
 }
 

@@ -7,8 +7,8 @@
  * step is decided. The open step is the one that ranks push to now. A rank that wants its buffer back while
  * its contribution waits for others gets it: the contribution is copied to a spare buffer. Where host memory
  * has no room for the sums of all packs, it has buffers for some, and the others are spilled to NVMe. The
- * norm of a step is measured over its sums by workers; the sum of a pack is measured before, if it is spilled
- * or updated before the step is decided.
+ * norm of a step is measured over its sums by workers. A sum is measured before, if it is spilled or updated
+ * before the step is decided, or once it has as many micro-batches as in the step before.
  *
  * A job's gradients are made with the job (gradients_new()), planned (gradients_plan(), and
  * spill_take_plan() if the sums do not fit), and get their memory (gradients_start()). Each rank gets a

@@ -73,7 +73,7 @@ uint64_t gradients_metadata_bytes(const struct job *job)
 {
 	uint64_t units = job->catalog.unit_count;
 
-	return units * sizeof(struct sum) * gradient_sums_per_unit(job) +
+	return units * sizeof(struct sum) * gradient_sums_per_unit(job) + norm_sums_bytes(job) +
 	       job->options.world_size * (units * 2 * sizeof(uint32_t) +
 					  (job->options.gradient_buffers + 1) * gradient_absent_bytes(job));
 }
@@ -102,7 +102,8 @@ int gradients_start(struct job *job, struct memory sums)
 	job->gradients->sums_memory = sums;
 	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
 						      job->options.gradient_bytes);
-	if (make_sums(job) < 0 || reduction_init(job) < 0 || spares_init(job) < 0)
+	if (make_sums(job) < 0 || norm_sums_init(job, &job->gradients->measured) < 0 ||
+	    reduction_init(job) < 0 || spares_init(job) < 0)
 		return -ENOMEM;
 	return spill_new(job);
 }
@@ -114,6 +115,7 @@ struct memory gradients_clear(struct job *job)
 	reduction_clear(job);
 	spares_clear(job);
 	spill_free(job);
+	norm_sums_free(&job->gradients->measured);
 	free(job->gradients->sums);
 	job->gradients->sums = NULL;
 	queue_init(&job->gradients->sums_waiting);

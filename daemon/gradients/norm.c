@@ -15,8 +15,7 @@ struct norm {
 	norm_done *done;
 	_Atomic uint32_t next_unit;
 	bool *is_pushed;   /* by unit: the gradients' own mark may go while this is measured */
-	const char **sums; /* by unit; NULL: not pushed, or measured before it was spilled */
-	struct norm_sums measured;
+	const char **sums; /* by unit; NULL: not pushed, or measured before */
 	unsigned left;
 	bool is_void; /* it was given up */
 	unsigned work_count;
@@ -36,7 +35,7 @@ static void run_norm(struct work *work)
 		if (unit >= norm->job->catalog.unit_count)
 			return;
 		if (norm->sums[unit])
-			norm_measure(norm->job, &norm->measured, unit, norm->sums[unit]);
+			norm_measure(norm->job, &norm->job->gradients->measured, unit, norm->sums[unit]);
 	}
 }
 
@@ -46,7 +45,6 @@ static struct norm *norm_free(struct norm *norm)
 		return NULL;
 	free(norm->is_pushed);
 	free(norm->sums);
-	norm_sums_free(&norm->measured);
 	free(norm);
 	return NULL;
 }
@@ -68,23 +66,33 @@ static void on_norm_done(struct work *work)
 	job_settle(job);
 }
 
-/* What is not in host memory has been measured already, and so has what was updated early. */
+const double *norm_find(const struct job *job, uint32_t unit)
+{
+	const struct sum *sum = gradient_sum_of(job, unit, 0);
+
+	if (job->gradients->spill && !spill_address(job, job->catalog.units[unit].pack))
+		return spill_norm(job, unit);
+	return sum->measured > 0 && sum->measured == sum->next ? norm_sums_of(&job->gradients->measured, unit)
+							       : NULL;
+}
+
 static void take_sums(struct norm *norm)
 {
 	struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		const double *measured = job->gradients->listener->find_norm(job, unit);
+		const double *early = job->gradients->listener->find_norm(job, unit);
+		const double *measured = early ? early : norm_find(job, unit);
+		double *blocks = norm_sums_of(&job->gradients->measured, unit);
 
 		if (!norm->is_pushed[unit])
 			continue;
-		if (!measured && job->gradients->spill && !spill_address(job, job->catalog.units[unit].pack))
-			measured = spill_norm(job, unit);
-		if (measured)
-			memcpy(norm_sums_of(&norm->measured, unit), measured,
-			       norm_sums_count(&norm->measured, unit) * sizeof(*measured));
-		else
+		gradient_sum_of(job, unit, 0)->usual = gradient_sum_of(job, unit, 0)->next;
+		if (!measured)
 			norm->sums[unit] = gradient_sum(job, unit);
+		else if (measured != blocks)
+			memcpy(blocks, measured,
+			       norm_sums_count(&job->gradients->measured, unit) * sizeof(*measured));
 	}
 }
 
@@ -99,7 +107,7 @@ static int norm_new(struct job *job, struct norm **ret_norm)
 	norm->work_count = count;
 	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
 	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
-	if (!norm->is_pushed || !norm->sums || norm_sums_init(job, &norm->measured) < 0) {
+	if (!norm->is_pushed || !norm->sums) {
 		norm_free(norm);
 		return -ENOMEM;
 	}
@@ -143,12 +151,13 @@ void norm_give_up(struct job *job)
 double norm_sum(const struct norm *norm)
 {
 	const struct job *job = norm->job;
+	const struct norm_sums *measured = &job->gradients->measured;
 	double sum = 0.0;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		const double *blocks = norm_sums_of(&norm->measured, unit);
+		const double *blocks = norm_sums_of(measured, unit);
 
-		for (uint64_t i = 0; norm->is_pushed[unit] && i < norm_sums_count(&norm->measured, unit); i++)
+		for (uint64_t i = 0; norm->is_pushed[unit] && i < norm_sums_count(measured, unit); i++)
 			sum += blocks[i];
 	}
 	return sum;
@@ -159,7 +168,7 @@ const char *norm_find_nonfinite(const struct norm *norm)
 	const struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		if (norm->is_pushed[unit] && !norm_sums_are_finite(&norm->measured, unit))
+		if (norm->is_pushed[unit] && !norm_sums_are_finite(&job->gradients->measured, unit))
 			return job->catalog.units[unit].name;
 	return "?";
 }

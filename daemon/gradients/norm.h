@@ -15,6 +15,10 @@ bool norm_is_running(const struct job *job);
 /* The epoch has ended: done() of a running norm does not run. */
 void norm_give_up(struct job *job);
 
+/* The square sums of the unit's blocks, of its sum as it is now; NULL: they have not been measured. Borrowed
+ * until more is added. */
+const double *norm_find(const struct job *job, uint32_t unit);
+
 /* The sum of squares, in the order of unit, rank and block. */
 double norm_sum(const struct norm *norm);
 /* The first unit whose gradients are not finite. */

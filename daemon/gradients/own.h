@@ -29,6 +29,7 @@ struct job_gradients {
 	struct queue free_spares, all_spares;
 	unsigned extra_spares; /* beyond the plan */
 	struct norm *norm;
+	struct norm_sums measured; /* of the open step; of those of its sums that struct sum says, and norm */
 };
 
 /* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */
@@ -38,6 +39,8 @@ struct sum {
 	struct queue link;   /* of sums_waiting: for a free reduction */
 	uint32_t unit, rank; /* rank: of stages 0 and 1 */
 	uint32_t next;	     /* the micro-batch that is added next */
+	uint32_t usual;	     /* so many were added in the last step that was measured */
+	uint32_t measured;   /* it has been measured with so many; 0: it has not */
 	bool has_content;    /* of the open step */
 	bool is_reducing;
 };
@@ -72,6 +75,7 @@ struct pusher {
 /* One sum being added to, on the workers. */
 struct reduction {
 	struct collective_push push;
+	struct work measuring;
 	struct queue link;
 	struct job *job;
 	struct sum *sum; /* NULL: folds the ranks' sums of the unit */

@@ -11,6 +11,9 @@
 #include "daemon/model/model.h"
 #include "daemon/telemetry/telemetry.h"
 
+/* Of elements: fewer are measured sooner than a worker would wake. */
+#define LEAST_MEASURED 65536
+
 /* One that cannot be summed yet leaves its turn to the next. */
 static void run_waiting_sums(struct job *job)
 {
@@ -33,15 +36,11 @@ static void note_reduction(const struct reduction *reduction)
 			     reduction->push.tasks[i].count, work);
 }
 
-static void on_reduced(struct collective_push *push)
+static void give_contributions_back(struct reduction *reduction)
 {
-	struct reduction *reduction = container_of(push, struct reduction, push);
 	struct job *job = reduction->job;
-	struct sum *sum = reduction->sum;
 
-	note_reduction(reduction);
-	job->gradients->reductions_running--;
-	for (uint32_t rank = 0; sum && rank < job->options.world_size; rank++) {
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct contribution *contribution = TAKE_PTR(reduction->contributions[rank]);
 		struct member *member = contribution ? contribution->member : NULL;
 
@@ -50,6 +49,14 @@ static void on_reduced(struct collective_push *push)
 		contribution_finish(contribution);
 		member_release(member);
 	}
+}
+
+static void finish(struct reduction *reduction)
+{
+	struct job *job = reduction->job;
+	struct sum *sum = reduction->sum;
+
+	job->gradients->reductions_running--;
 	queue_push(&job->gradients->free_reductions, &reduction->link);
 	if (sum) {
 		spill_unpin(job, job->catalog.units[sum->unit].pack);
@@ -61,6 +68,51 @@ static void on_reduced(struct collective_push *push)
 	gradient_unblock(job, false);
 	job->gradients->listener->changed(job);
 	job_settle(job);
+}
+
+/* It has as many micro-batches as in the last step: so this is likely all of it, some of which caches still
+ * have, and a step that ends need not wait for it to be read again. Spilled sums are measured when they
+ * leave; small ones together with the step. */
+static bool is_worth_measuring(const struct job *job, const struct sum *sum)
+{
+	return sum && sum->next == sum->usual && job->catalog.units[sum->unit].trainable >= LEAST_MEASURED &&
+	       gradient_sums_per_unit(job) == 1 && !job->gradients->spill && !job_writes_sums(job);
+}
+
+static void run_measuring(struct work *work)
+{
+	const struct reduction *reduction = container_of(work, struct reduction, measuring);
+	struct job *job = reduction->job;
+
+	norm_measure(job, &job->gradients->measured, reduction->unit, (const char *)reduction->push.sum);
+}
+
+/* If the epoch has ended meanwhile the sum has none. */
+static void on_measured(struct work *work)
+{
+	struct reduction *reduction = container_of(work, struct reduction, measuring);
+
+	trace_worked(reduction->job, TRACE_MEASURE, reduction->unit, 0, work);
+	reduction->sum->measured = reduction->sum->next;
+	finish(reduction);
+}
+
+static void on_reduced(struct collective_push *push)
+{
+	struct reduction *reduction = container_of(push, struct reduction, push);
+	struct job *job = reduction->job;
+
+	note_reduction(reduction);
+	if (reduction->sum)
+		give_contributions_back(reduction);
+	if (!is_worth_measuring(job, reduction->sum)) {
+		finish(reduction);
+		return;
+	}
+	reduction->measuring = (struct work){
+		.run = run_measuring, .done = on_measured, .urgency = WORK_NORMAL, .is_timed = push->is_timed
+	};
+	workers_submit(job->node->workers, &reduction->measuring);
 }
 
 static struct reduction *take_reduction(struct job *job, uint32_t unit)

@@ -227,13 +227,6 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 					  member_bytes(job));
 }
 
-/* What is measured of a step's gradients, and the chunks of its sweep, both twice, for what is early, too;
- * and what is read ahead of them. */
-static uint64_t step_metadata_bytes(const struct job *job)
-{
-	return norm_sums_bytes(job) + update_metadata_bytes(job);
-}
-
 static struct budget_needs find_needs(const struct setup *setup)
 {
 	const struct job *job = setup->job;
@@ -245,7 +238,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),
 		.spares = gradients_spare_bytes(job),
 		.windows = budget_window_bytes(job),
-		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
+		.pages = setup->directory_bytes + rank_metadata_bytes(job) + update_metadata_bytes(job) +
 			 ranks * size_align(lease_bytes(job->catalog.unit_count, buffers.count), 4096),
 		.metadata = setup->is_return ? 0 : job_metadata_bytes(job),
 	};

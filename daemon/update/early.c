@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/size.h"
 #include "daemon/gradients/gradients.h"
@@ -159,6 +160,23 @@ static bool is_finite(const struct early *early, uint32_t pack)
 	return true;
 }
 
+/* They may have been measured when they were complete. */
+static bool take_measured(struct early *early)
+{
+	const struct pack *units = &early->job->catalog.packs[early->measured_pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+		uint64_t count = norm_sums_count(&early->measured, u);
+		const double *blocks = norm_find(early->job, u);
+
+		if (count > 0 && !blocks)
+			return false;
+		if (count > 0)
+			memcpy(norm_sums_of(&early->measured, u), blocks, count * sizeof(*blocks));
+	}
+	return true;
+}
+
 /* Whoever measures the step has taken the pack's sums as they are. */
 static void on_measured(struct work *work)
 {
@@ -215,7 +233,10 @@ static void begin_next_pack(struct early *early)
 	early->measured_pack = pack_update_pack(early->job, update);
 	happens(early, early->measured_pack, EARLY_EVENT_BEGIN);
 	early->measuring = (struct work){ .run = run_measuring, .done = on_measured, .urgency = WORK_NORMAL };
-	workers_submit(early->job->node->workers, &early->measuring);
+	if (take_measured(early))
+		on_measured(&early->measuring);
+	else
+		workers_submit(early->job->node->workers, &early->measuring);
 }
 
 /* ---- Chunks ---- */
