@@ -293,6 +293,18 @@ MUTANTS = (
         (("\t\tspare_free(job, spare);\n\t\tbudget_give_beyond(job, bytes);\n", "\t\tspare_free(job, spare);\n"),),
     ),
     (
+        "a norm that was measured before the last micro-batch",
+        "measured",
+        "daemon/gradients/norm.c",
+        (("sum->measured > 0 && sum->measured == sum->next", "sum->measured > 0"),),
+    ),
+    (
+        "a norm of an epoch that has ended",
+        "measured",
+        "daemon/gradients/gradient.c",
+        (("\t\tgradient_sum_of(job, unit, rank)->measured = 0;\n", ""),),
+    ),
+    (
         "gradients outside of the rank's room",
         "gradient_buffers",
         "daemon/gradients/buffers.c",
