@@ -15,8 +15,8 @@ static const struct match {
 	const struct step_layout *layout;
 	double limit;
 } matches[] = {
-	{ "step_vs_deepspeed_exact", &step_layouts[STEP_EXACT], 1.5 },
-	{ "step_vs_deepspeed_int8", &step_layouts[STEP_INT8], 2.4 },
+	{ "step_vs_deepspeed_exact", &step_layouts[STEP_EXACT_HOST], 1.5 },
+	{ "step_vs_deepspeed_int8", &step_layouts[STEP_INT8_HOST], 2.4 },
 };
 
 bool step_wants_peer(const struct bench *bench)
