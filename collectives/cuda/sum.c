@@ -2,26 +2,13 @@
 
 #include <assert.h>
 
-#ifdef HAVE_NVCC
-extern const unsigned long long sum_fatbin[];
-#endif
-
-const void *sum_image(void)
-{
-#ifdef HAVE_NVCC
-	return sum_fatbin;
-#else
-	return NULL;
-#endif
-}
+const char *const sum_names[REDUCE_FORMATS] = {
+	[REDUCE_FP32] = "sum_fp32", [REDUCE_BF16] = "sum_bf16", [REDUCE_FP16] = "sum_fp16"
+};
 
 const char *sum_kernel(enum reduce_format format)
 {
-	static const char *const names[REDUCE_FORMATS] = {
-		[REDUCE_FP32] = "sum_fp32", [REDUCE_BF16] = "sum_bf16", [REDUCE_FP16] = "sum_fp16"
-	};
-
-	return names[format];
+	return sum_names[format];
 }
 
 uint32_t sum_blocks(uint64_t count)

@@ -8,7 +8,8 @@
 /* What cuModuleLoadData() takes. NULL: tierd was built without nvcc. */
 const void *sum_image(void);
 
-/* The name that cuModuleGetFunction() takes; of SUM_THREADS. */
+/* The names that cuModuleGetFunction() takes; of SUM_THREADS. */
+extern const char *const sum_names[REDUCE_FORMATS];
 const char *sum_kernel(enum reduce_format format);
 uint32_t sum_blocks(uint64_t count);
 

@@ -360,6 +360,7 @@ void gpu_updates_run(struct gpu_updates *updates, struct gpu_updates_request *re
 	request->updates = updates;
 	request->update.pass.done = on_updated;
 	request->update.pass.after = NULL;
+	request->update.pass.kernels = NULL;
 	updates->waiting += request->update.pass.count;
 	gpu_updater_update(updates->updater, &request->update);
 }

@@ -20,7 +20,7 @@
 struct lot {
 	struct gpu_program program;
 	struct gpu_step steps[STEPS_MAX];
-	union gpu_arguments arguments;
+	_Alignas(16) unsigned char arguments[GPU_ARGUMENTS_BYTES];
 	struct gpu_pass *pass; /* NULL: it is free */
 };
 
@@ -33,12 +33,12 @@ struct gpu_updater {
 
 /* ---- Chunks ---- */
 
-static size_t bytes_of(const struct gpu_part *part, uint64_t count)
+static size_t bytes_of(const struct gpu_pass_part *part, uint64_t count)
 {
 	return (count + part->elements - 1) / part->elements * part->bytes;
 }
 
-static bool moves(const struct gpu_part *part)
+static bool moves(const struct gpu_pass_part *part)
 {
 	return part->array.address && !part->array.is_on_gpu;
 }
@@ -49,7 +49,7 @@ static size_t room_of(const struct gpu_updater *updater)
 }
 
 /* Of a pass all of whose arrays are on the GPU there is one chunk. */
-static uint64_t chunk_elements(const struct gpu_pass *pass, const struct gpu_part parts[GPU_PARTS])
+static uint64_t chunk_elements(const struct gpu_pass *pass, const struct gpu_pass_part parts[GPU_PARTS])
 {
 	uint64_t left = pass->count - pass->begun, most;
 	size_t grain_bytes = 0;
@@ -73,7 +73,7 @@ static void add_copy(struct lot *lot, enum gpu_direction direction, driver_addre
 }
 
 /* Says where on the GPU each part is. */
-static void bring_in(struct lot *lot, const struct gpu_part parts[GPU_PARTS], struct gpu_chunk *chunk)
+static void bring_in(struct lot *lot, const struct gpu_pass_part parts[GPU_PARTS], struct gpu_chunk *chunk)
 {
 	const struct gpu_updater *updater = lot->pass->updater;
 	driver_address at = updater->config.memory + lot->program.stream * room_of(updater);
@@ -92,7 +92,8 @@ static void bring_in(struct lot *lot, const struct gpu_part parts[GPU_PARTS], st
 	}
 }
 
-static void bring_back(struct lot *lot, const struct gpu_part parts[GPU_PARTS], const struct gpu_chunk *chunk)
+static void bring_back(struct lot *lot, const struct gpu_pass_part parts[GPU_PARTS],
+		       const struct gpu_chunk *chunk)
 {
 	for (unsigned i = 0; i < GPU_PARTS; i++)
 		if (moves(&parts[i]) && parts[i].is_written)
@@ -114,19 +115,20 @@ static struct driver_function *find(const struct gpu_kernels *kernels, const cha
 static void launch(struct lot *lot, const struct gpu_chunk *chunk)
 {
 	struct gpu_step *step = &lot->steps[lot->program.count++];
-	const char *kernel = lot->pass->kind->launch(lot->pass, chunk, &lot->arguments, step);
+	const struct gpu_pass *pass = lot->pass;
+	const char *kernel = pass->kind->launch(pass, chunk, lot->arguments, step);
 
-	step->function = find(lot->pass->updater->config.kernels, kernel);
+	step->function = find(pass->kernels ? pass->kernels : pass->updater->config.kernels, kernel);
 }
 
 static void begin_chunk(struct lot *lot, struct gpu_pass *pass)
 {
 	struct gpu_chunk chunk = { .first = pass->begun };
-	struct gpu_part parts[GPU_PARTS];
+	struct gpu_pass_part parts[GPU_PARTS];
 
 	/* Of those that a kind does not have. */
 	for (unsigned i = 0; i < GPU_PARTS; i++)
-		parts[i] = (struct gpu_part){ .elements = 1 };
+		parts[i] = (struct gpu_pass_part){ .elements = 1 };
 	pass->kind->find_parts(pass, parts);
 	chunk.count = chunk_elements(pass, parts);
 	lot->pass = pass;
@@ -212,7 +214,7 @@ static void end_wait(struct gpu_request *request, int status)
 		wait_in_line(pass);
 }
 
-static void begin(struct gpu_updater *updater, struct gpu_pass *pass, const struct gpu_pass_kind *kind)
+void gpu_updater_run(struct gpu_updater *updater, struct gpu_pass *pass, const struct gpu_pass_kind *kind)
 {
 	assert(pass->done);
 	pass->kind = kind;
@@ -232,12 +234,12 @@ static void begin(struct gpu_updater *updater, struct gpu_pass *pass, const stru
 
 void gpu_updater_update(struct gpu_updater *updater, struct gpu_update *update)
 {
-	begin(updater, &update->pass, &gpu_update_kind);
+	gpu_updater_run(updater, &update->pass, &gpu_update_kind);
 }
 
 void gpu_updater_norm(struct gpu_updater *updater, struct gpu_norm *norm)
 {
-	begin(updater, &norm->pass, &gpu_norm_kind);
+	gpu_updater_run(updater, &norm->pass, &gpu_norm_kind);
 }
 
 void gpu_updater_cancel(struct gpu_updater *updater, struct gpu_pass *pass)

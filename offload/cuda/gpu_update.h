@@ -1,6 +1,7 @@
 /* Updates on a GPU: of state that lies there, in host memory, or some here and some there. What lies in host
  * memory goes to the GPU and comes back in chunks, several at once, so that the bus is at work in both
- * directions while the GPU computes. The bits are those of offload/optimizer. */
+ * directions while the GPU computes. The bits are those of offload/optimizer. Other kernels can have what
+ * they go through moved in the same way: struct gpu_pass_kind. */
 #ifndef TIERD_OFFLOAD_CUDA_GPU_UPDATE_H
 #define TIERD_OFFLOAD_CUDA_GPU_UPDATE_H
 
@@ -33,6 +34,7 @@ struct gpu_pass {
 	struct gpu_problem problem;			 /* of what failed */
 	uint64_t count;					 /* elements */
 	struct gpu_event *after;			 /* as of a program */
+	const struct gpu_kernels *kernels;		 /* that its kernel is of; NULL: the updater's */
 
 	/* Of the updater, while it runs. */
 	const struct gpu_pass_kind *kind;
@@ -51,6 +53,32 @@ struct gpu_pass {
 struct gpu_array {
 	driver_address address;
 	bool is_on_gpu;
+};
+
+/* What a pass goes through: so many elements of an array, or the rest, take so many bytes. */
+#define GPU_PARTS (OPTIMIZER_MAX_SLOTS + 3)
+struct gpu_pass_part {
+	struct gpu_array array;
+	uint64_t elements;
+	size_t bytes;
+	bool is_read, is_written;
+};
+
+struct gpu_chunk {
+	uint64_t first, count;		/* elements */
+	driver_address here[GPU_PARTS]; /* on the GPU; 0: there is none */
+};
+
+#define GPU_ARGUMENTS_BYTES 1024
+
+struct gpu_pass_kind {
+	uint64_t grain; /* elements that chunks are multiples of */
+	/* All are none before. */
+	void (*find_parts)(const struct gpu_pass *pass, struct gpu_pass_part parts[GPU_PARTS]);
+	/* The kernel, and all of the step but its function. arguments: room for GPU_ARGUMENTS_BYTES, which
+	 * stays until the chunk is done. */
+	const char *(*launch)(const struct gpu_pass *pass, const struct gpu_chunk *chunk, void *arguments,
+			      struct gpu_step *ret_step);
 };
 
 /* New values take the place of the old ones. */
@@ -74,6 +102,8 @@ struct gpu_norm {
 /* After an error each element of an update may have its old values, its new ones, or some of each. */
 void gpu_updater_update(struct gpu_updater *updater, struct gpu_update *update);
 void gpu_updater_norm(struct gpu_updater *updater, struct gpu_norm *norm);
+/* A pass of another kind, which stays until it is done. */
+void gpu_updater_run(struct gpu_updater *updater, struct gpu_pass *pass, const struct gpu_pass_kind *kind);
 /* It ends with -ECANCELED when the chunks that have begun are done, which are new then; or with 0, if those
  * are all. */
 void gpu_updater_cancel(struct gpu_updater *updater, struct gpu_pass *pass);

@@ -8,7 +8,7 @@
 #include "offload/cuda/driver.h"
 
 #define STANDIN_IMAGE UINT64_C(0x65676d6920646e74)
-#define STANDIN_RANGES 8
+#define STANDIN_RANGES 17
 
 /* What a kernel reads or writes. */
 struct standin_range {

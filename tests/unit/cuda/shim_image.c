@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/cuda/sum.h"
 #include "common/cleanup.h"
 #include "offload/cuda/kernels/arguments.h"
 #include "offload/optimizer/norm.h"
@@ -10,7 +11,8 @@
 
 static void run(const struct standin_kernel *kernel, const void *arguments, unsigned blocks, unsigned threads)
 {
-	if (!shim_run_update(kernel->name, arguments, blocks, threads))
+	if (!shim_run_update(kernel->name, arguments, blocks, threads) &&
+	    !shim_run_sum(kernel->name, arguments, blocks, threads))
 		abort();
 }
 
@@ -64,6 +66,33 @@ static unsigned ranges_of_norm(const struct standin_kernel *kernel, const void *
 	return 2;
 }
 
+static enum reduce_format format_of_sum(const struct standin_kernel *kernel)
+{
+	enum reduce_format format = 0;
+
+	while (strcmp(sum_kernel(format), kernel->name) != 0)
+		format++;
+	return format;
+}
+
+static unsigned ranges_of_sum(const struct standin_kernel *kernel, const void *arguments,
+			      struct standin_range *ret_ranges)
+{
+	const struct sum_arguments *with = arguments;
+	size_t element_bytes = reduce_element_bytes(format_of_sum(kernel));
+	unsigned count = 0;
+
+	ret_ranges[count++] = range_of(with->sum, with->count * sizeof(float), with->is_added, true);
+	for (unsigned rank = 0; rank < with->rank_count; rank++) {
+		if (with->contributions[rank] && count == STANDIN_RANGES)
+			abort();
+		if (with->contributions[rank])
+			ret_ranges[count++] =
+				range_of(with->contributions[rank], with->count * element_bytes, true, false);
+	}
+	return count;
+}
+
 #define UPDATE(name)                                                                                         \
 	{                                                                                                    \
 		name, sizeof(struct update_arguments), UPDATE_THREADS, ranges_of_update, run                 \
@@ -77,3 +106,12 @@ static const struct standin_kernel kernels[] = {
 };
 
 const struct standin_image shim_image = { STANDIN_IMAGE, ARRAY_LENGTH(kernels), kernels };
+
+#define SUM(name)                                                                                            \
+	{                                                                                                    \
+		name, sizeof(struct sum_arguments), SUM_THREADS, ranges_of_sum, run                          \
+	}
+
+static const struct standin_kernel sums[] = { SUM("sum_fp32"), SUM("sum_bf16"), SUM("sum_fp16") };
+
+const struct standin_image shim_sum_image = { STANDIN_IMAGE, ARRAY_LENGTH(sums), sums };
