@@ -95,6 +95,9 @@ int gpus_print_job(const Tierd__Wire__JobEntry *job)
 			 text_bytes(job->gpu_exchanged_bytes, text));
 	if (*job->gpu_exchange_problem)
 		text_say(2, "its GPUs get all packs from host memory: %s", job->gpu_exchange_problem);
+	if (job->gpu_summed_bytes > 0)
+		text_say(2, "its GPUs have summed %s of gradients, which were not copied for each rank",
+			 text_bytes(job->gpu_summed_bytes, text));
 	if (job->updated_by_gpus > 0)
 		text_say(2, "of its updates they made %.0f%%", percent_by_gpus(job));
 	table = table_new(titles);

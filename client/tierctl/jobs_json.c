@@ -137,8 +137,9 @@ cJSON *jobs_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddItemToObject(json, "gpus", gpus_job_json(job));
 	cJSON_AddNumberToObject(json, "gpu_energy_joules", (double)job->gpu_energy_millijoules / 1e3);
 	fields_add(json, &job->base,
-		   "gpu_energy_steps gpu_exchanged_bytes gpu_exchange_problem updated_by_gpus "
-		   "updated_by_processors update_to_gpu_bytes update_from_gpu_bytes");
+		   "gpu_energy_steps gpu_exchanged_bytes gpu_exchange_problem "
+		   "gpu_summed_bytes updated_by_gpus updated_by_processors update_to_gpu_bytes "
+		   "update_from_gpu_bytes");
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
 	return json;

@@ -24,7 +24,7 @@ struct gpu_job_figures {
 	const struct gpu *gpu;
 	unsigned number;
 	uint64_t parameter_bytes, gradient_bytes;
-	uint64_t update_bytes; /* for updates that go through it */
+	uint64_t update_bytes; /* for updates and sums that go through it */
 };
 static inline uint64_t gpu_job_bytes(struct gpu_job_figures figures)
 {

@@ -12,7 +12,8 @@
  *
  * A rank that pushes from its GPU has memory there for itself (gradients.c), in which its gradient buffers
  * lie as they do in host memory. What it pushes is copied from the one to the other (push.c), behind the
- * event that the rank names; then it is as if the rank had pushed it from host memory.
+ * event that the rank names; then it is as if the rank had pushed it from host memory. Where all ranks of a
+ * job share the GPU, it can sum what they have pushed (sums.c), and the sum alone is copied.
  *
  * Several GPUs of a job may get what they want next from one another, each a part from host memory and the
  * rest by NCCL (share.c, exchange.c); who asks for a pack waits for no other GPU.
@@ -43,6 +44,8 @@
 #include "daemon/model/model.h"
 
 #define GPU_RANKS 16
+
+struct collective_segment;
 
 int gpu_new(struct job *job);
 void gpu_free(struct job *job);
@@ -88,11 +91,45 @@ int gpu_check_push(const struct member *member, char *message, size_t size);
 
 /* Of a push that is over; on the loop. status 0: the gradients are in host memory. */
 typedef void (*gpu_pushed)(struct member *member, uint32_t buffer, int status, const char *problem);
-/* Copies those bytes of the member's buffer to where they lie in host memory, behind that event of its; the
- * caller has checked it. One push of a buffer at a time. */
+/* Copies those bytes of the member's buffer to where they lie in host memory, behind that event of its (0: at
+ * once); the caller has checked it. No bytes: it is over when the event has come, and the gradients are
+ * complete on the GPU. One push of a buffer at a time. */
 void gpu_push(struct member *member, uint32_t buffer, struct gradient_span span, uint64_t event,
 	      gpu_pushed done);
 /* It ends with -ECANCELED, unless it is over. */
 void gpu_cancel_push(struct member *member, uint32_t buffer);
+
+/* All ranks of the job push from the same GPU, which can sum now what they have pushed there. */
+bool gpu_can_sum(const struct job *job);
+
+/* So many of a job at a time. */
+#define GPU_SUMS 16
+/* Where no rank's gradient buffers have a contribution. */
+#define GPU_SUM_NONE UINT64_MAX
+
+/* Of a sum that is over; on the loop. */
+typedef void (*gpu_summed)(void *context, int status, const char *problem);
+
+/* Contributions to a sum that are complete on the GPU. */
+struct gpu_sum_order {
+	struct job *job;
+	const struct collective_segment *segments;
+	unsigned segment_count;
+	uint64_t bytes;		   /* of a contribution */
+	uint64_t first[GPU_RANKS]; /* by rank: the byte of its gradient buffers that its contribution begins
+				      at */
+	gpu_summed done;
+	void *context;
+};
+
+/* Sums them in the order of docs/numerics.md, after gpu_can_sum() has said yes in this turn. The sum, in
+ * fp32, is written to host memory where the contributions would be copied to: to the place of the first
+ * rank's, and what does not fit there to that of the next one's. Together they are as large, at least. done()
+ * never runs inside this call. After an error these places may have anything, and that GPU sums no more, for
+ * no job, until the daemon ends. */
+void gpu_sum_begin(const struct gpu_sum_order *order);
+
+/* Bytes of contributions that GPUs have summed, since the daemon has the job. */
+uint64_t gpu_summed_bytes(const struct job *job);
 
 #endif

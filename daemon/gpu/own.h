@@ -2,6 +2,8 @@
 #ifndef TIERD_DAEMON_GPU_OWN_H
 #define TIERD_DAEMON_GPU_OWN_H
 
+#include "collectives/collective.h"
+#include "collectives/cuda/sum.h"
 #include "common/workers.h"
 #include "daemon/gpu/gpu.h"
 #include "daemon/gpu/gradients_state.h"
@@ -37,6 +39,7 @@ struct gpu_in_use {
 	bool is_lost;
 	bool is_closing;	/* a worker closes it, or will */
 	bool has_failed_update; /* it makes no more, for nobody */
+	bool has_failed_sum;	/* likewise */
 	struct gpu_sensors sensors;
 	char problem[GPU_PROBLEM_TEXT];
 };
@@ -174,6 +177,40 @@ struct gpu_segment {
 	struct gpu_pin pin;
 };
 
+/* What goes through a tier's GPU in chunks. */
+struct gpu_passes {
+	struct gpu_tier *tier;
+	void (*came)(struct gpu_tier *tier); /* a request of its opening, or of its end, has */
+	struct driver_function *update_functions[KERNELS_COUNT], *sum_functions[REDUCE_FORMATS];
+	struct gpu_kernels update_kernels, sum_kernels;
+	struct gpu_memory memory;
+	struct gpu_updater *updater; /* NULL: it takes none */
+	int status;
+	struct gpu_problem problem;
+};
+
+/* Contributions of ranks being summed there: one pass after the other, each of elements in one format whose
+ * sums lie side by side in host memory. */
+struct gpu_sum {
+	struct gpu_pass pass;
+	struct gpu_tier *tier;
+	bool is_running;
+	gpu_summed done; /* NULL: who waited has been told */
+	void *context;
+	struct collective_segment segments[UNIT_TRAINABLE_SECTIONS];
+	unsigned segment_count, rank_count;
+	struct gpu_summand {
+		struct gpu_rank *rank; /* NULL: it contributes nothing */
+		uint64_t first;	       /* byte of its gradient buffers */
+	} summands[GPU_RANKS];
+	uint64_t bytes;		   /* of a contribution */
+	uint64_t elements, summed; /* of all segments */
+	/* Of the pass. */
+	const struct collective_segment *segment;
+	uint64_t skip; /* elements of it */
+	char *to;
+};
+
 enum gpu_tier_state {
 	GPU_TIER_OPENING, /* its GPU, its memory, its events */
 	GPU_TIER_OPEN,
@@ -199,8 +236,11 @@ struct gpu_tier {
 	struct memory directory_memory;
 	struct directory_header *directory;
 	float update_fraction;
-	bool has_room_for_updates;   /* its budget has */
-	struct gpu_updates *updates; /* NULL: there are none */
+	bool has_room_for_passes;    /* its budget has */
+	struct gpu_passes *passes;   /* NULL: there are none */
+	struct gpu_updates *updates; /* NULL: it makes none */
+	bool may_sum;		     /* as the node's settings said */
+	struct gpu_sum *sums;	     /* GPU_SUMS of them; NULL: it sums nothing */
 	struct slots slots;
 	struct gpu_slot *places; /* by slot */
 	struct gpu_pack *packs;
@@ -221,6 +261,7 @@ struct job_gpu {
 	struct gpu_energy energy;
 	uint64_t step_seen; /* at the last look */
 	struct gpu_updates_figures updated;
+	uint64_t summed_bytes;
 };
 
 static inline uint32_t gpu_pack_number(const struct gpu_pack *pack)
@@ -254,16 +295,24 @@ bool gpu_tier_ends(struct gpu_tier *tier);
 /* Its GPU does nothing for it any more: who waits is told, and what is in flight comes home. */
 void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem);
 
-/* ---- updates.c ---- */
+/* ---- passes.c: what goes through a GPU in chunks ---- */
 
 /* Of the GPU, for chunks on their way; and what they take of the budget, or really have. */
-#define GPU_UPDATES_BYTES ((size_t)6 << 20)
-uint64_t gpu_updates_bytes(const struct gpu_tier *tier);
-uint64_t gpu_updates_held_bytes(const struct gpu_tier *tier);
+#define GPU_PASSES_BYTES ((size_t)6 << 20)
+uint64_t gpu_passes_bytes(const struct gpu_tier *tier);
+uint64_t gpu_passes_held_bytes(const struct gpu_tier *tier);
 /* With the tier's opening, and once all that was asked for has come home: came() hears of each request. */
-void gpu_updates_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
-void gpu_updates_open(struct gpu_tier *tier);
+void gpu_passes_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
+void gpu_passes_open(struct gpu_tier *tier);
 /* With its end, and when all that is home. */
+void gpu_passes_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
+void gpu_passes_free(struct gpu_tier *tier);
+
+/* ---- updates.c ---- */
+
+bool gpu_updates_are_wanted(const struct gpu_tier *tier);
+/* With the tier's passes. problem: why it has none; NULL: it has. */
+void gpu_updates_open(struct gpu_tier *tier, const char *problem);
 void gpu_updates_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
 void gpu_updates_free(struct gpu_tier *tier);
 /* The GPU is lost: the updates that it makes may never come home, and the job does not wait for them. */
@@ -313,6 +362,7 @@ void gpu_fail_asking(struct gpu_tier *tier);
 void gpu_send_away(struct member *member, const char *problem);
 /* Who waits is told, once: what a driver brings home that hung was given up before. */
 void gpu_end_push(struct gpu_push *push, int status, const char *problem);
+void gpu_end_sum(struct gpu_sum *sum, int status, const char *problem);
 /* The tier's driver hangs, and what it was asked for may never come home: who waits for what was pushed is
  * told, and its ranks are sent away. */
 void gpu_give_pushes_up(struct gpu_tier *tier);

@@ -46,7 +46,7 @@ void gpu_push(struct member *member, uint32_t buffer, struct gradient_span span,
 				   .to = (driver_address)(uintptr_t)(member->gradients.base + span.first),
 				   .from = rank->gradients.memory.address + span.first,
 				   .bytes = span.bytes,
-				   .after = &rank->events[gpu_event_at(event)].event };
+				   .after = event > 0 ? &rank->events[gpu_event_at(event)].event : NULL };
 	rank->busy++;
 	rank->tier->outstanding++;
 	rank->gradients.moving++;

@@ -1,4 +1,4 @@
-/* Pushes whose GPU is lost: who waits is told, and the rank's memory is not used again. */
+/* Pushes and sums whose GPU is lost: who waits is told, and the rank's memory is not used again. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -28,6 +28,14 @@ void gpu_end_push(struct gpu_push *push, int status, const char *problem)
 		done(rank->member, (uint32_t)(push - rank->gradients.pushes), status, problem);
 }
 
+void gpu_end_sum(struct gpu_sum *sum, int status, const char *problem)
+{
+	gpu_summed done = TAKE_PTR(sum->done);
+
+	if (done)
+		done(sum->context, status, problem);
+}
+
 /* The copies are the engine's still. Until they come home, which may be never, the rank's memory is there. */
 static void give_up(struct gpu_rank *rank)
 {
@@ -43,4 +51,7 @@ void gpu_give_pushes_up(struct gpu_tier *tier)
 	for (unsigned i = 0; i < GPU_RANKS; i++)
 		if (tier->ranks[i])
 			give_up(tier->ranks[i]);
+	for (unsigned i = 0; tier->sums && i < GPU_SUMS; i++)
+		if (tier->sums[i].is_running)
+			gpu_end_sum(&tier->sums[i], -ENODEV, tier->problem);
 }

@@ -16,7 +16,7 @@ static uint64_t plan_bytes(const struct slots *slots)
 
 uint64_t gpu_tier_bytes(const struct gpu_tier *tier)
 {
-	return plan_bytes(&tier->slots) + gpu_updates_held_bytes(tier);
+	return plan_bytes(&tier->slots) + gpu_passes_held_bytes(tier);
 }
 
 /* All slots are there from the start. */
@@ -55,22 +55,22 @@ static int plan_beside(struct gpu_tier *tier, uint64_t budget, uint64_t others)
 	return 0;
 }
 
-/* Gradients and updates have room where the least of parameters has room beside them; updates come last,
- * because processors can make all of them. */
+/* Gradients and passes have room where the least of parameters has room beside them; passes come last,
+ * because processors can make all updates and sums. */
 static int plan_within(struct gpu_tier *tier, uint64_t budget)
 {
 	uint64_t gradients = tier->has_gradients ? gradients_to_come(tier) : 0,
-		 updates = gpu_updates_bytes(tier);
+		 passes = gpu_passes_bytes(tier);
 	int r;
 
-	tier->has_room_for_updates = true;
+	tier->has_room_for_passes = true;
 	if (budget == 0)
 		return plan_slots(tier, budget);
-	r = plan_beside(tier, budget, size_sum(gradients, updates));
+	r = plan_beside(tier, budget, size_sum(gradients, passes));
 	if (r != 0)
 		return r < 0 ? r : 0;
-	tier->has_room_for_updates = updates == 0;
-	r = gradients > 0 && updates > 0 ? plan_beside(tier, budget, gradients) : 0;
+	tier->has_room_for_passes = passes == 0;
+	r = gradients > 0 && passes > 0 ? plan_beside(tier, budget, gradients) : 0;
 	if (r != 0)
 		return r < 0 ? r : 0;
 	return plan_slots(tier, budget);
@@ -196,7 +196,7 @@ static void open_if_complete(struct gpu_tier *tier)
 		return;
 	}
 	tier->state = GPU_TIER_OPEN;
-	gpu_updates_open(tier);
+	gpu_passes_open(tier);
 	gpu_segments_add(tier, come_home);
 	log_info("job %s has %s of %s for %u of %u units", tier->job->name,
 		 budget_print(tier->memory.bytes, bytes), gpu_engine_name(tier->gpu->engine),
@@ -239,7 +239,7 @@ static void make_events_and_pin(struct gpu_tier *tier)
 	tier->pin =
 		(struct gpu_pin){ .request.done = on_pinned, .base = arena->base, .bytes = arena->length };
 	gpu_pin_add(engine, &tier->pin);
-	gpu_updates_make(tier, open_if_complete);
+	gpu_passes_make(tier, open_if_complete);
 	for (uint32_t i = 0; i < tier->slots.count; i++) {
 		tier->places[i] = (struct gpu_slot){ .tier = tier, .event.request.done = on_event };
 		gpu_event_create(engine, &tier->places[i].event);
@@ -323,6 +323,7 @@ struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *at
 				   .budget = attach->budget,
 				   .has_gradients = attach->has_gradients,
 				   .update_fraction = attach->update_fraction,
+				   .may_sum = job->node->settings.gpu_sums == GPU_SUMS_AUTO,
 				   .opening = { .tier = tier },
 				   .memory = { .fd = -1 },
 				   .directory_memory = MEMORY_INIT,
@@ -394,7 +395,7 @@ static void empty(struct gpu_tier *tier)
 		tier->pin.request.done = on_unpinned;
 		gpu_pin_remove(tier->gpu->engine, &tier->pin);
 	}
-	gpu_updates_close(tier, come_home);
+	gpu_passes_close(tier, come_home);
 	gpu_segments_remove(tier);
 	come_home(tier);
 }
@@ -421,7 +422,7 @@ static void free_tier(struct gpu_tier *tier)
 	if (tier->gpu)
 		gpu_let_go(tier->gpu, job);
 	drop_plan(tier);
-	gpu_updates_free(tier);
+	gpu_passes_free(tier);
 	free(tier->packs);
 	free(tier->segments);
 	disposal_start_shared(job->node, job->uid, true, &tier->directory_memory);

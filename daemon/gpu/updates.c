@@ -1,5 +1,4 @@
-/* Updates on the GPUs that a job uses. What they need there is made when the job's tier opens, and goes with
- * it. */
+/* Updates on the GPUs that a job uses: passes of their tiers (passes.c). */
 #include "daemon/gpu/updates.h"
 
 #include <errno.h>
@@ -20,20 +19,14 @@ struct pinned {
 
 struct gpu_updates {
 	struct gpu_tier *tier;
-	void (*came)(struct gpu_tier *tier); /* a request of its opening, or of its end, has */
-	struct driver_function *functions[KERNELS_COUNT];
-	struct gpu_kernels kernels;
-	struct gpu_memory memory;
-	struct gpu_updater *updater; /* NULL: it takes none */
+	void (*came)(struct gpu_tier *tier); /* a request of its end has */
 	struct pinned pins[PINS];
 	uint64_t waiting; /* elements in flight */
-	int status;
-	struct gpu_problem problem;
 };
 
 /* ---- With a tier ---- */
 
-static bool is_wanted(const struct gpu_tier *tier)
+bool gpu_updates_are_wanted(const struct gpu_tier *tier)
 {
 	if (tier->update_fraction == 0 || tier->gpu->has_failed_update)
 		return false;
@@ -41,113 +34,28 @@ static bool is_wanted(const struct gpu_tier *tier)
 	return tier->update_fraction > 0 || kernels_image();
 }
 
-uint64_t gpu_updates_bytes(const struct gpu_tier *tier)
+void gpu_updates_open(struct gpu_tier *tier, const char *problem)
 {
-	return is_wanted(tier) ? GPU_UPDATES_BYTES : 0;
-}
-
-uint64_t gpu_updates_held_bytes(const struct gpu_tier *tier)
-{
-	return tier->updates && tier->updates->memory.address ? tier->updates->memory.bytes : 0;
-}
-
-static void note_problem(struct gpu_updates *updates, const struct gpu_request *request, int status)
-{
-	if (updates->status < 0)
+	if (!gpu_updates_are_wanted(tier))
 		return;
-	updates->status = status;
-	updates->problem = request->problem;
-}
-
-static void on_memory(struct gpu_request *request, int status)
-{
-	struct gpu_memory *memory = container_of(request, struct gpu_memory, request);
-	struct gpu_updates *updates = container_of(memory, struct gpu_updates, memory);
-
-	if (status < 0)
-		note_problem(updates, request, status);
-	updates->came(updates->tier);
-}
-
-static void on_loaded(struct gpu_request *request, int status)
-{
-	struct gpu_kernels *kernels = container_of(request, struct gpu_kernels, request);
-	struct gpu_updates *updates = container_of(kernels, struct gpu_updates, kernels);
-
-	if (status < 0)
-		note_problem(updates, request, status);
-	updates->came(updates->tier);
-}
-
-void gpu_updates_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier))
-{
-	struct gpu_updates *updates =
-		is_wanted(tier) && tier->has_room_for_updates ? calloc(1, sizeof(*updates)) : NULL;
-
-	tier->updates = updates;
-	if (!updates)
-		return;
-	updates->tier = tier;
-	updates->came = came;
-	updates->memory =
-		(struct gpu_memory){ .request.done = on_memory, .bytes = GPU_UPDATES_BYTES, .fd = -1 };
-	updates->kernels = (struct gpu_kernels){ .request.done = on_loaded,
-						 .image = kernels_image(),
-						 .count = KERNELS_COUNT,
-						 .names = kernels_names,
-						 .functions = updates->functions };
-	tier->outstanding += 2;
-	gpu_memory_create(tier->gpu->engine, &updates->memory);
-	gpu_kernels_load(tier->gpu->engine, &updates->kernels);
-}
-
-void gpu_updates_open(struct gpu_tier *tier)
-{
-	struct gpu_updates *updates = tier->updates;
-	const char *problem = "gpu_budget has no room for them beside the job's largest units; raise it";
-
-	if (updates && updates->status == 0) {
-		updates->updater =
-			gpu_updater_new(&(struct gpu_updater_config){ .engine = tier->gpu->engine,
-								      .kernels = &updates->kernels,
-								      .memory = updates->memory.address,
-								      .bytes = updates->memory.bytes });
-		if (updates->updater)
-			return;
-		problem = "tierd is out of memory";
-	} else if (updates) {
-		problem = updates->problem.text;
-	}
-	if (tier->update_fraction > 0 && is_wanted(tier))
-		log_warning("job %s is updated by processors alone: %s", tier->job->name, problem);
-	else if (is_wanted(tier))
-		log_info("job %s is updated by processors alone: %s", tier->job->name, problem);
-}
-
-static void come_home(struct gpu_updates *updates)
-{
-	updates->came(updates->tier);
-}
-
-static void on_memory_gone(struct gpu_request *request, int status)
-{
-	struct gpu_memory *memory = container_of(request, struct gpu_memory, request);
-
-	come_home(container_of(memory, struct gpu_updates, memory));
-}
-
-static void on_unloaded(struct gpu_request *request, int status)
-{
-	struct gpu_kernels *kernels = container_of(request, struct gpu_kernels, request);
-
-	come_home(container_of(kernels, struct gpu_updates, kernels));
+	if (!problem)
+		tier->updates = calloc(1, sizeof(*tier->updates));
+	if (tier->updates)
+		tier->updates->tier = tier;
+	else if (tier->update_fraction > 0)
+		log_warning("job %s is updated by processors alone: %s", tier->job->name,
+			    problem ? problem : "tierd is out of memory");
+	else
+		log_info("job %s is updated by processors alone: %s", tier->job->name,
+			 problem ? problem : "tierd is out of memory");
 }
 
 static void on_unpinned(struct gpu_request *request, int status)
 {
 	struct gpu_pin *pin = container_of(request, struct gpu_pin, request);
+	struct gpu_updates *updates = container_of(pin, struct pinned, pin)->updates;
 
-	come_home(container_of(pin, struct pinned, pin)->updates);
+	updates->came(updates->tier);
 }
 
 static void unpin(struct pinned *pinned, void (*done)(struct gpu_request *request, int status))
@@ -167,20 +75,9 @@ void gpu_updates_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier
 	if (!updates)
 		return;
 	updates->came = came;
-	updates->updater = gpu_updater_free(updates->updater);
 	for (unsigned i = 0; i < PINS; i++)
 		if (updates->pins[i].state == PIN_HERE)
 			unpin(&updates->pins[i], on_unpinned);
-	if (updates->kernels.module) {
-		tier->outstanding++;
-		updates->kernels.request.done = on_unloaded;
-		gpu_kernels_unload(tier->gpu->engine, &updates->kernels);
-	}
-	if (updates->memory.address) {
-		tier->outstanding++;
-		updates->memory.request.done = on_memory_gone;
-		gpu_memory_destroy(tier->gpu->engine, &updates->memory);
-	}
 }
 
 void gpu_updates_free(struct gpu_tier *tier)
@@ -242,8 +139,8 @@ static void pin_for(struct gpu_updates *updates, void *base, size_t bytes)
 
 static bool takes_any(const struct gpu_tier *tier)
 {
-	return tier->state == GPU_TIER_OPEN && tier->updates && tier->updates->updater &&
-	       !tier->gpu->has_failed_update && gpu_tier_has_ranks(tier);
+	return tier->state == GPU_TIER_OPEN && tier->updates && !tier->gpu->has_failed_update &&
+	       gpu_tier_has_ranks(tier);
 }
 
 void gpu_updates_pin(struct job *job, void *base, size_t bytes)
@@ -360,9 +257,9 @@ void gpu_updates_run(struct gpu_updates *updates, struct gpu_updates_request *re
 	request->updates = updates;
 	request->update.pass.done = on_updated;
 	request->update.pass.after = NULL;
-	request->update.pass.kernels = NULL;
+	request->update.pass.kernels = &updates->tier->passes->update_kernels;
 	updates->waiting += request->update.pass.count;
-	gpu_updater_update(updates->updater, &request->update);
+	gpu_updater_update(updates->tier->passes->updater, &request->update);
 }
 
 struct gpu_updates_figures gpu_updates_figures(const struct job *job)

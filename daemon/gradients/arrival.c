@@ -1,5 +1,6 @@
 /* Contributions that come from the memory of a GPU: they are copied to where the rank's host memory has them,
- * and wait for their sums from then on. */
+ * and wait for their sums from then on. One that its GPU may sum (combined.c) waits in the GPU's memory, from
+ * when it is complete there, and is copied only if it turns out that it is not summed there. */
 #include <errno.h>
 
 #include "daemon/gpu/gpu.h"
@@ -44,12 +45,14 @@ static void on_arrived(struct member *member, uint32_t buffer, int status, const
 	job_settle(job);
 }
 
-void arrival_begin(struct contribution *contribution, uint64_t event)
+/* event: as of gpu_push(). */
+static void begin(struct contribution *contribution, uint64_t event)
 {
 	struct member *member = contribution->member;
 	const struct gradient_span span = {
 		(uint64_t)((const char *)contribution->data - member->gradients.base),
-		unit_gradient_bytes(&member->job->catalog.units[contribution->unit])
+		contribution->is_on_gpu ? 0
+					: unit_gradient_bytes(&member->job->catalog.units[contribution->unit])
 	};
 
 	queue_init(&contribution->link);
@@ -57,6 +60,27 @@ void arrival_begin(struct contribution *contribution, uint64_t event)
 	member->job->gradients->arriving++;
 	(*waiting_of(contribution))++;
 	gpu_push(member, contribution->buffer, span, event, on_arrived);
+}
+
+void arrival_begin(struct contribution *contribution, uint64_t event)
+{
+	contribution->is_on_gpu = combined_may_be(contribution);
+	begin(contribution, event);
+}
+
+bool arrival_bring_home(struct contribution *contribution)
+{
+	char problem[sizeof(contribution->member->push_message)];
+
+	/* The GPU is lost. */
+	if (gpu_check_push(contribution->member, problem, sizeof(problem)) < 0) {
+		fail(contribution, problem);
+		return false;
+	}
+	contribution_take(contribution);
+	contribution->is_on_gpu = false;
+	begin(contribution, 0);
+	return true;
 }
 
 void arrival_void(struct contribution *contribution)

@@ -5,7 +5,8 @@
  * micro-batch is added when all ranks have pushed it or closed their part of the step. In stages 0 and 1 each
  * rank has a sum, to which its contributions are added as they come; these sums are folded into one when the
  * step is decided. The open step is the one that ranks push to now. A rank that wants its buffer back while
- * its contribution waits for others gets it: the contribution is copied to a spare buffer. Where host memory
+ * its contribution waits for others gets it: the contribution is copied to a spare buffer. What all ranks
+ * push from one GPU may wait there, and be summed there before it is added (combined.c). Where host memory
  * has no room for the sums of all packs, it has buffers for some, and the others are spilled to NVMe. The
  * norm of a step is measured over its sums by workers. A sum is measured before, if it is spilled or updated
  * before the step is decided, or once it has as many micro-batches as in the step before.

@@ -58,7 +58,8 @@ struct contribution {
 	struct pending *pending;
 	bool is_active;	  /* pushed and not yet summed */
 	bool is_reading;  /* a worker reads it, or a GPU writes it */
-	bool is_arriving; /* the GPU does: in no queue */
+	bool is_arriving; /* the GPU does, or will: in no queue */
+	bool is_on_gpu;	  /* it is in the memory of its rank's GPU, and not where data says */
 	bool is_void;	  /* one of them does, and its epoch has ended */
 };
 
@@ -83,6 +84,9 @@ struct reduction {
 	struct collective_segment segments[UNIT_TRAINABLE_SECTIONS];
 	const void **pointers;		     /* by rank */
 	struct contribution **contributions; /* by rank */
+	bool is_combined;		     /* a GPU sums them first */
+	uint32_t place;			     /* the next rank in whose place there may be some of that sum */
+	uint64_t added;			     /* elements of it */
 };
 
 /* Memory for one contribution beside the ranks' buffers. */
@@ -127,10 +131,25 @@ void contribution_finish(struct contribution *contribution);
 
 /* It comes from the memory of a GPU, behind that event of its rank; then it waits. */
 void arrival_begin(struct contribution *contribution, uint64_t event);
+/* One that waits on the GPU is copied to host memory, and waits again. False: the GPU is lost, and the epoch
+ * has ended. */
+bool arrival_bring_home(struct contribution *contribution);
 /* Its epoch has ended. */
 void arrival_void(struct contribution *contribution);
 /* Those of the job's ranks are of that step from now on. */
 void arrivals_relabel(struct job *job, uint64_t step);
+
+/* Whether it may wait on the GPU that it is pushed from, to be summed there. */
+bool combined_may_be(const struct contribution *contribution);
+/* What is collected can be added now, after a sum on a GPU if is_combined says so. False: of some the bytes
+ * have to come home first, and are on their way. */
+bool combined_choose(struct reduction *reduction);
+/* They are summed on the GPU; then some of that sum is added to the unit's, or all is void. */
+void combined_begin(struct reduction *reduction);
+/* So are more of it, when some have been. False: those were all. */
+bool combined_add_next(struct reduction *reduction);
+/* The contributions of a reduction whose epoch has ended are not added. */
+void reduction_void(struct reduction *reduction);
 
 /* A rank that waits for a buffer has its contribution put aside, if it waits for others. */
 void spare_help(struct member *member);

@@ -70,6 +70,12 @@ static void finish(struct reduction *reduction)
 	job_settle(job);
 }
 
+void reduction_void(struct reduction *reduction)
+{
+	give_contributions_back(reduction);
+	finish(reduction);
+}
+
 /* It has as many micro-batches as in the last step: so this is likely all of it, some of which caches still
  * have, and a step that ends need not wait for it to be read again. Spilled sums are measured when they
  * leave; small ones together with the step. */
@@ -84,7 +90,8 @@ static void run_measuring(struct work *work)
 	const struct reduction *reduction = container_of(work, struct reduction, measuring);
 	struct job *job = reduction->job;
 
-	norm_measure(job, &job->gradients->measured, reduction->unit, (const char *)reduction->push.sum);
+	norm_measure(job, &job->gradients->measured, reduction->unit,
+		     gradient_sum_address(job, reduction->sum));
 }
 
 /* If the epoch has ended meanwhile the sum has none. */
@@ -103,6 +110,8 @@ static void on_reduced(struct collective_push *push)
 	struct job *job = reduction->job;
 
 	note_reduction(reduction);
+	if (reduction->is_combined && combined_add_next(reduction))
+		return;
 	if (reduction->sum)
 		give_contributions_back(reduction);
 	if (!is_worth_measuring(job, reduction->sum)) {
@@ -126,6 +135,7 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 	memset(reduction->pointers, 0, job->options.world_size * sizeof(*reduction->pointers));
 	memset(reduction->contributions, 0, job->options.world_size * sizeof(*reduction->contributions));
 	reduction->unit = unit;
+	reduction->is_combined = false;
 	reduction->push.done = on_reduced;
 	reduction->push.is_timed = trace_is_on(job);
 	reduction->push.contributions = reduction->pointers;
@@ -137,7 +147,10 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 static void submit_reduction(struct job *job, struct reduction *reduction)
 {
 	job->gradients->reductions_running++;
-	collective_push(job->node->collective, &reduction->push);
+	if (reduction->is_combined)
+		combined_begin(reduction);
+	else
+		collective_push(job->node->collective, &reduction->push);
 }
 
 /* Copied, as numbers of which nobody asks what they mean. */
@@ -234,7 +247,8 @@ void sum_try(struct job *job, struct sum *sum)
 		queue_push(&job->gradients->sums_waiting, &sum->link);
 		return;
 	}
-	if (!collect(job, sum, reduction->contributions) || !spill_want(job, pack)) {
+	if (!collect(job, sum, reduction->contributions) || !combined_choose(reduction) ||
+	    !spill_want(job, pack)) {
 		queue_push(&job->gradients->free_reductions, &reduction->link);
 		return;
 	}

@@ -186,6 +186,11 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 	if (!(is_planned && slots_have_room_for(residency_slots(job), job->options.world_size)) &&
 	    !(all_are_blocked(job, with_gathers) && (is_planned || add_extra(job))))
 		return false;
+	/* And then this is called again. */
+	if (contribution->is_on_gpu) {
+		arrival_bring_home(contribution);
+		return true;
+	}
 	struct spare_buffer *spare =
 		queue_entry(queue_pop(&job->gradients->free_spares), struct spare_buffer, link);
 

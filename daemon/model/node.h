@@ -45,6 +45,12 @@ enum gpu_exchange_mode {
 	GPU_EXCHANGE_NEVER,
 };
 
+/* Whether the GPU that all ranks of a job push from sums what they push. */
+enum gpu_sums_mode {
+	GPU_SUMS_NEVER,
+	GPU_SUMS_AUTO, /* where that moves no more over its bus */
+};
+
 /* As the configuration has it, and may change it while the node is there. */
 struct node_settings {
 	uint64_t host_budget;			     /* bytes of host memory for all jobs together */
@@ -59,6 +65,7 @@ struct node_settings {
 	unsigned connections_per_user;				      /* that the server allows: to be told */
 	unsigned gpu_exchange;					      /* enum gpu_exchange_mode */
 	unsigned gpu_exchange_seconds;				      /* until one has failed */
+	unsigned gpu_sums; /* enum gpu_sums_mode; of GPUs that jobs begin to use */
 };
 
 /* As much as there may be. */

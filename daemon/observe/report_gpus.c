@@ -85,6 +85,7 @@ int report_job_gpus(const struct job *job, struct report_job_gpus *gpus, Tierd__
 	entry->gpu_energy_steps = energy.steps;
 	entry->gpu_exchanged_bytes = exchange.bytes;
 	entry->gpu_exchange_problem = (char *)exchange.problem;
+	entry->gpu_summed_bytes = gpu_summed_bytes(job);
 	fill_updates(job, entry);
 	if (count == 0)
 		return 0;

@@ -46,6 +46,7 @@ struct config {
 	unsigned direct_io;    /* enum config_direct_io */
 	unsigned gpu_exchange; /* enum gpu_exchange_mode */
 	unsigned gpu_exchange_seconds;
+	unsigned gpu_sums; /* enum gpu_sums_mode */
 	unsigned connections, connections_per_user, requests_per_connection;
 	uint64_t output_queue, frame_size;
 	unsigned jobs_per_user, units_per_job, tensors_per_job;

@@ -52,6 +52,12 @@ static const struct config_choice exchanges[] = {
 	{ NULL, 0 },
 };
 
+static const struct config_choice sums[] = {
+	{ "never", GPU_SUMS_NEVER },
+	{ "auto", GPU_SUMS_AUTO },
+	{ NULL, 0 },
+};
+
 #define MAX_ENDURANCE (1024 * 1024 * TIB)
 #define PLACE(member) offsetof(struct config, member), sizeof(((struct config *)NULL)->member)
 
@@ -99,6 +105,10 @@ const struct config_option config_options[] = {
 	{ "gpu", "exchange_seconds", "gpu-exchange-seconds", "N",
 	  "until what GPUs exchange has failed, and each copies all from host memory", CONFIG_COUNT,
 	  PLACE(gpu_exchange_seconds), 1, 3600, .is_live = true },
+	{ "gpu", "sums", "gpu-sums", "WHETHER",
+	  "a GPU that all ranks of a job push from sums what they push: never, or auto (where that moves no "
+	  "more)",
+	  CONFIG_CHOICE, PLACE(gpu_sums), .choices = sums, .is_live = true },
 	{ "users", "administrators", "administrators", "NAMES",
 	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators),
 	  .is_live = true },

@@ -148,6 +148,7 @@ static struct node_settings settings_of(const struct config *config)
 						: config->connections,
 		.gpu_exchange = config->gpu_exchange,
 		.gpu_exchange_seconds = config->gpu_exchange_seconds,
+		.gpu_sums = config->gpu_sums,
 	};
 }
 

@@ -1,9 +1,9 @@
 /* Ranks that push gradients from the memory of a GPU, which a stand-in plays: what comes of it has the bits
  * of what comes of the same gradients in host memory, also where ranks are killed.
  *
- * usage: gpu_push RANKS STAGE FORMAT BUDGET_MIB PLACES [DEATHS], with FORMAT fp32, bf16 or wide (bf16 whose
- * gradients are fp32), and PLACES gpu or mixed: then some of the pushes come from host memory. So often the
- * last rank is killed, and another one comes. */
+ * usage: gpu_push RANKS STAGE FORMAT BUDGET_MIB PLACES [DEATHS], with FORMAT fp32, bf16, fp16 or wide (bf16
+ * whose gradients are fp32), and PLACES gpu, mixed (then some of the pushes come from host memory), or some
+ * (then some ranks do not push some units). So often the last rank is killed, and another one comes. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ static struct driver driver;
 static struct driver_stream *stream;
 static unsigned long ranks, stage, budget_mib;
 static uint32_t format = TIERD_FP32, gradient_format;
-static bool is_mixed;
+static bool is_mixed, are_some;
 
 /* What streams copy from, which must stay as it is until they have. */
 static struct source {
@@ -105,6 +105,7 @@ static const struct source *make_source(unsigned rank, uint64_t step, unsigned u
 		int64_t number = (int64_t)(support_random(&seed) >> 20) - (1ll << 43);
 
 		source->values[i] = (float)number / (float)(1ll << (40 + i % 7));
+		/* Of fp16 these are others, as good. */
 		support_put(source->halves, TIERD_BF16, i, source->values[i]);
 	}
 	return source;
@@ -129,6 +130,11 @@ static bool leaves_second(const struct push *push)
 static bool is_from_gpu(const struct push *push)
 {
 	return !is_mixed || (push->unit + push->rank + push->micro_batch) % 3 != 0;
+}
+
+static bool is_left_out(const struct push *push)
+{
+	return are_some && (push->step + push->unit) % (ranks + 1) == push->rank;
 }
 
 static int write_tensor(const struct tierd_view *view, const struct push *push, unsigned tensor, bool on_gpu)
@@ -187,6 +193,8 @@ static bool take_step(struct tierd_job *job, unsigned rank, uint64_t step, bool 
 		for (unsigned unit = UNITS; unit-- > 0;) {
 			const struct push push = { rank, unit, micro_batch, step };
 
+			if (is_left_out(&push))
+				continue;
 			TRY(push_unit(job, &push, has_gpu && is_from_gpu(&push)));
 		}
 	}
@@ -273,10 +281,13 @@ int main(int argc, char **argv)
 	REQUIRE(argc == 6 || argc == 7);
 	ranks = strtoul(argv[1], NULL, 10);
 	stage = strtoul(argv[2], NULL, 10);
-	format = strcmp(argv[3], "fp32") == 0 ? TIERD_FP32 : TIERD_BF16;
+	format = strcmp(argv[3], "fp32") == 0	? TIERD_FP32
+		 : strcmp(argv[3], "fp16") == 0 ? TIERD_FP16
+						: TIERD_BF16;
 	gradient_format = strcmp(argv[3], "wide") == 0 ? TIERD_FP32 : 0;
 	budget_mib = strtoul(argv[4], NULL, 10);
 	is_mixed = strcmp(argv[5], "mixed") == 0;
+	are_some = strcmp(argv[5], "some") == 0;
 	crowd_start(&crowd, (unsigned)ranks, 0, run, NULL);
 	kill_last(&crowd, argc > 6 ? strtoul(argv[6], NULL, 10) : 0);
 	crowd_finish(&crowd);

@@ -661,7 +661,19 @@ MUTANTS = (
         "gradients on a GPU read before their stream has written them",
         "gpu_push",
         "daemon/gpu/push.c",
-        ((".after = &rank->events[gpu_event_at(event)].event", ".after = NULL"),),
+        ((".after = event > 0 ? &rank->events[gpu_event_at(event)].event : NULL", ".after = NULL"),),
+    ),
+    (
+        "ranks not sent away whose gradient buffers a lost GPU may write a sum to",
+        "gpu_sums",
+        "daemon/gpu/sums.c",
+        (("if (status == -ENODEV)", "if (status == -ENODEV && sum->bytes == 0)"),),
+    ),
+    (
+        "gradients on a GPU taken for those in host memory",
+        "gpu_sums",
+        "daemon/gradients/combined.c",
+        (("\tbring_home(reduction);\n\treturn false;", "\tif (0)\n\t\tbring_home(reduction);\n\treturn true;"),),
     ),
     (
         "a step decided while gradients of it come from a GPU",

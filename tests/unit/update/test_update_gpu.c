@@ -261,7 +261,7 @@ static void a_budget_without_room_for_updates_leaves_them_to_processors(void **s
 		assert_int_equal(ask_for_gpu(1, budgets[i]), 0);
 		tier = queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
 		assert_true((gpu_updates_find(job) != NULL) == (i == 1));
-		assert_true(tier->memory.bytes + gpu_updates_held_bytes(tier) <= budgets[i]);
+		assert_true(tier->memory.bytes + gpu_passes_held_bytes(tier) <= budgets[i]);
 		training_end(&actor, job);
 	}
 }

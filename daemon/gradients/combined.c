@@ -1,0 +1,132 @@
+/* Contributions that a GPU sums, because all ranks of the job push from it.
+ *
+ * Each waits in the GPU's memory, once it is complete there, until all of its micro-batch are there. The GPU
+ * sums them in the order of docs/numerics.md. That sum takes their place in host memory, and workers add it
+ * to the unit's as if one rank had pushed it in fp32: the same bits. So each sum is begun, spilled and
+ * measured as any other.
+ *
+ * This is for stages 2 and 3, and for as many contributions as are no smaller than their sum. Then the bus
+ * moves no more, and host memory is neither written nor read once for each rank; and they have room for the
+ * sum. All else comes home first (arrival.c): what meets a contribution from host memory, a rank that waits
+ * for its buffer, ranks on several GPUs. */
+#include <assert.h>
+#include <errno.h>
+
+#include "daemon/gpu/gpu.h"
+#include "daemon/gradients/own.h"
+
+static_assert(GPU_SUMS >= REDUCTIONS, "a sum for each");
+
+static const struct unit *unit_of(const struct reduction *reduction)
+{
+	return &reduction->job->catalog.units[reduction->unit];
+}
+
+/* So many contributions have as many bytes as their sum, at least. */
+static bool is_worth_it(const struct unit *unit, uint32_t count)
+{
+	return count * unit_gradient_bytes(unit) >= unit->trainable * sizeof(float);
+}
+
+bool combined_may_be(const struct contribution *contribution)
+{
+	const struct job *job = contribution->member->job;
+
+	return !gradient_is_of_ranks(job) &&
+	       is_worth_it(&job->catalog.units[contribution->unit], job->options.world_size) &&
+	       gpu_can_sum(job);
+}
+
+/* The first that cannot come ends the epoch, and with it the others. */
+static void bring_home(const struct reduction *reduction)
+{
+	for (uint32_t rank = 0; rank < reduction->job->options.world_size; rank++) {
+		struct contribution *contribution = reduction->contributions[rank];
+
+		if (contribution && contribution->is_on_gpu && !arrival_bring_home(contribution))
+			return;
+	}
+}
+
+bool combined_choose(struct reduction *reduction)
+{
+	uint32_t count = 0, on_gpu = 0;
+
+	for (uint32_t rank = 0; rank < reduction->job->options.world_size; rank++) {
+		const struct contribution *contribution = reduction->contributions[rank];
+
+		count += contribution != NULL;
+		on_gpu += contribution && contribution->is_on_gpu;
+	}
+	reduction->is_combined = on_gpu > 0 && on_gpu == count && is_worth_it(unit_of(reduction), count) &&
+				 gpu_can_sum(reduction->job);
+	if (on_gpu == 0 || reduction->is_combined)
+		return true;
+	bring_home(reduction);
+	return false;
+}
+
+/* ---- The sum on the GPU, and its parts ---- */
+
+static bool is_void(const struct reduction *reduction)
+{
+	for (uint32_t rank = 0; rank < reduction->job->options.world_size; rank++)
+		if (reduction->contributions[rank] && reduction->contributions[rank]->is_void)
+			return true;
+	return false;
+}
+
+static void on_summed(void *context, int status, const char *problem)
+{
+	struct reduction *reduction = context;
+
+	if (status < 0 && !is_void(reduction))
+		job_abort(reduction->job, -ESTALE,
+			  "the gradients of unit \"%s\" that its ranks have pushed cannot be summed: %s",
+			  unit_of(reduction)->name, problem);
+	if (status < 0)
+		reduction_void(reduction);
+	else
+		combined_add_next(reduction);
+}
+
+void combined_begin(struct reduction *reduction)
+{
+	struct gpu_sum_order order = { .job = reduction->job,
+				       .segments = reduction->segments,
+				       .segment_count = reduction->push.segment_count,
+				       .bytes = unit_gradient_bytes(unit_of(reduction)),
+				       .done = on_summed,
+				       .context = reduction };
+
+	for (uint32_t rank = 0; rank < reduction->job->options.world_size; rank++) {
+		const struct contribution *contribution = reduction->contributions[rank];
+
+		order.first[rank] = contribution ? (uint64_t)((const char *)contribution->data -
+							      contribution->member->gradients.base)
+						 : GPU_SUM_NONE;
+	}
+	reduction->place = 0;
+	reduction->added = 0;
+	gpu_sum_begin(&order);
+}
+
+bool combined_add_next(struct reduction *reduction)
+{
+	uint64_t left = unit_of(reduction)->trainable - reduction->added;
+	uint64_t room = unit_gradient_bytes(unit_of(reduction)) / sizeof(float);
+	uint64_t count = left < room ? left : room;
+
+	if (left == 0)
+		return false;
+	while (!reduction->contributions[reduction->place])
+		reduction->place++;
+	reduction->pointers[0] = reduction->contributions[reduction->place++]->data;
+	reduction->segments[0] = (struct collective_segment){ REDUCE_FP32, 0, count };
+	reduction->push.rank_count = reduction->push.segment_count = 1;
+	reduction->push.sum =
+		(float *)gradient_sum_address(reduction->job, reduction->sum) + reduction->added;
+	reduction->added += count;
+	collective_push(reduction->job->node->collective, &reduction->push);
+	return true;
+}
