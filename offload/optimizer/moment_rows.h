@@ -104,7 +104,17 @@ static inline void moments_begin_block(struct moments *moments, void *const slot
 	}
 }
 
-/* first: of its elements, among those that the noise numbers. Slots that were not stored stay as they are. */
+static inline void store_codes(const struct moments *moments, unsigned slot, size_t i, const words *noise)
+{
+	struct coded_moments *coded = (struct coded_moments *)moments->slots[slot];
+	const float *values = moments->values[slot] + i;
+	const vector x[] = { load(values), load(values + (PACKED - 1) * VECTOR_LANES) };
+
+	store_packed(coded->codes + i, encode(x, slot, moments->blocks[slot].factor, noise));
+}
+
+/* count: of whole vectors, as many as are packed at once. first: of its elements, among those that the noise
+ * numbers. Slots that were not stored stay as they are. */
 static inline void moments_end_block(struct moments *moments, const struct moment_noise *noise, size_t first,
 				     size_t count)
 {
@@ -120,18 +130,14 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 	}
 	struct noise_source source = noise_source(noise, first, lanes());
 
-	for (size_t i = 0; i < count; i += VECTOR_LANES) {
-		words bits = noise_finish(noise_mix(source.numbers, source.key));
+	for (size_t i = 0; i < count; i += PACKED * VECTOR_LANES) {
+		words bits[PACKED];
 
-		source.numbers = add(source.numbers, all_words(VECTOR_LANES));
-		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
-			struct coded_moments *coded = (struct coded_moments *)moments->slots[slot];
-			const struct moment_block *block = &moments->blocks[slot];
-
-			if (coded && block->is_moved)
-				store_bytes(coded->codes + i, encode(load(moments->values[slot] + i), slot,
-								     block->factor, bits));
-		}
+		for (unsigned n = 0; n < PACKED; n++)
+			bits[n] = noise_next(&source);
+		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+			if (moments->slots[slot] && moments->blocks[slot].is_moved)
+				store_codes(moments, slot, i, bits);
 	}
 }
 

@@ -46,6 +46,14 @@ static inline words noise_finish(words mixed)
 	return differ(mixed, shift_right(mixed, 16));
 }
 
+static inline words noise_next(struct noise_source *source)
+{
+	words noise = noise_finish(noise_mix(source->numbers, source->key));
+
+	source->numbers = add(source->numbers, all_words(VECTOR_LANES));
+	return noise;
+}
+
 static inline words magnitude_of(words bits)
 {
 	return both(bits, all_words(0x7fffffff));
@@ -130,13 +138,14 @@ static inline float code_base(unsigned slot, float scale)
 	return -float_from_bits(code_offset(slot)) * scale;
 }
 
+/* codes: as load_bytes() gives them. They have no bit of the offset. */
 static inline vector decode(words codes, unsigned slot, vector scale, vector base)
 {
-	words magnitude = slot == 0 ? both(codes, all_words(CODE_SIGN - 1)) : codes;
-	words bits = add(all_words(code_offset(slot)), shift_left(magnitude, CODE_CUT));
-	vector x = fused(from_bits(bits), scale, base);
+	words shifted = shift_right(codes, 24 - CODE_CUT);
+	words magnitude = slot == 0 ? both(shifted, all_words((CODE_SIGN - 1) << CODE_CUT)) : shifted;
+	vector x = fused(from_bits(either(magnitude, all_words(code_offset(slot)))), scale, base);
 
-	return slot == 0 ? from_bits(either(bits_of(x), sign_of(shift_left(codes, 24)))) : x;
+	return slot == 0 ? from_bits(either(bits_of(x), sign_of(codes))) : x;
 }
 
 /* What counts of a moment for its block's scale. A second one is not below 0. */
@@ -145,19 +154,34 @@ static inline words code_magnitude(vector x, unsigned slot)
 	return slot == 0 ? magnitude_of(bits_of(x)) : bits_of(x);
 }
 
-/* Up to store_bytes(), which cuts what is above 255. A second moment that is above 0 stays so: a step is
- * divided by its root. But code 1 stands for scale * 2^-34, which is 0 where the scale is below 2^-115. */
-static inline words encode(vector x, unsigned slot, vector factor, words noise)
+/* The code with the offset, from bit CODE_CUT on, and chance below it. A second moment that is above 0 stays
+ * so: a step is divided by its root. But code 1 stands for scale * 2^-34, which is 0 where the scale is below
+ * 2^-115. */
+static inline words encode_uncut(vector x, unsigned slot, vector factor, words noise)
 {
 	words magnitude = code_magnitude(x, slot), offset = all_words(code_offset(slot));
 	words sum = bits_of(fused(from_bits(magnitude), factor, from_bits(offset)));
-	words chance =
-		slot == 0 ? both(noise, all_words((1U << CODE_CUT) - 1)) : shift_right(noise, 32 - CODE_CUT);
-	words codes = shift_right(add(subtract(sum, offset), chance), CODE_CUT);
 
 	if (slot == 0)
-		return either(least(codes, all_words(CODE_SIGN - 1)), shift_right(sign_of(bits_of(x)), 24));
-	return greatest(codes, least(magnitude, all_words(1)));
+		return add(sum, both(noise, all_words((1U << CODE_CUT) - 1)));
+	sum = greatest_where(sum, all_words(code_offset(slot) + (1U << CODE_CUT)), magnitude);
+	return add(sum, shift_right(noise, 32 - CODE_CUT));
+}
+
+/* Of as many vectors as are packed at once. What is above the upper halves is cut, and an offset has nothing
+ * below its own. Up to store_packed(), which cuts what is above 255. */
+static inline words encode(const vector *x, unsigned slot, vector factor, const words *noise)
+{
+	words first = encode_uncut(x[0], slot, factor, noise[0]);
+	words last = encode_uncut(x[PACKED - 1], slot, factor, noise[PACKED - 1]);
+	words offset = all_halves((uint16_t)(code_offset(slot) >> 16));
+	words codes = shift_right_halves(subtract_halves(pack_uppers(first, last), offset), CODE_CUT - 16);
+	words signs;
+
+	if (slot > 0)
+		return codes;
+	signs = shift_right_halves(pack_signs(bits_of(x[0]), bits_of(x[PACKED - 1])), 8);
+	return either(least_halves(codes, all_halves(CODE_SIGN - 1)), both(signs, all_halves(CODE_SIGN)));
 }
 
 #endif

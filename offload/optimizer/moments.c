@@ -40,22 +40,23 @@ static void decode_block(const struct coded_moments *block, unsigned slot, size_
 			 float *ret_values)
 {
 	for (size_t i = 0; i < count; i++)
-		ret_values[i] =
-			decode(block->codes[at + i], slot, block->scale, code_base(slot, block->scale));
+		ret_values[i] = decode(load_bytes(&block->codes[at + i]), slot, block->scale,
+				       code_base(slot, block->scale));
 }
 
 static void encode_block(const float *values, unsigned slot, struct coded_moments *ret_block)
 {
+	/* Half of what chance may be. */
+	const words half = slot == 0 ? 0x80000 : 0x80000000;
 	uint32_t most = 0, scale;
 
 	for (size_t i = 0; i < MOMENT_BLOCK; i++)
 		most = greatest(most, code_magnitude(values[i], slot));
 	scale = code_scale(most, slot);
 	ret_block->scale = float_from_bits(scale);
-	/* Half of what chance may be. */
 	for (size_t i = 0; i < MOMENT_BLOCK; i++)
-		store_bytes(&ret_block->codes[i], encode(values[i], slot, float_from_bits(code_factor(scale)),
-							 slot == 0 ? 0x80000 : 0x80000000));
+		store_packed(&ret_block->codes[i],
+			     encode(&values[i], slot, float_from_bits(code_factor(scale)), &half));
 }
 
 static void keep_in_block(const float *values, unsigned slot, size_t at, size_t count,

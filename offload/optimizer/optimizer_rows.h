@@ -92,7 +92,7 @@ ALWAYS_INLINE size_t update_vectors(const struct optimizer_constants *with, size
 	return i;
 }
 
-/* A last block that is not whole vectors is left to the scalars, whole: it has one scale. */
+/* A last block that is not whole pairs of vectors is left to the scalars, whole: it has one scale. */
 ALWAYS_INLINE size_t update_blocks(const struct optimizer_constants *with, size_t count,
 				   const struct optimizer_arrays *at, enum master_kind kind)
 {
@@ -103,7 +103,7 @@ ALWAYS_INLINE size_t update_blocks(const struct optimizer_constants *with, size_
 	while (first < count) {
 		size_t length = count - first < MOMENT_BLOCK ? count - first : MOMENT_BLOCK;
 
-		if (length % VECTOR_LANES != 0)
+		if (length % (PACKED * VECTOR_LANES) != 0)
 			break;
 		moments_begin_block(&moments, at->slots, first / MOMENT_BLOCK);
 		for (size_t i = 0; i < length; i += VECTOR_LANES) {

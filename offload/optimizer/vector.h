@@ -13,20 +13,26 @@
  * and `words`, the bits of each lane, for
  *   bits_of(x), from_bits(x), all_words(x)
  *   lanes()                    0, 1, …
- *   add, subtract, multiply_low, least, greatest, of numbers without sign
+ *   add, multiply_low, greatest, of numbers without sign
  *   both, either, differ       and, or, exclusive or
  *   shift_left(x, places), shift_right(x, places)
  *   add_where_less(x, y, a, b) x + y where a is less than b, both below 2^31; else x
+ *   greatest_where(x, y, z)    the greatest of x and y where z is not 0; else x
  *   greatest_lane(x)
- *   load_bytes(from), load_halves(from)   widened
- *   store_bytes(to, x)         of what is below 2^15; above 255: that
+ *   load_bytes(from)           each the highest of its lane, whose others are 0
+ *   load_halves(from)          widened
  *   store_halves(to, x)        of what is below 2^16
  *   carry_half(x)              with 0x8000 added, which rounds the upper half; a NaN as it is
  * Pairs are an even element and the odd one behind it:
  *   load_pairs(from), store_pairs(to, x)      of halves: a word is a pair, the even one is its lower half
  *   load_apart(from, ret_even, ret_odd)       of fp32
  *   blend_halves(lower, upper)                the lower halves of one, the upper ones of the other
- *   borrow_halves(x, y)                       each half of x, less 1 where that of y is below 0 */
+ *   borrow_halves(x, y)                       each half of x, less 1 where that of y is below 0
+ * Two vectors are packed to one of halves, in an order that the level chooses; of scalars one (PACKED):
+ *   pack_uppers(x, y)          the upper half of each
+ *   pack_signs(x, y)           halves whose highest bits are theirs
+ *   all_halves(x), subtract_halves, least_halves, shift_right_halves
+ *   store_packed(to, x)        a byte of each, in the order of the elements; above 255: that */
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 
@@ -38,6 +44,8 @@
 #else
 #include "offload/optimizer/vector_scalar.h"
 #endif
+
+#define PACKED (VECTOR_LANES > 1 ? 2 : 1)
 
 static inline void prefetch(const void *place)
 {

@@ -118,11 +118,6 @@ static inline words add(words a, words b)
 	return _mm256_add_epi32(a, b);
 }
 
-static inline words subtract(words a, words b)
-{
-	return _mm256_sub_epi32(a, b);
-}
-
 static inline words multiply_low(words a, words b)
 {
 	return _mm256_mullo_epi32(a, b);
@@ -153,11 +148,6 @@ static inline words shift_right(words x, unsigned places)
 	return _mm256_srli_epi32(x, (int)places);
 }
 
-static inline words least(words a, words b)
-{
-	return _mm256_min_epu32(a, b);
-}
-
 static inline words greatest(words a, words b)
 {
 	return _mm256_max_epu32(a, b);
@@ -182,16 +172,18 @@ static inline __m128i pack_halves(words x)
 	return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0xd8));
 }
 
-static inline words load_bytes(const uint8_t *from)
+static inline words greatest_where(words x, words y, words z)
 {
-	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
+	words is_zero = _mm256_cmpeq_epi32(z, _mm256_setzero_si256());
+
+	return _mm256_max_epu32(x, _mm256_andnot_si256(is_zero, y));
 }
 
-static inline void store_bytes(uint8_t *to, words x)
+static inline words load_bytes(const uint8_t *from)
 {
-	__m128i halves = pack_halves(x);
+	const words places = _mm256_add_epi32(_mm256_set1_epi32(0xffffff), _mm256_slli_epi32(lanes(), 24));
 
-	_mm_storel_epi64((__m128i *)to, _mm_packus_epi16(halves, halves));
+	return _mm256_shuffle_epi8(_mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)from)), places);
 }
 
 static inline words load_halves(const uint16_t *from)
@@ -231,6 +223,46 @@ static inline void load_apart(const float *from, vector *ret_even, vector *ret_o
 
 	*ret_even = _mm256_shuffle_ps(first, second, 0x88);
 	*ret_odd = _mm256_shuffle_ps(first, second, 0xdd);
+}
+
+/* Packing works within 128 bits: it gives four of each, twice. */
+static inline words pack_uppers(words x, words y)
+{
+	return _mm256_packus_epi32(shift_right(x, 16), shift_right(y, 16));
+}
+
+/* What a half has no room for becomes the least or the greatest that it has. */
+static inline words pack_signs(words x, words y)
+{
+	return _mm256_packs_epi32(x, y);
+}
+
+static inline words all_halves(uint16_t x)
+{
+	return _mm256_set1_epi16((short)x);
+}
+
+static inline words subtract_halves(words a, words b)
+{
+	return _mm256_sub_epi16(a, b);
+}
+
+static inline words least_halves(words a, words b)
+{
+	return _mm256_min_epu16(a, b);
+}
+
+static inline words shift_right_halves(words x, unsigned places)
+{
+	return _mm256_srli_epi16(x, (int)places);
+}
+
+static inline void store_packed(uint8_t *to, words x)
+{
+	const words fours = _mm256_set_epi32(0, 0, 0, 0, 5, 1, 4, 0);
+	words bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(x, x), fours);
+
+	_mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(bytes));
 }
 
 #endif

@@ -61,12 +61,22 @@ static inline vector sign(vector x)
 		_mm512_mask_ternarylogic_epi32(_mm512_castps_si512(x), is_other, sign_bit, one, 0xea));
 }
 
+/* Where the halves of each word come from: of the lower halves of two vectors, taken in turns, and of the
+ * upper halves of the words of two. */
+#define IN_TURNS                                                                                             \
+	_mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,  \
+			 36, 4, 35, 3, 34, 2, 33, 1, 32, 0)
+#define UPPERS                                                                                               \
+	_mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, \
+			 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1)
+
 static inline vector join(const uint16_t *high, const int16_t *low)
 {
-	__m512i upper = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)high));
-	__m512i lower = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)low));
+	__m256i lower = _mm256_loadu_si256((const __m256i *)low), borrow = _mm256_srai_epi16(lower, 15);
+	__m256i upper = _mm256_add_epi16(_mm256_loadu_si256((const __m256i *)high), borrow);
 
-	return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(upper, 16), lower));
+	return _mm512_castsi512_ps(_mm512_permutex2var_epi16(_mm512_castsi256_si512(lower), IN_TURNS,
+							     _mm512_castsi256_si512(upper)));
 }
 
 /* Rounding would make some NaNs a zero. Arithmetic gives only quiet ones, which the upper half tells. */
@@ -80,9 +90,9 @@ static inline words carry_half(vector x)
 
 static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
 {
-	__m512i high = _mm512_srli_epi32(carry_half(x), 16);
+	__m512i high = _mm512_permutexvar_epi16(UPPERS, carry_half(x));
 
-	_mm256_storeu_si256((__m256i *)ret_high, _mm512_cvtepi32_epi16(high));
+	_mm256_storeu_si256((__m256i *)ret_high, _mm512_castsi512_si256(high));
 	_mm256_storeu_si256((__m256i *)ret_low, _mm512_cvtepi32_epi16(_mm512_castps_si512(x)));
 }
 
@@ -116,11 +126,6 @@ static inline words add(words a, words b)
 	return _mm512_add_epi32(a, b);
 }
 
-static inline words subtract(words a, words b)
-{
-	return _mm512_sub_epi32(a, b);
-}
-
 static inline words multiply_low(words a, words b)
 {
 	return _mm512_mullo_epi32(a, b);
@@ -151,11 +156,6 @@ static inline words shift_right(words x, unsigned places)
 	return _mm512_srli_epi32(x, places);
 }
 
-static inline words least(words a, words b)
-{
-	return _mm512_min_epu32(a, b);
-}
-
 static inline words greatest(words a, words b)
 {
 	return _mm512_max_epu32(a, b);
@@ -171,14 +171,16 @@ static inline uint32_t greatest_lane(words x)
 	return _mm512_reduce_max_epu32(x);
 }
 
-static inline words load_bytes(const uint8_t *from)
+static inline words greatest_where(words x, words y, words z)
 {
-	return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
+	return _mm512_mask_max_epu32(x, _mm512_test_epi32_mask(z, z), x, y);
 }
 
-static inline void store_bytes(uint8_t *to, words x)
+static inline words load_bytes(const uint8_t *from)
 {
-	_mm_storeu_si128((__m128i *)to, _mm512_cvtusepi32_epi8(x));
+	const words places = _mm512_add_epi32(_mm512_set1_epi32(0xffffff), _mm512_slli_epi32(lanes(), 24));
+
+	return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)from)), places);
 }
 
 static inline words load_halves(const uint16_t *from)
@@ -221,6 +223,41 @@ static inline void load_apart(const float *from, vector *ret_even, vector *ret_o
 
 	*ret_even = _mm512_permutex2var_ps(first, even, second);
 	*ret_odd = _mm512_permutex2var_ps(first, add(even, all_words(1)), second);
+}
+
+static inline words pack_uppers(words x, words y)
+{
+	return _mm512_permutex2var_epi16(x, UPPERS, y);
+}
+
+static inline words pack_signs(words x, words y)
+{
+	return pack_uppers(x, y);
+}
+
+static inline words all_halves(uint16_t x)
+{
+	return _mm512_set1_epi16((short)x);
+}
+
+static inline words subtract_halves(words a, words b)
+{
+	return _mm512_sub_epi16(a, b);
+}
+
+static inline words least_halves(words a, words b)
+{
+	return _mm512_min_epu16(a, b);
+}
+
+static inline words shift_right_halves(words x, unsigned places)
+{
+	return _mm512_srli_epi16(x, places);
+}
+
+static inline void store_packed(uint8_t *to, words x)
+{
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtusepi16_epi8(x));
 }
 
 #endif

@@ -109,11 +109,6 @@ static inline words add(words a, words b)
 	return a + b;
 }
 
-static inline words subtract(words a, words b)
-{
-	return a - b;
-}
-
 static inline words multiply_low(words a, words b)
 {
 	return a * b;
@@ -144,11 +139,6 @@ static inline words shift_right(words x, unsigned places)
 	return x >> places;
 }
 
-static inline words least(words a, words b)
-{
-	return a < b ? a : b;
-}
-
 static inline words greatest(words a, words b)
 {
 	return a > b ? a : b;
@@ -164,14 +154,14 @@ static inline uint32_t greatest_lane(words x)
 	return x;
 }
 
-static inline words load_bytes(const uint8_t *from)
+static inline words greatest_where(words x, words y, words z)
 {
-	return *from;
+	return z > 0 ? greatest(x, y) : x;
 }
 
-static inline void store_bytes(uint8_t *to, words x)
+static inline words load_bytes(const uint8_t *from)
 {
-	*to = x < 255 ? (uint8_t)x : 255;
+	return (words)*from << 24;
 }
 
 static inline words load_halves(const uint16_t *from)
@@ -213,6 +203,41 @@ static inline void load_apart(const float *from, vector *ret_even, vector *ret_o
 {
 	*ret_even = from[0];
 	*ret_odd = from[1];
+}
+
+static inline words pack_uppers(words x, words y)
+{
+	return x >> 16;
+}
+
+static inline words pack_signs(words x, words y)
+{
+	return x >> 16;
+}
+
+static inline words all_halves(uint16_t x)
+{
+	return x;
+}
+
+static inline words subtract_halves(words a, words b)
+{
+	return (uint16_t)(a - b);
+}
+
+static inline words least_halves(words a, words b)
+{
+	return a < b ? a : b;
+}
+
+static inline words shift_right_halves(words x, unsigned places)
+{
+	return x >> places;
+}
+
+static inline void store_packed(uint8_t *to, words x)
+{
+	*to = x < 255 ? (uint8_t)x : 255;
 }
 
 #endif
