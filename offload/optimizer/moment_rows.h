@@ -114,10 +114,13 @@ static inline void store_codes(const struct moments *moments, unsigned slot, siz
 }
 
 /* count: of whole vectors, as many as are packed at once. first: of its elements, among those that the noise
- * numbers. Slots that were not stored stay as they are. */
+ * numbers. Slots that were not stored stay as they are; who stores one stores the first. gradient: of the
+ * block. It is asked for in advance here, so that memory is at work while codes are computed. */
 static inline void moments_end_block(struct moments *moments, const struct moment_noise *noise, size_t first,
-				     size_t count)
+				     size_t count, const float *gradient)
 {
+	if (!moments->slots[0] || !moments->blocks[0].is_moved)
+		return;
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
 		struct coded_moments *coded = (struct coded_moments *)moments->slots[slot];
 
@@ -133,8 +136,10 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 	for (size_t i = 0; i < count; i += PACKED * VECTOR_LANES) {
 		words bits[PACKED];
 
-		for (unsigned n = 0; n < PACKED; n++)
+		for (unsigned n = 0; n < PACKED; n++) {
+			prefetch(gradient + i + n * VECTOR_LANES);
 			bits[n] = noise_next(&source);
+		}
 		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
 			if (moments->slots[slot] && moments->blocks[slot].is_moved)
 				store_codes(moments, slot, i, bits);

@@ -107,11 +107,11 @@ ALWAYS_INLINE size_t update_blocks(const struct optimizer_constants *with, size_
 			break;
 		moments_begin_block(&moments, at->slots, first / MOMENT_BLOCK);
 		for (size_t i = 0; i < length; i += VECTOR_LANES) {
-			vector p = load_master(at, kind, first + i), a = load_ahead(at->gradient + first + i);
+			vector p = load_master(at, kind, first + i), a = load(at->gradient + first + i);
 
 			store_master(at, kind, first + i, FORMULA(with, p, a, &moments, i));
 		}
-		moments_end_block(&moments, &at->noise, first, length);
+		moments_end_block(&moments, &at->noise, first, length, at->gradient + first);
 		first += length;
 	}
 	return first;

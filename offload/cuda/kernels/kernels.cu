@@ -217,7 +217,7 @@ static inline void codes_share_greatest(struct moments *moments, unsigned count)
 static inline void codes_store(const struct update_arguments *with, size_t block, struct coded_group *group,
 			       struct moments *moments)
 {
-	moments_end_block(moments, &with->arrays.noise, group->first, GROUP);
+	moments_end_block(moments, &with->arrays.noise, group->first, GROUP, with->arrays.gradient);
 	UNROLL
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
 		struct coded_moments *to = (struct coded_moments *)with->arrays.slots[slot];
