@@ -215,9 +215,8 @@ static void on_failed(struct exchange_group *group, const char *problem)
 bool gpu_exchange_hangs(const struct node *node, uint64_t patience_ns)
 {
 	const struct gpu_exchanges *exchanges = node->gpu->exchanges;
-	uint64_t since_ns = exchanges ? exchange_thread_at_work_since(exchanges->thread) : 0;
 
-	return since_ns > 0 && clock_now_ns() - since_ns > patience_ns;
+	return exchanges && clock_is_late(exchange_thread_at_work_since(exchanges->thread), patience_ns);
 }
 
 /* What takes so long has failed, as an operation has. */

@@ -46,11 +46,10 @@ void gpu_helper_end(struct gpu_helper *helper)
 
 bool gpu_helper_hangs(const struct gpu_helper *helper, uint64_t patience_ns, struct gpu_problem *ret_problem)
 {
-	uint64_t since_ns = atomic_load(&helper->since_ns);
 	int gpu = atomic_load(&helper->gpu);
 	char of[24] = "";
 
-	if (since_ns == 0 || clock_now_ns() - since_ns <= patience_ns)
+	if (!clock_is_late(atomic_load(&helper->since_ns), patience_ns))
 		return false;
 	if (gpu >= 0)
 		snprintf(of, sizeof(of), " of GPU %d", gpu);

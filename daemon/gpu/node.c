@@ -104,9 +104,8 @@ static bool helper_keeps_the_end(const struct gpu_helper *helper)
 
 static bool engine_keeps_the_end(const struct gpu_in_use *gpu)
 {
-	uint64_t since_ns = gpu->engine && !gpu->is_closing ? gpu_engine_at_work_since(gpu->engine) : 0;
-
-	if (since_ns == 0 || clock_now_ns() - since_ns <= END_PATIENCE_NS)
+	if (!gpu->engine || gpu->is_closing ||
+	    !clock_is_late(gpu_engine_at_work_since(gpu->engine), END_PATIENCE_NS))
 		return false;
 	log_error("%s: its driver has not come back from a call for %.3g s; tierd ends without it",
 		  gpu_engine_name(gpu->engine), END_PATIENCE_NS / 1e9);

@@ -59,7 +59,7 @@ void gpu_give_up(struct gpu_engine *engine, const char *call, int error)
 
 void gpu_check_patience(struct gpu_engine *engine, uint64_t since_ns, const char *what)
 {
-	if (engine->is_lost || clock_now_ns() - since_ns <= engine->patience_ns)
+	if (engine->is_lost || !clock_is_late(since_ns, engine->patience_ns))
 		return;
 	snprintf(engine->loss.text, sizeof(engine->loss.text), "%s is lost: %s has not ended for %.3g s",
 		 engine->name, what, (double)engine->patience_ns / 1e9);
@@ -73,9 +73,7 @@ uint64_t gpu_engine_at_work_since(const struct gpu_engine *engine)
 
 bool gpu_engine_hangs(struct gpu_engine *engine, struct gpu_problem *ret_problem)
 {
-	uint64_t since_ns = gpu_engine_at_work_since(engine);
-
-	if (since_ns == 0 || clock_now_ns() - since_ns <= engine->patience_ns)
+	if (!clock_is_late(gpu_engine_at_work_since(engine), engine->patience_ns))
 		return false;
 	snprintf(ret_problem->text, sizeof(ret_problem->text),
 		 "%s is lost: its driver has not come back from a call for %.3g s", engine->name,
