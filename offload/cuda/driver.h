@@ -120,6 +120,7 @@ struct driver {
 	int (*context_release)(int device);
 	int (*context_enter)(struct driver_context *context); /* for this thread */
 	int (*context_current)(struct driver_context **ret_context);
+	int (*context_synchronize)(void); /* all has ended that the current one was told */
 
 	int (*memory_info)(size_t *ret_free, size_t *ret_total);
 	int (*memory_granularity)(size_t *ret_bytes, const struct driver_memory_kind *kind, int which);
@@ -142,6 +143,7 @@ struct driver {
 	int (*stream_create)(struct driver_stream **ret_stream, unsigned flags);
 	int (*stream_destroy)(struct driver_stream *stream);
 	int (*stream_synchronize)(struct driver_stream *stream);
+	int (*stream_context)(struct driver_stream *stream, struct driver_context **ret_context);
 	int (*stream_wait)(struct driver_stream *stream, struct driver_event *event, unsigned flags);
 	int (*copy)(driver_address to, driver_address from, size_t bytes, struct driver_stream *stream);
 	int (*fill)(driver_address to, unsigned char value, size_t bytes, struct driver_stream *stream);

@@ -28,6 +28,7 @@ class Driver:
         self._call("cuInit", 0)
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), 0)
         self._scratch: dict[int, Any] = {}
+        self._registered: list[Any] = []  # still, of streams that are gone
 
     def _call(self, name: str, *arguments: Any) -> None:
         error = getattr(self._library, name)(*arguments)
@@ -42,6 +43,11 @@ class Driver:
         scratch = self._scratch[stream.value] = ctypes.create_string_buffer(4096)
         self._call("cuMemHostRegister_v2", scratch, ctypes.c_size_t(len(scratch)), 0)
         return stream.value
+
+    def destroy(self, stream: int) -> None:
+        self._registered.append(self._scratch.pop(stream))
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
 
     def record(self, stream: int) -> int:
         """A new event."""

@@ -102,6 +102,22 @@ def test_views_keep_the_lease_and_a_step_waits_for_none(job: _core.Job, driver: 
     assert job.gather_on(0, stream).version == 1
 
 
+def test_a_stream_that_is_destroyed_keeps_no_lease(job: _core.Job, driver: Driver) -> None:
+    stream, other = driver.stream(), driver.stream()
+    lease = job.gather_on(0, stream)
+    array = values(lease[0].__dlpack__(stream=other))
+    driver.read(stream, (array.ctypes.data, array.nbytes))
+    driver.destroy(stream)
+    assert job.leases(0) == 2
+    del array, lease
+    assert job.leases() == 0
+    driver.destroy(other)
+    job.gradients(0)
+    job.push(0)
+    job.step({"learning_rate": 1.0})
+    assert job.gather_on(0, driver.stream()).version == 1
+
+
 def test_memory_is_overwritten_behind_all_streams_that_used_it(gpu_daemon: Daemon, driver: Driver) -> None:
     """Else the stand-in ends the daemon, or this process."""
     job = open_job(gpu_daemon, gpu_budget=9 << 20)

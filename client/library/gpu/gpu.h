@@ -6,8 +6,9 @@
  * the program's streams first. So each event is behind all events before it, whichever streams they were for,
  * and whether those are still there.
  *
- * Here nothing waits for the GPU, and the thread of the caller keeps its current context. What fails leaves a
- * message. This module knows nothing of jobs; any thread may call it, but for a forked child. */
+ * Here nothing waits for the GPU, unless a stream was destroyed: it cannot be asked any more, so all is
+ * awaited that the program has queued. The thread of the caller keeps its current context. What fails leaves
+ * a message. This module knows nothing of jobs; any thread may call it, but for a forked child. */
 #ifndef TIERD_CLIENT_GPU_H
 #define TIERD_CLIENT_GPU_H
 

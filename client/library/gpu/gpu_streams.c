@@ -5,15 +5,26 @@
 #include "client/library/connection/message.h"
 #include "client/library/gpu/gpu_own.h"
 
-#define MARKING                                                                                              \
-	"marking what a stream has queued, which must be one of this GPU's own context and be there still"
+#define MARKING "marking what a stream has queued, which must be one of this GPU's own context"
 
 /* All with the lock, in the GPU's context. */
 
+/* One of another context is there, though the driver says the same of it. */
+static bool is_gone(const struct gpu *gpu, int error, struct driver_stream *stream)
+{
+	struct driver_context *context;
+
+	return (error == DRIVER_INVALID_HANDLE || error == DRIVER_CONTEXT_IS_DESTROYED) &&
+	       gpu->driver.stream_context(stream, &context) != DRIVER_DONE;
+}
+
+/* What a stream was told goes on when it is destroyed, in the context that it was of. */
 static int follow(struct gpu *gpu, struct driver_stream *stream)
 {
 	int error = gpu->driver.event_record(gpu->behind, stream);
 
+	if (is_gone(gpu, error, stream))
+		return gpu->driver.context_synchronize();
 	return error == DRIVER_DONE ? gpu->driver.stream_wait(gpu->own, gpu->behind, 0) : error;
 }
 
@@ -25,7 +36,7 @@ static int record_next(struct gpu *gpu)
 	return error;
 }
 
-/* Follows streams that were noted. Those that cannot be followed stay noted. */
+/* Follows streams that were noted. Those that cannot be followed stay noted; those that have gone do not. */
 static int follow_noted(struct gpu *gpu)
 {
 	int first = DRIVER_DONE;
@@ -101,17 +112,22 @@ static struct gpu_stream *find(const struct gpu *gpu, const struct driver_stream
 	return noted;
 }
 
-/* Looks at once whether the stream is one of this GPU's, with an event that nobody waits for. */
+/* Looks at once whether the stream is one of this GPU's, with an event that nobody waits for. 1: it has gone,
+ * and what it was told has ended. */
 static int probe(struct gpu *gpu, struct driver_stream *stream)
 {
 	struct driver_context *previous;
 	int r = gpu_enter(gpu, &previous), error;
+	bool has_gone;
 
 	if (r < 0)
 		return r;
 	error = gpu->driver.event_record(gpu->behind, stream);
+	has_gone = is_gone(gpu, error, stream);
+	if (has_gone)
+		error = gpu->driver.context_synchronize();
 	gpu_exit(gpu, previous);
-	return error == DRIVER_DONE ? 0 : gpu_fail(gpu, error, MARKING);
+	return error == DRIVER_DONE ? has_gone : gpu_fail(gpu, error, MARKING);
 }
 
 static int add(struct gpu *gpu, struct driver_stream *stream)
@@ -124,8 +140,8 @@ static int add(struct gpu *gpu, struct driver_stream *stream)
 		return 0;
 	}
 	r = probe(gpu, stream);
-	if (r < 0)
-		return r;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	noted = malloc(sizeof(*noted));
 	if (!noted)
 		return message_fail_memory();

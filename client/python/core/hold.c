@@ -84,7 +84,8 @@ struct hold *hold_share(struct hold *hold)
 	return hold;
 }
 
-/* It fails in a forked child, which has no lease, and where a GPU has failed. */
+/* It fails in a forked child, which has no lease, and where a GPU has failed. A stream that has gone is
+ * waited for. */
 static void release(const struct hold *hold)
 {
 	if (!hold->streams)

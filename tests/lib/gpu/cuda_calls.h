@@ -22,6 +22,7 @@ API int cuDevicePrimaryCtxRetain(struct driver_context **ret_context, int device
 API int cuDevicePrimaryCtxRelease_v2(int device);
 API int cuCtxSetCurrent(struct driver_context *context);
 API int cuCtxGetCurrent(struct driver_context **ret_context);
+API int cuCtxSynchronize(void);
 API int cuCtxGetDevice(int *ret_device);
 API int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest);
 
@@ -51,6 +52,7 @@ API int cuStreamCreate(struct driver_stream **ret_stream, unsigned flags);
 API int cuStreamCreateWithPriority(struct driver_stream **ret_stream, unsigned flags, int priority);
 API int cuStreamDestroy_v2(struct driver_stream *stream);
 API int cuStreamSynchronize(struct driver_stream *stream);
+API int cuStreamGetCtx(struct driver_stream *stream, struct driver_context **ret_context);
 API int cuStreamQuery(struct driver_stream *stream);
 API int cuStreamWaitEvent(struct driver_stream *stream, struct driver_event *event, unsigned flags);
 API int cuMemcpyAsync(driver_address to, driver_address from, size_t bytes, struct driver_stream *stream);

@@ -9,6 +9,7 @@
 #include "tests/lib/gpu/standin.h"
 
 static struct queue streams = { &streams, &streams };
+static struct queue ended = { &ended, &ended }; /* were destroyed, and nobody has seen their end */
 static bool is_held;
 static _Thread_local struct driver_stream *current;
 
@@ -150,7 +151,7 @@ static int enter(const char *call, const struct driver_stream *stream)
 	return error == DRIVER_DONE && !is_ours ? DRIVER_INVALID_HANDLE : error;
 }
 
-static void end(struct driver_stream *stream, bool is_seen)
+static void end(struct driver_stream *stream)
 {
 	pthread_mutex_lock(&standin_lock);
 	queue_remove(&stream->link);
@@ -159,10 +160,8 @@ static void end(struct driver_stream *stream, bool is_seen)
 	pthread_mutex_unlock(&standin_lock);
 	pthread_join(stream->thread, NULL);
 	pthread_mutex_lock(&standin_lock);
-	if (is_seen)
-		standin_see(&stream->actor.clock);
+	queue_push(&ended, &stream->link);
 	pthread_mutex_unlock(&standin_lock);
-	free(stream);
 }
 
 /* What it was told is done first; but the caller does not know when, so that makes nothing safe. */
@@ -171,7 +170,24 @@ int cuStreamDestroy_v2(struct driver_stream *stream)
 	int error = enter(__func__, stream);
 
 	if (error == DRIVER_DONE)
-		end(stream, false);
+		end(stream);
+	return error;
+}
+
+int cuStreamGetCtx(struct driver_stream *stream, struct driver_context **ret_context)
+{
+	int error = standin_enter(__func__);
+
+	if (error != DRIVER_DONE)
+		return error;
+	error = DRIVER_INVALID_HANDLE;
+	pthread_mutex_lock(&standin_lock);
+	QUEUE_FOREACH (link, &streams)
+		if (queue_entry(link, struct driver_stream, link) == stream) {
+			*ret_context = stream->context;
+			error = DRIVER_DONE;
+		}
+	pthread_mutex_unlock(&standin_lock);
 	return error;
 }
 
@@ -190,12 +206,64 @@ static struct driver_stream *find_stream_of(const struct driver_context *context
 	return found;
 }
 
+/* With the lock held. */
+static void see_ended(const struct driver_context *context)
+{
+	QUEUE_FOREACH (link, &ended) {
+		struct driver_stream *stream = queue_entry(link, struct driver_stream, link);
+
+		if (stream->context != context)
+			continue;
+		standin_see(&stream->actor.clock);
+		queue_remove(link);
+		free(stream);
+	}
+}
+
 void streams_end(struct driver_context *context)
 {
 	struct driver_stream *stream;
 
 	while ((stream = find_stream_of(context)))
-		end(stream, true);
+		end(stream);
+	pthread_mutex_lock(&standin_lock);
+	see_ended(context);
+	pthread_mutex_unlock(&standin_lock);
+}
+
+/* With the lock held. */
+static bool is_busy(const struct driver_context *context)
+{
+	QUEUE_FOREACH (link, &streams) {
+		const struct driver_stream *stream = queue_entry(link, struct driver_stream, link);
+
+		if (stream->context == context && stream->finished < stream->submitted)
+			return true;
+	}
+	return false;
+}
+
+int cuCtxSynchronize(void)
+{
+	struct driver_context *context;
+	int error = standin_enter_context(__func__, &context);
+
+	if (error != DRIVER_DONE)
+		return error;
+	pthread_mutex_lock(&standin_lock);
+	while (is_busy(context) && standin_lost(standin_device(context)) == DRIVER_DONE)
+		pthread_cond_wait(&standin_changed, &standin_lock);
+	error = standin_lost(standin_device(context));
+	if (error == DRIVER_DONE)
+		see_ended(context);
+	QUEUE_FOREACH (link, &streams) {
+		const struct driver_stream *stream = queue_entry(link, struct driver_stream, link);
+
+		if (error == DRIVER_DONE && stream->context == context)
+			standin_see(&stream->actor.clock);
+	}
+	pthread_mutex_unlock(&standin_lock);
+	return error;
 }
 
 void standin_see(const struct race_clock *clock)

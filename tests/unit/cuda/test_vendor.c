@@ -41,6 +41,7 @@ static void the_calls_about_gpus_take_the_same(void **state)
 	EXPECT_CALL(driver.context_release, cuDevicePrimaryCtxRelease, 0);
 	EXPECT_CALL(driver.context_enter, cuCtxSetCurrent, NULL);
 	EXPECT_CALL(driver.context_current, cuCtxGetCurrent, NULL);
+	EXPECT_CALL(driver.context_synchronize, cuCtxSynchronize);
 }
 
 static void the_calls_about_memory_take_the_same(void **state)
@@ -77,6 +78,7 @@ static void the_calls_about_streams_take_the_same(void **state)
 	EXPECT_CALL(driver.stream_create, cuStreamCreate, NULL, 0U);
 	EXPECT_CALL(driver.stream_destroy, cuStreamDestroy, NULL);
 	EXPECT_CALL(driver.stream_synchronize, cuStreamSynchronize, NULL);
+	EXPECT_CALL(driver.stream_context, cuStreamGetCtx, NULL, NULL);
 	EXPECT_CALL(driver.stream_wait, cuStreamWaitEvent, NULL, NULL, 0U);
 	EXPECT_CALL(driver.copy, cuMemcpyAsync, address, address, bytes, NULL);
 	EXPECT_CALL(driver.event_create, cuEventCreate, NULL, 0U);
@@ -107,12 +109,14 @@ static void the_names_are_the_same(void **state)
 	assert_string_equal(NAME(cuDevicePrimaryCtxRelease), "cuDevicePrimaryCtxRelease_v2");
 	assert_string_equal(NAME(cuCtxSetCurrent), "cuCtxSetCurrent");
 	assert_string_equal(NAME(cuCtxGetCurrent), "cuCtxGetCurrent");
+	assert_string_equal(NAME(cuCtxSynchronize), "cuCtxSynchronize");
 	assert_string_equal(NAME(cuMemGetInfo), "cuMemGetInfo_v2");
 	assert_string_equal(NAME(cuMemHostRegister), "cuMemHostRegister_v2");
 	assert_string_equal(NAME(cuMemHostUnregister), "cuMemHostUnregister");
 	assert_string_equal(NAME(cuStreamCreate), "cuStreamCreate");
 	assert_string_equal(NAME(cuStreamDestroy), "cuStreamDestroy_v2");
 	assert_string_equal(NAME(cuStreamSynchronize), "cuStreamSynchronize");
+	assert_string_equal(NAME(cuStreamGetCtx), "cuStreamGetCtx");
 	assert_string_equal(NAME(cuStreamWaitEvent), "cuStreamWaitEvent");
 	assert_string_equal(NAME(cuMemcpyAsync), "cuMemcpyAsync");
 	assert_string_equal(NAME(cuModuleLoadData), "cuModuleLoadData");

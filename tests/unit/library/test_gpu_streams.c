@@ -333,6 +333,80 @@ static void after_a_step_the_next_values_are_gathered(void **state)
 	gpu_scene_end(&scene);
 }
 
+/* ---- Streams that are destroyed ---- */
+
+static struct driver_stream *destroy_stream(struct gpu_scene *scene, unsigned stream)
+{
+	struct driver_stream *gone = scene->streams[stream];
+
+	assert_int_equal(scene->driver.stream_destroy(gone), 0);
+	assert_int_equal(scene->driver.stream_create(&scene->streams[stream], DRIVER_NO_STREAM_0), 0);
+	return gone;
+}
+
+/* Else what it has read is overwritten at once, which is a race. */
+static void a_release_for_a_stream_that_has_gone_waits_for_what_it_was_told(void **state)
+{
+	for (int is_whole = 0; is_whole < 2; is_whole++) {
+		struct gpu_scene scene = { .gpu.is_whole = is_whole };
+		struct driver_stream *gone;
+
+		gpu_scene_start(&scene);
+		gpu_scene_read(&scene, FIRST, 1);
+		gone = destroy_stream(&scene, 1);
+		gpu_scene_fail(&scene, "cuCtxSynchronize=999");
+		assert_int_equal(tierd_release_on(scene.job, FIRST, gone), -EIO);
+		assert_int_equal(fake_gpu_leases(&scene.gpu, FIRST), 1);
+		gpu_scene_fail(&scene, NULL);
+		assert_int_equal(tierd_release_on(scene.job, FIRST, gone), 0);
+		assert_int_equal(fake_gpu_leases(&scene.gpu, FIRST), 0);
+		assert_true(fake_gpu_overwrite(&scene.gpu, FIRST, 0));
+		gpu_scene_end(&scene);
+	}
+}
+
+static void a_step_waits_for_a_stream_that_has_gone_since_it_released(void **state)
+{
+	struct gpu_scene scene = { .gpu.is_whole = true };
+
+	gpu_scene_start(&scene);
+	gpu_scene_hold(&scene, 0);
+	for (unsigned stream = 0; stream < STREAMS; stream++) {
+		gpu_scene_read(&scene, FIRST, stream);
+		assert_int_equal(tierd_release_on(scene.job, FIRST, scene.streams[stream]), 0);
+	}
+	destroy_stream(&scene, 1);
+	gpu_scene_go_on(&scene);
+	assert_int_equal(gpu_scene_step(&scene), 0);
+	assert_true(fake_gpu_overwrite(&scene.gpu, FIRST, scene.gpu.leases->fence));
+	/* It is asked for no more. */
+	gpu_scene_fail(&scene, "cuCtxSynchronize=999");
+	assert_int_equal(gpu_scene_step(&scene), 0);
+	gpu_scene_fail(&scene, NULL);
+	gpu_scene_end(&scene);
+}
+
+/* It is there, and what it does with the unit is in nobody's order. */
+static void a_stream_of_another_context_is_refused(void **state)
+{
+	for (int is_whole = 0; is_whole < 2; is_whole++) {
+		struct gpu_scene scene = { .gpu.is_whole = is_whole };
+		struct driver_context *context;
+		struct driver_stream *stream;
+
+		gpu_scene_start(&scene);
+		gpu_scene_read(&scene, FIRST, 0);
+		assert_int_equal(scene.driver.context_retain(&context, 1), 0);
+		assert_int_equal(scene.driver.context_enter(context), 0);
+		assert_int_equal(scene.driver.stream_create(&stream, DRIVER_NO_STREAM_0), 0);
+		assert_int_equal(tierd_release_on(scene.job, FIRST, stream), -EINVAL);
+		assert_says("which must be one of this GPU's own context");
+		assert_int_equal(fake_gpu_leases(&scene.gpu, FIRST), 1);
+		assert_int_equal(scene.driver.context_release(1), 0);
+		gpu_scene_end(&scene);
+	}
+}
+
 /* ---- Threads ---- */
 
 #define ROUNDS 50
@@ -403,6 +477,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_stream_that_no_step_needs_may_go),
 		cmocka_unit_test(a_step_is_refused_while_a_trained_unit_is_held_there),
 		cmocka_unit_test(after_a_step_the_next_values_are_gathered),
+		cmocka_unit_test(a_release_for_a_stream_that_has_gone_waits_for_what_it_was_told),
+		cmocka_unit_test(a_step_waits_for_a_stream_that_has_gone_since_it_released),
+		cmocka_unit_test(a_stream_of_another_context_is_refused),
 		cmocka_unit_test(threads_gather_and_release_side_by_side),
 	};
 
