@@ -80,7 +80,8 @@ void gpu_node_free(struct node *node)
 /* ---- At the end of the daemon ---- */
 
 /* What nobody waits for that long: it should have taken a moment. */
-#define END_PATIENCE_NS UINT64_C(5000000000)
+#define END_PATIENCE_MS 5000
+#define END_PATIENCE_NS (UINT64_C(1000000) * END_PATIENCE_MS)
 
 unsigned gpu_works(const struct node *node)
 {
@@ -202,7 +203,12 @@ void gpu_check_engines(struct node *node)
 	for (unsigned i = 0; i < GPUS_MAX; i++) {
 		struct gpu_in_use *gpu = &node->gpu->in_use[i];
 
-		if (gpu->tiers == 0 || gpu->is_lost || !gpu_engine_hangs(gpu->engine, &problem))
+		if (gpu->tiers == 0 || gpu->is_lost)
+			continue;
+		/* A step that was decided waits for copies from host memory. */
+		if (node->is_stopping)
+			gpu_engine_hurry(gpu->engine, END_PATIENCE_MS);
+		if (!gpu_engine_hangs(gpu->engine, &problem))
 			continue;
 		on_lost(gpu, problem.text);
 		/* An engine that is lost itself brings them home. */

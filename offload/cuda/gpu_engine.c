@@ -118,8 +118,7 @@ static void init(struct gpu_engine *engine, const struct gpu_engine_config *conf
 	engine->device = (int)config->gpu;
 	snprintf(engine->name, sizeof(engine->name), "GPU %u (%s)", config->gpu,
 		 config->gpus->gpus[config->gpu].name);
-	engine->patience_ns =
-		(uint64_t)(config->patience_ms ? config->patience_ms : GPU_PATIENCE_MS) * 1000000;
+	gpu_engine_hurry(engine, config->patience_ms ? config->patience_ms : GPU_PATIENCE_MS);
 	engine->failed = config->failed;
 	engine->context = config->context;
 	pthread_mutex_init(&engine->lock, NULL);

@@ -61,6 +61,9 @@ bool gpu_engine_hangs(struct gpu_engine *engine, struct gpu_problem *ret_problem
 /* Since when it has not come back from a call, or from several in a row; 0: it has. */
 uint64_t gpu_engine_at_work_since(const struct gpu_engine *engine);
 
+/* From now on what takes the GPU longer than that hangs, what is under way included. */
+void gpu_engine_hurry(struct gpu_engine *engine, unsigned patience_ms);
+
 /* Readable (an eventfd) while results wait for gpu_engine_reap(), which runs their done(). */
 int gpu_engine_fd(const struct gpu_engine *engine);
 void gpu_engine_reap(struct gpu_engine *engine);

@@ -66,6 +66,11 @@ void gpu_check_patience(struct gpu_engine *engine, uint64_t since_ns, const char
 	lose(engine);
 }
 
+void gpu_engine_hurry(struct gpu_engine *engine, unsigned patience_ms)
+{
+	engine->patience_ns = (uint64_t)patience_ms * 1000000;
+}
+
 uint64_t gpu_engine_at_work_since(const struct gpu_engine *engine)
 {
 	return atomic_load(&engine->at_work_since_ns);

@@ -41,7 +41,7 @@ struct gpu_engine {
 	int fd;
 	void (*failed)(void *context, const char *problem);
 	void *context;
-	uint64_t patience_ns;
+	_Atomic uint64_t patience_ns;
 	_Atomic uint64_t at_work_since_ns; /* 0: the thread pauses */
 	pthread_t thread;
 

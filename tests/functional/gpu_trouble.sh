@@ -73,6 +73,23 @@ if [ "${3-}" = hangs ]; then
 		forget_jobs
 		: >"$tierd_log"
 	done
+	# A copy that never ends, though the driver answers: a step that was decided waits for it.
+	: >"$scratch/blocks"
+	export STANDIN_BLOCKS="copy=$scratch/blocks"
+	tierd_start --log-level debug
+	unset STANDIN_BLOCKS
+	"$program" stuck 1 0 blind >"$scratch/out" 2>&1 &
+	waiting=$!
+	await grep -q 'job stuck, step 0: it is decided' "$tierd_log" || fail "no step: $(cat "$scratch/out")"
+	[ -s "$scratch/blocks" ] || fail 'nothing hangs'
+	tierd_stop
+	kill "$waiting" 2>/dev/null || true
+	wait "$waiting" || true
+	expect_said 1 'GPU 0 (stand-in) is lost: a copy has not ended for 5 s; its jobs go on without it'
+	expect_said 1 'the closing of GPU 0 has not ended for 5 s; tierd ends without it'
+	daemon_with
+	has_value stuck durable_step 1 || fail "the step is lost: $("$TIERCTL" jobs)"
+	end_daemon
 	# One that opens the GPU: its trainer waits until then, and no other job does.
 	: >"$scratch/blocks"
 	daemon_with "STANDIN_BLOCKS=cuDevicePrimaryCtxRetain=$scratch/blocks"

@@ -413,6 +413,32 @@ static void a_gpu_that_hangs_is_lost(void **state)
 	gpu_fixture_close(&fixture);
 }
 
+/* One piece is under way already. */
+static void a_gpu_that_is_hurried_is_lost_sooner(void **state)
+{
+	struct session session;
+	struct test_copy test;
+	const char *problem;
+
+	open_session(&session);
+	for (enum request request = 0; request < COPY; request++)
+		assert_int_equal(do_request(&session, request, &problem), 0);
+	standin_hold(true);
+	test_copy_init(&test, GPU_FROM_HOST, session.memory.address, host_address(session.wide), BYTES);
+	test.copy.behind = &session.event;
+	gpu_copy_submit(session.fixture.engines[0], &test.copy);
+	while (test.recorded == 0)
+		gpu_reap_once(session.fixture.engines[0]);
+	gpu_engine_hurry(session.fixture.engines[0], 1);
+	assert_int_equal(test_copy_wait(session.fixture.engines[0], &test), -ENODEV);
+	assert_string_equal(session.fixture.failure,
+			    "GPU 0 (stand-in) is lost: a copy has not ended for 0.001 s");
+	standin_hold(false);
+	for (enum request request = UNLOAD; request < REQUESTS; request++)
+		assert_int_equal(do_request(&session, request, &problem), 0);
+	gpu_fixture_close(&session.fixture);
+}
+
 static void a_driver_that_does_not_come_back_is_found(void **state)
 {
 	struct gpu_fixture fixture;
@@ -515,6 +541,7 @@ int main(void)
 		cmocka_unit_test(a_gpu_is_refused),
 		cmocka_unit_test(a_driver_that_does_not_come_back_is_found),
 		cmocka_unit_test(a_gpu_that_hangs_is_lost),
+		cmocka_unit_test(a_gpu_that_is_hurried_is_lost_sooner),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
