@@ -34,8 +34,9 @@ static uint32_t find_segment(struct job *job)
 
 	for (uint32_t i = job->residency->slots.segment_count; i-- > 0 && least > 0;) {
 		const struct slot_segment *segment = &job->residency->slots.segments[i];
-		uint32_t held =
-			segment->state == SEGMENT_HERE ? segment_held_slots(job, segment) : UINT32_MAX;
+		uint32_t held = segment_may_leave(segment->state, segment->failures)
+					? segment_held_slots(job, segment)
+					: UINT32_MAX;
 
 		if (held < least) {
 			least = held;
@@ -50,7 +51,13 @@ typedef uint64_t stock_of(const struct job *job);
 
 static uint64_t segments_here(const struct job *job)
 {
-	return segment_bytes(job, SEGMENT_HERE);
+	const struct slots *slots = &job->residency->slots;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < slots->segment_count; i++)
+		if (segment_may_leave(slots->segments[i].state, slots->segments[i].failures))
+			bytes += slots->segments[i].bytes;
+	return bytes;
 }
 
 static uint64_t warm_here(const struct job *job)

@@ -120,6 +120,7 @@ static void on_discarded(struct work *work)
 	job->residency->cache_moves--;
 	if (move->status < 0) {
 		tell_failure(job, move->status);
+		job->residency->slots.segments[move->segment].failures++;
 		slots_open_segment(&job->residency->slots, move->segment);
 		job->residency->segment_listener->came(job, move->segment);
 	} else {

@@ -25,11 +25,14 @@ struct slot_class {
 };
 
 enum segment_state { SEGMENT_AWAY, SEGMENT_COMING, SEGMENT_HERE, SEGMENT_DRAINING, SEGMENT_GOING };
+/* So often it is tried to give the pages of a segment back: a GPU's driver may keep them for ever. */
+#define SEGMENT_TRIES 3
 
 struct slot_segment {
 	uint64_t offset, bytes; /* in the cache */
 	uint32_t first, count;	/* in slots->in_segments */
 	enum segment_state state;
+	unsigned failures; /* to give its pages back */
 };
 
 struct slots {
@@ -67,6 +70,11 @@ bool slots_have_room_for(const struct slots *slots, uint32_t packs);
 static inline bool slots_has_pack(const struct slots *slots, uint32_t slot)
 {
 	return slots->owners[slot] < SLOT_AWAY;
+}
+
+static inline bool segment_may_leave(enum segment_state state, unsigned failures)
+{
+	return state == SEGMENT_HERE && failures < SEGMENT_TRIES;
 }
 
 /* What slots of so many bytes take: whole pages, and one at least. */

@@ -259,6 +259,17 @@ static void run_discard(struct work *work)
 	memory_free(&segment->memory);
 }
 
+static void note_kept(struct warm_segment *segment)
+{
+	struct warm *warm = segment->warm;
+
+	segment->failures++;
+	if (!warm->has_told_kept)
+		log_error("job %s: a GPU's driver has not unregistered memory of its state; the job keeps it",
+			  warm->job->name);
+	warm->has_told_kept = true;
+}
+
 static void on_discarded(struct work *work)
 {
 	struct warm_segment *segment = container_of(work, struct warm_segment, work);
@@ -267,10 +278,8 @@ static void on_discarded(struct work *work)
 	segment->state = segment->status < 0 ? SEGMENT_HERE : SEGMENT_AWAY;
 	if (segment->status == 0)
 		budget_give_cache(job, segment->bytes);
-	else if (!segment->warm->has_told_kept)
-		log_error("job %s: a GPU's driver has not unregistered memory of its state; the job keeps it",
-			  job->name);
-	segment->warm->has_told_kept |= segment->status < 0;
+	else
+		note_kept(segment);
 	cache_end_move(job);
 	/* The job too: if it was dropped, it waited for this. */
 	job_settle(job);
@@ -305,11 +314,16 @@ static void warm_go_on(struct job *job)
 	}
 }
 
+static bool may_leave(const struct warm_segment *segment)
+{
+	return segment_may_leave(segment->state, segment->failures);
+}
+
 static struct warm_segment *last_here(const struct job *job)
 {
 	unsigned last = SEGMENTS_MOST - 1;
 
-	while (job->update->warm->segments[last].state != SEGMENT_HERE)
+	while (!may_leave(&job->update->warm->segments[last]))
 		last--;
 	return &job->update->warm->segments[last];
 }
@@ -346,7 +360,12 @@ uint64_t warm_bytes(const struct job *job)
 
 uint64_t warm_bytes_here(const struct job *job)
 {
-	return bytes_in(job, SEGMENT_HERE, SEGMENT_HERE);
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; job->update->warm && i < SEGMENTS_MOST; i++)
+		if (may_leave(&job->update->warm->segments[i]))
+			bytes += job->update->warm->segments[i].bytes;
+	return bytes;
 }
 
 /* Of the one that would be given up first; there is one. */

@@ -21,8 +21,9 @@ struct warm_segment {
 	struct memory memory;
 	uint64_t bytes;
 	enum segment_state state;
-	unsigned users; /* chunks that are taken, ranges that are being written */
-	uint32_t dirty; /* ranges */
+	unsigned failures; /* to give it back */
+	unsigned users;	   /* chunks that are taken, ranges that are being written */
+	uint32_t dirty;	   /* ranges */
 	struct work work;
 	int status, pinning;
 };

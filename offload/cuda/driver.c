@@ -56,6 +56,7 @@ bool driver_open(struct driver *ret_driver, struct dynamic_library *library)
 		{ "cuDevicePrimaryCtxSetFlags_v2", &ret_driver->context_flags },
 		{ "cuDevicePrimaryCtxRetain", &ret_driver->context_retain },
 		{ "cuDevicePrimaryCtxRelease_v2", &ret_driver->context_release },
+		{ "cuDevicePrimaryCtxGetState", &ret_driver->context_state },
 		{ "cuCtxSetCurrent", &ret_driver->context_enter },
 		{ "cuCtxGetCurrent", &ret_driver->context_current },
 		{ "cuCtxSynchronize", &ret_driver->context_synchronize },

@@ -118,7 +118,8 @@ struct driver {
 	int (*context_flags)(int device, unsigned flags);
 	int (*context_retain)(struct driver_context **ret_context, int device);
 	int (*context_release)(int device);
-	int (*context_enter)(struct driver_context *context); /* for this thread */
+	int (*context_state)(int device, unsigned *ret_flags, int *ret_is_there); /* in this process */
+	int (*context_enter)(struct driver_context *context);			  /* for this thread */
 	int (*context_current)(struct driver_context **ret_context);
 	int (*context_synchronize)(void); /* all has ended that the current one was told */
 

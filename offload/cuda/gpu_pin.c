@@ -15,7 +15,8 @@ struct piece {
 	size_t bytes;
 	unsigned users;
 	int device;
-	struct driver_context *context; /* NULL: of what is kept, it has gone */
+	struct driver_context *context; /* NULL: of what is kept, it was let go */
+	uint64_t lost_users;		/* a bit for each GPU that was lost, and may use it still */
 	struct queue link;		/* of those that are kept */
 	bool is_busy;			/* an engine registers it, or the contrary: others wait for that */
 };
@@ -26,14 +27,19 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_changed = PTHREAD_COND_INITIALIZER;
 static void *pieces;
 
-/* Those that nobody uses, and that the driver has not unregistered. Copies would go to their pages, whatever
- * is mapped there since. */
+/* Those that nobody uses, and that the driver has not unregistered, or that a GPU which is lost may still
+ * use. Copies would go to their pages, whatever is mapped there since. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue kept = { &kept, &kept };
 
 static struct gpu_pin *pin_of(struct gpu_request *request)
 {
 	return container_of(request, struct gpu_pin, request);
+}
+
+static uint64_t bit_of(int device)
+{
+	return UINT64_C(1) << device;
 }
 
 static int compare(const void *a, const void *b)
@@ -105,13 +111,29 @@ static int unregister_there(const struct gpu_engine *engine, struct piece *piece
 	return error;
 }
 
+/* A bit for each GPU that has a context in this process. */
+static uint64_t find_contexts(const struct gpu_engine *engine)
+{
+	uint64_t found = 0;
+	unsigned flags;
+	int is_there;
+
+	for (int device = 0; device < GPUS_MAX; device++)
+		if (engine->driver.context_state(device, &flags, &is_there) == DRIVER_DONE && is_there)
+			found |= bit_of(device);
+	return found;
+}
+
 /* By any engine. Nobody knows what a GPU that is lost still does with the memory, so that stays registered as
- * long as the context is there. */
+ * long as the GPU's context is there. */
 static int unregister_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
 {
-	if (!engine->is_lost)
+	if (piece->lost_users)
+		piece->lost_users &= find_contexts(engine);
+	if (!piece->lost_users)
 		return gpu_check(engine, "cuMemHostUnregister", unregister_there(engine, piece), problem);
-	let_context_go(engine, piece);
+	if (piece->lost_users & bit_of(piece->device))
+		let_context_go(engine, piece);
 	return 0;
 }
 
@@ -131,31 +153,57 @@ static void keep_no_longer(struct piece *piece)
 	pthread_mutex_unlock(&kept_lock);
 }
 
-/* Of one that is kept on that GPU. */
-static bool take_context(int device)
+static uint64_t keepers_of(const struct piece *piece)
 {
-	bool is_found = false;
+	return piece->lost_users | bit_of(piece->device);
+}
+
+/* Of one that is kept for that GPU. Returns whose context it is; -1: there is none. */
+static int take_context(int device)
+{
+	int found = -1;
 
 	pthread_mutex_lock(&lock);
 	pthread_mutex_lock(&kept_lock);
 	QUEUE_FOREACH (link, &kept) {
 		struct piece *piece = queue_entry(link, struct piece, link);
 
-		if (is_found || piece->is_busy || !piece->context || piece->device != device)
+		if (found >= 0 || piece->is_busy || !piece->context || !(keepers_of(piece) & bit_of(device)))
 			continue;
 		piece->context = NULL;
-		is_found = true;
+		found = piece->device;
 	}
 	pthread_mutex_unlock(&kept_lock);
 	pthread_mutex_unlock(&lock);
-	return is_found;
+	return found;
 }
 
 /* Whoever closes a GPU may have plans for it; and what is registered goes with the context. */
 void gpu_pins_close(const struct gpu_engine *engine)
 {
-	while (take_context(engine->device))
-		(void)engine->driver.context_release(engine->device);
+	int device;
+
+	while ((device = take_context(engine->device)) >= 0)
+		(void)engine->driver.context_release(device);
+}
+
+void gpu_pins_forget(const struct gpu_engine *engine)
+{
+	uint64_t contexts = find_contexts(engine);
+
+	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&kept_lock);
+	QUEUE_FOREACH (link, &kept) {
+		struct piece *piece = queue_entry(link, struct piece, link);
+
+		if (piece->is_busy || (keepers_of(piece) & contexts))
+			continue;
+		queue_remove(link);
+		tdelete(piece, &pieces, compare);
+		free(piece);
+	}
+	pthread_mutex_unlock(&kept_lock);
+	pthread_mutex_unlock(&lock);
 }
 
 bool gpu_pin_keeps(const void *base, size_t bytes)
@@ -204,12 +252,14 @@ static int remove_piece(struct gpu_engine *engine, struct piece *piece, struct g
 {
 	int r;
 
+	if (engine->is_lost)
+		piece->lost_users |= bit_of(engine->device);
 	if (--piece->users > 0)
 		return 0;
 	begin(piece);
 	r = unregister_piece(engine, piece, problem);
 	end(piece);
-	if (r < 0) {
+	if (r < 0 || piece->lost_users) {
 		keep(piece);
 		return r;
 	}

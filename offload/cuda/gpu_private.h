@@ -99,6 +99,8 @@ int gpu_lanes_open(struct gpu_engine *engine, struct gpu_problem *problem);
 void gpu_lanes_close(struct gpu_engine *engine);
 /* The GPU's context is wanted no longer for what is kept. */
 void gpu_pins_close(const struct gpu_engine *engine);
+/* A context has been let go: what was kept for it alone is kept no more, if it has gone. */
+void gpu_pins_forget(const struct gpu_engine *engine);
 /* Does what was asked of copies since they were submitted. */
 void gpu_copies_attend(struct gpu_engine *engine);
 /* Looks what has ended, and what may begin. */

@@ -157,6 +157,7 @@ static void *work(void *argument)
 	gpu_lanes_close(engine);
 	gpu_pins_close(engine);
 	(void)engine->driver.context_release(engine->device);
+	gpu_pins_forget(engine);
 	return NULL;
 }
 

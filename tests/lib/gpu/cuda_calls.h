@@ -20,6 +20,7 @@ API int cuDeviceCanAccessPeer(int *ret_reaches, int device, int peer);
 API int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags);
 API int cuDevicePrimaryCtxRetain(struct driver_context **ret_context, int device);
 API int cuDevicePrimaryCtxRelease_v2(int device);
+API int cuDevicePrimaryCtxGetState(int device, unsigned *ret_flags, int *ret_is_there);
 API int cuCtxSetCurrent(struct driver_context *context);
 API int cuCtxGetCurrent(struct driver_context **ret_context);
 API int cuCtxSynchronize(void);

@@ -154,6 +154,17 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 	return DRIVER_DONE;
 }
 
+int cuDevicePrimaryCtxGetState(int device, unsigned *ret_flags, int *ret_is_there)
+{
+	int error = standin_enter_device(__func__, device);
+
+	if (error != DRIVER_DONE)
+		return error;
+	*ret_flags = 0;
+	*ret_is_there = contexts[device].holders > 0;
+	return DRIVER_DONE;
+}
+
 int cuCtxSetCurrent(struct driver_context *context)
 {
 	int error = enter(__func__, context ? standin_device(context) : -1);

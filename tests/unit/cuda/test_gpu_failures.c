@@ -300,6 +300,47 @@ static void a_copy_that_has_failed_moves_nothing_any_more(void **state)
 	gpu_fixture_close(&session.fixture);
 }
 
+/* Both GPUs use the memory, the first is lost, and then they let go of it. */
+static void pin_and_lose(struct session *session, unsigned registering, unsigned last)
+{
+	struct gpu_engine *const *engines = session->fixture.engines;
+	struct gpu_pin pins[2];
+	const char *problem;
+
+	assert_int_equal(gpu_pin_add_now(engines[registering], &pins[registering], session->wide, WIDE_BYTES),
+			 0);
+	assert_int_equal(
+		gpu_pin_add_now(engines[!registering], &pins[!registering], session->wide, WIDE_BYTES), 0);
+	assert_int_equal(do_scripted(session, EVENT, "cuEventCreate=719!", &problem), -ENODEV);
+	assert_int_equal(gpu_pin_remove_now(engines[!last], &pins[!last]), 0);
+	assert_int_equal(gpu_pin_remove_now(engines[last], &pins[last]), 0);
+}
+
+/* Somebody else has its context, too, in every second round. */
+static void what_a_lost_gpu_may_use_is_kept_until_its_context_has_gone(void **state)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		struct driver_context *context;
+		struct gpu_fixture other;
+		struct session session;
+
+		open_session(&session);
+		if (i & 1)
+			assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), DRIVER_DONE);
+		pin_and_lose(&session, i >> 1 & 1, i >> 2 & 1);
+		assert_true(gpu_pin_keeps(session.wide, WIDE_BYTES));
+		gpu_fixture_close(&session.fixture);
+		assert_int_equal(gpu_pin_keeps(session.wide, WIDE_BYTES), i & 1);
+		if (i & 1)
+			assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), DRIVER_DONE);
+		/* Whoever closes a GPU looks again. */
+		gpu_fixture_open(&other);
+		gpu_fixture_close(&other);
+		assert_false(gpu_pin_keeps(session.wide, WIDE_BYTES));
+		munmap(session.wide, WIDE_BYTES);
+	}
+}
+
 #define COPIES (GPU_PIECES + 4)
 
 static void submit_copies(struct session *session, struct test_copy *tests)
@@ -535,6 +576,7 @@ int main(void)
 		cmocka_unit_test(a_gpu_is_lost_in_each_call),
 		cmocka_unit_test(a_piece_is_waited_for_if_it_cannot_be_asked_for),
 		cmocka_unit_test(a_copy_that_has_failed_moves_nothing_any_more),
+		cmocka_unit_test(what_a_lost_gpu_may_use_is_kept_until_its_context_has_gone),
 		cmocka_unit_test(a_gpu_is_lost_in_the_middle),
 		cmocka_unit_test(an_engine_is_not_opened),
 		cmocka_unit_test(descriptors_have_run_out),

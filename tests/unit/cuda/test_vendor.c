@@ -39,6 +39,7 @@ static void the_calls_about_gpus_take_the_same(void **state)
 	EXPECT_CALL(driver.context_flags, cuDevicePrimaryCtxSetFlags, 0, 4U);
 	EXPECT_CALL(driver.context_retain, cuDevicePrimaryCtxRetain, NULL, 0);
 	EXPECT_CALL(driver.context_release, cuDevicePrimaryCtxRelease, 0);
+	EXPECT_CALL(driver.context_state, cuDevicePrimaryCtxGetState, 0, NULL, &number);
 	EXPECT_CALL(driver.context_enter, cuCtxSetCurrent, NULL);
 	EXPECT_CALL(driver.context_current, cuCtxGetCurrent, NULL);
 	EXPECT_CALL(driver.context_synchronize, cuCtxSynchronize);
@@ -109,6 +110,7 @@ static void the_names_are_the_same(void **state)
 	assert_string_equal(NAME(cuDevicePrimaryCtxRelease), "cuDevicePrimaryCtxRelease_v2");
 	assert_string_equal(NAME(cuCtxSetCurrent), "cuCtxSetCurrent");
 	assert_string_equal(NAME(cuCtxGetCurrent), "cuCtxGetCurrent");
+	assert_string_equal(NAME(cuDevicePrimaryCtxGetState), "cuDevicePrimaryCtxGetState");
 	assert_string_equal(NAME(cuCtxSynchronize), "cuCtxSynchronize");
 	assert_string_equal(NAME(cuMemGetInfo), "cuMemGetInfo_v2");
 	assert_string_equal(NAME(cuMemHostRegister), "cuMemHostRegister_v2");

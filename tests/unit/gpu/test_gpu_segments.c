@@ -174,6 +174,43 @@ static void a_segment_that_is_not_unregistered_stays(void **state)
 	expect_registered(job, false);
 }
 
+/* A driver that has lost its mind: caches would be asked for ever. */
+static void a_segment_that_is_never_unregistered_is_given_up_no_more(void **state)
+{
+	struct job *job = start_on_gpu("first");
+	const struct claim claim = { .node = scene.node, .uid = geteuid() };
+	unsigned here = expect_registered(job, false), rounds = 0;
+
+	setenv("STANDIN_FAILURES", "cuMemHostUnregister=999", 1);
+	while (cache_holder.bytes_at_most(&claim) > 0) {
+		assert_true(rounds++ < here * SEGMENT_TRIES);
+		cache_reclaim(&claim, 1);
+		come_to_rest(job);
+	}
+	unsetenv("STANDIN_FAILURES");
+	assert_int_equal(rounds, here * SEGMENT_TRIES);
+	assert_int_equal(expect_registered(job, false), here);
+}
+
+/* What it still does there nobody knows. Others have its context, too. */
+static void a_segment_that_a_lost_gpu_may_use_stays(void **state)
+{
+	struct job *job = start_on_gpu("first");
+	const struct claim claim = { .node = scene.node, .uid = geteuid() };
+	struct gpu_tier *tier = queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
+	uint64_t away = segment_bytes(job, SEGMENT_AWAY);
+
+	setenv("STANDIN_FAILURES", "cuMemHostUnregister=719!", 1);
+	cache_reclaim(&claim, 1);
+	come_to_rest(job);
+	unsetenv("STANDIN_FAILURES");
+	assert_int_equal(tier->state, GPU_TIER_FAILED);
+	cache_reclaim(&claim, 1);
+	come_to_rest(job);
+	assert_int_equal(segment_bytes(job, SEGMENT_AWAY), away);
+	assert_true(job->residency->has_told_kept);
+}
+
 static void memory_that_is_not_unregistered_is_not_given_back(void **state)
 {
 	struct job *job = start_on_gpu("play");
@@ -201,6 +238,8 @@ int main(int argc, char **argv)
 		TEST(a_segment_that_a_gpu_refuses_comes_and_goes),
 		TEST(the_last_rank_leaves_none_registered),
 		TEST(a_segment_that_is_not_unregistered_stays),
+		TEST(a_segment_that_is_never_unregistered_is_given_up_no_more),
+		TEST(a_segment_that_a_lost_gpu_may_use_stays),
 		TEST(memory_that_is_not_unregistered_is_not_given_back),
 	};
 
