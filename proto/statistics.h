@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define STATISTICS_MAGIC 0x74737264 /* "drst" */
-#define STATISTICS_VERSION 2
+#define STATISTICS_VERSION 3
 #define STATISTICS_PAGE_BYTES 8192
 #define STATISTICS_MAX_PATHS 16
 #define STATISTICS_PATH_BYTES 88
@@ -37,12 +37,13 @@ enum statistics_kind {
 };
 
 /* What a rank waits for: bytes from NVMe; room in the arena; the version that a step brings; a free gradient
- * buffer. */
+ * buffer; a GPU, which has no room, or copies what the rank wants, or has pushed. */
 enum statistics_cause {
 	STATISTICS_NVME_READ,
 	STATISTICS_SLOT,
 	STATISTICS_STEP,
 	STATISTICS_GRADIENT_BUFFER,
+	STATISTICS_GPU,
 	STATISTICS_CAUSES
 };
 

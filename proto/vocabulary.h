@@ -68,6 +68,7 @@ enum wire_trace {
 	TRACE_WAIT_APPLIED,
 	TRACE_WAIT_READY,
 	TRACE_CLOSE,
+	TRACE_WAIT_GPU,
 	/* From host memory to a GPU. */
 	TRACE_GPU_GATHER = 80,
 	TRACE_GPU_PREFETCH,

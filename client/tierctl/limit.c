@@ -123,7 +123,7 @@ static void say_processors(const struct limit_load *load, FILE *line)
 static void say_neither(const struct limit_load *load, FILE *line)
 {
 	static const char *const causes[STATISTICS_CAUSES] = { "reads from NVMe", "room in host memory",
-							       "the step", "gradient buffers" };
+							       "the step", "gradient buffers", "GPUs" };
 	double sum = 0;
 	unsigned most = 0;
 

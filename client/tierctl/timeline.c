@@ -51,6 +51,7 @@ static const struct kind kinds[] = {
 	[TRACE_WAIT_BUFFER] = { OF_RANKS, "waits for a gradient buffer", NULL },
 	[TRACE_WAIT_APPLIED] = { OF_RANKS, "waits for its step", NULL },
 	[TRACE_WAIT_READY] = { OF_RANKS, "waits for all ranks", NULL },
+	[TRACE_WAIT_GPU] = { OF_RANKS, "waits for a GPU", NULL },
 	[TRACE_CLOSE] = { OF_RANKS, "closes", NULL },
 	[TRACE_GPU_GATHER] = { OF_GPUS, "gather", "bytes" },
 	[TRACE_GPU_PREFETCH] = { OF_GPUS, "prefetch", "bytes" },

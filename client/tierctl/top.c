@@ -170,18 +170,21 @@ static int print_io(const struct statistics_figures *now, const struct statistic
 }
 
 /* How long ranks wait, for what. */
-static int print_stalls(const struct statistics_figures *now, const struct statistics_figures *before,
+static int print_stalls(const struct statistics_node *now, const struct statistics_node *before,
 			double seconds)
 {
-	static const char *const titles[] = { "STALLS", ">NVME READ",	    ">SLOT",
-					      ">STEP",	">GRADIENT BUFFER", NULL };
+	bool has_gpus = now->gpu_count > 0;
+	const char *const titles[] = { "STALLS", ">NVME READ",	     ">SLOT",
+				       ">STEP",	 ">GRADIENT BUFFER", has_gpus ? ">GPU" : NULL,
+				       NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	if (!table)
 		return command_print_table(NULL);
 	table_add(table, "seconds/s");
-	for (unsigned cause = 0; cause < STATISTICS_CAUSES; cause++)
-		add_stall(table, top_more(now->stall_ns[cause], before->stall_ns[cause]), seconds);
+	for (unsigned cause = 0; cause < (has_gpus ? STATISTICS_CAUSES : STATISTICS_GPU); cause++)
+		add_stall(table, top_more(now->figures.stall_ns[cause], before->figures.stall_ns[cause]),
+			  seconds);
 	return command_print_table(table);
 }
 
@@ -262,7 +265,7 @@ static int print_look(const struct view *view, const struct top_past *past)
 		code = print_io(&now->figures, &before->figures, seconds);
 	putchar('\n');
 	if (code == COMMAND_DONE)
-		code = print_stalls(&now->figures, &before->figures, seconds);
+		code = print_stalls(now, before, seconds);
 	putchar('\n');
 	return code == COMMAND_DONE ? print_jobs(view, past) : code;
 }

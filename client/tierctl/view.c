@@ -185,7 +185,7 @@ const char *view_direction_name(unsigned direction)
 
 const char *view_cause_name(unsigned cause)
 {
-	static const char *const names[] = { "nvme_read", "slot", "step", "gradient_buffer" };
+	static const char *const names[] = { "nvme_read", "slot", "step", "gradient_buffer", "gpu" };
 
 	return cause < ARRAY_LENGTH(names) ? names[cause] : "?";
 }

@@ -5,6 +5,37 @@
 #include "daemon/gpu/own.h"
 #include "daemon/telemetry/telemetry.h"
 
+static struct pending *pending_of(struct queue *link)
+{
+	return container_of(queue_entry(link, struct waiter, link), struct pending, waiter);
+}
+
+/* ---- Stalls ---- */
+
+static enum statistics_cause cause_of(const struct gpu_pack *pack, const struct waiter *waiter)
+{
+	const struct job *job = pack->tier->job;
+
+	if (waiter->version > job->decided)
+		return STATISTICS_STEP;
+	return pack->state == GPU_EXPECTED ? residency_cause(job, gpu_pack_number(pack), &pack->host)
+					   : STATISTICS_GPU;
+}
+
+void gpu_move_stalls(struct gpu_pack *pack)
+{
+	QUEUE_FOREACH (link, &pack->waiters)
+		stall_move(pending_of(link), cause_of(pack, &pending_of(link)->waiter));
+}
+
+static void note_stall(const struct gpu_pack *pack, struct pending *pending)
+{
+	if (pending->waiter.blocked && !queue_is_empty(&pending->waiter.link))
+		stall_begin(pending, cause_of(pack, &pending->waiter));
+}
+
+/* ---- Answers ---- */
+
 /* The lease is counted here, before anything can evict the pack again. */
 static void answer(struct gpu_pack *pack, struct pending *pending)
 {
@@ -17,11 +48,6 @@ static void answer(struct gpu_pack *pack, struct pending *pending)
 	gather.event = pack->slot;
 	gather.has_arrived = pack->state == GPU_RESIDENT;
 	pending_reply(pending, WIRE_REPLY(GPU_GATHER, gpu_gather, &gather));
-}
-
-static struct pending *pending_of(struct queue *link)
-{
-	return container_of(queue_entry(link, struct waiter, link), struct pending, waiter);
 }
 
 void gpu_grant(struct gpu_pack *pack)
@@ -81,5 +107,6 @@ void gpu_gather(struct pending *pending, const Tierd__Wire__GpuGather *gather)
 	pack = &rank->tier->packs[job->catalog.units[gather->unit].pack];
 	queue_push(&pack->waiters, &pending->waiter.link);
 	gpu_pack_go_on(pack);
+	note_stall(pack, pending);
 	gpu_serve(job);
 }

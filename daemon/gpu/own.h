@@ -400,6 +400,8 @@ void gpu_pack_forget(struct gpu_pack *pack, const struct gpu_rank *rank);
 
 /* ---- gather.c ---- */
 
+/* Those who wait for the pack may wait for something else now. */
+void gpu_move_stalls(struct gpu_pack *pack);
 /* Answers those who wait, as far as the pack has what they want. */
 void gpu_grant(struct gpu_pack *pack);
 

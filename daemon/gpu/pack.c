@@ -354,12 +354,18 @@ static void on_host(struct waiter *host, int status)
 		gpu_pack_go_on(pack);
 }
 
+static void on_host_moved(struct waiter *host)
+{
+	gpu_move_stalls(container_of(host, struct gpu_pack, host));
+}
+
 /* True: host memory has that version. False: on_host() follows. */
 static bool want_host(struct gpu_pack *pack, uint64_t version)
 {
 	residency_forget(&pack->host);
 	pack->host.version = version;
 	pack->host.done = on_host;
+	pack->host.moved = on_host_moved;
 	return residency_want(pack->tier->job, gpu_pack_number(pack), &pack->host, pack->priority);
 }
 

@@ -67,5 +67,6 @@ bool gpu_step(struct gpu_pack *pack, enum gpu_change change)
 	pack->state = next;
 	if (row->action)
 		row->action(pack);
+	gpu_move_stalls(pack);
 	return true;
 }

@@ -61,7 +61,7 @@ static void on_copied(struct work *work)
 
 /* What lies in the bytes that a rank waits for. */
 struct blocking {
-	uint32_t count, reading;
+	uint32_t count, reading, arriving;
 	struct contribution *waiting; /* the first that no worker reads; NULL: none */
 };
 
@@ -77,10 +77,27 @@ static struct blocking find_blocking(const struct member *member, const struct p
 			continue;
 		blocking.count++;
 		blocking.reading += contribution->is_reading;
+		blocking.arriving += contribution->is_arriving;
 		if (!contribution->is_reading && !blocking.waiting)
 			blocking.waiting = contribution;
 	}
 	return blocking;
+}
+
+/* On their way from a GPU: no rank can help, nor a worker. */
+static enum statistics_cause cause_of(const struct blocking *blocking)
+{
+	return blocking->arriving > 0 && !blocking->waiting ? STATISTICS_GPU : STATISTICS_GRADIENT_BUFFER;
+}
+
+static void move_stalls(const struct member *member)
+{
+	QUEUE_FOREACH (link, &member->pusher->buffer_waiters) {
+		struct pending *pending = queue_entry(link, struct pending, link);
+		const struct blocking blocking = find_blocking(member, pending);
+
+		stall_move(pending, cause_of(&blocking));
+	}
 }
 
 /* The one that has waited longest. */
@@ -253,6 +270,7 @@ void spare_help(struct member *member)
 	blocking = find_blocking(member, first_waiter(member));
 	if (blocking.reading == 0 && blocking.waiting && !put_aside(member->job, blocking.waiting, false))
 		gradient_unblock(member->job, false);
+	move_stalls(member);
 }
 
 void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
@@ -275,7 +293,7 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 		return;
 	}
 	queue_push(&member->pusher->buffer_waiters, &pending->link);
-	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
+	stall_begin(pending, cause_of(&blocking));
 	spare_help(member);
 }
 

@@ -20,6 +20,8 @@ struct waiter {
 	uint64_t version;
 	uint64_t stalled_ns; /* its rank waits since, for cause; 0: it does not */
 	enum statistics_cause cause;
+	/* Of one that is no gather: the pack's state is another one; NULL: nobody wants to know. */
+	void (*moved)(struct waiter *waiter);
 	/* status 0: the pack is resident and stays so until the callback returns, or longer if it pins it. */
 	void (*done)(struct waiter *waiter, int status);
 };

@@ -59,6 +59,11 @@ static enum statistics_cause cause_of(const struct residence *residence, const s
 	return residence->state == RESIDENCE_QUEUED ? STATISTICS_SLOT : STATISTICS_NVME_READ;
 }
 
+enum statistics_cause residency_cause(const struct job *job, uint32_t pack, const struct waiter *waiter)
+{
+	return cause_of(residence_of(job, pack), waiter);
+}
+
 void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter)
 {
 	if (waiter->is_gather && waiter->blocked && !queue_is_empty(&waiter->link))
@@ -73,6 +78,8 @@ static void move_stalls(struct residence *residence)
 
 		if (waiter->is_gather)
 			stall_move(container_of(waiter, struct pending, waiter), cause_of(residence, waiter));
+		else if (waiter->moved)
+			waiter->moved(waiter);
 	}
 }
 

@@ -76,6 +76,8 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 bool residency_has_waiters(const struct job *job, uint32_t pack);
 bool residency_is_awaited(const struct job *job, uint32_t pack);
 void residency_forget(struct waiter *waiter);
+/* What somebody who waits for the pack waits for. */
+enum statistics_cause residency_cause(const struct job *job, uint32_t pack, const struct waiter *waiter);
 /* The rank of a waiting gather does nothing else from now on. */
 void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter);
 /* Starts a load for which nobody waits. False: there is no slot for it. */

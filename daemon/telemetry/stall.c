@@ -7,15 +7,14 @@
 static void count(struct pending *pending, uint64_t now)
 {
 	static const enum wire_trace traced[STATISTICS_CAUSES] = {
-		[STATISTICS_NVME_READ] = TRACE_WAIT_READ,
-		[STATISTICS_SLOT] = TRACE_WAIT_SLOT,
-		[STATISTICS_STEP] = TRACE_WAIT_STEP,
-		[STATISTICS_GRADIENT_BUFFER] = TRACE_WAIT_BUFFER,
+		[STATISTICS_NVME_READ] = TRACE_WAIT_READ, [STATISTICS_SLOT] = TRACE_WAIT_SLOT,
+		[STATISTICS_STEP] = TRACE_WAIT_STEP,	  [STATISTICS_GRADIENT_BUFFER] = TRACE_WAIT_BUFFER,
+		[STATISTICS_GPU] = TRACE_WAIT_GPU,
 	};
 	struct waiter *waiter = &pending->waiter;
 
 	trace_waited(pending->member->job, traced[waiter->cause], pending->member->rank,
-		     waiter->is_gather ? pending->unit : TRACE_NO_UNIT, waiter->stalled_ns, now);
+		     waiter->blocked ? pending->unit : TRACE_NO_UNIT, waiter->stalled_ns, now);
 	pending->member->job->telemetry->figures.stall_ns[waiter->cause] += now - waiter->stalled_ns;
 	waiter->stalled_ns = now;
 }

@@ -133,6 +133,7 @@ def top_shows_both():
     }, gpu
     assert look["jobs"][0]["gpu_bytes"] == BUDGET
     lines = tierctl("top", "--once", "--interval", "0.1").splitlines()
+    assert any(line.split() == "STALLS NVME READ SLOT STEP GRADIENT BUFFER GPU".split() for line in lines), lines
     assert any(line.split()[:1] == ["0"] and line.split()[-1] == UUID and " 51 °C " in line for line in lines), lines
     assert lines[-2].split()[-2:] == ["GPUS", "J/STEP"] and lines[-1].split()[-3:] == ["24.0", "MiB", "-"], lines
 

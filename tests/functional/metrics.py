@@ -243,7 +243,7 @@ def top_tells_programs_a_look_a_line():
     assert node["pid"] == DAEMON and not node["is_stuck"] and node["jobs"] == 1
     assert node["nvme"][0]["path"] == shown_as(0, os.environ["NVME"]) and 0 < node["seconds"] < node["uptime_ms"] / 1000
     assert set(node["io"]) == {"demand", "prefetch", "update", "write_back", "gradient"}
-    assert set(node["stalled_seconds_per_second"]) == {"nvme_read", "slot", "step", "gradient_buffer"}
+    assert set(node["stalled_seconds_per_second"]) == {"nvme_read", "slot", "step", "gradient_buffer", "gpu"}
     assert job["name"] == "gpt" and job["status"] == "training" and job["step"] == 2
     assert job["ranks"] == job["world_size"] == 1 and job["host_bytes"] > 0
     # What was done before it looked is no rate, of the first look either.

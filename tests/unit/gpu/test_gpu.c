@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/gpu/own.h"
+#include "daemon/telemetry/telemetry.h"
 #include "offload/cuda/gpu_private.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
@@ -225,6 +226,47 @@ static void values_of_a_step_are_waited_for(void **state)
 	expect_host_values(1, 1);
 }
 
+/* ---- What a rank waits for ---- */
+
+static struct statistics_figures figures_now(struct job *job)
+{
+	stall_count(job);
+	return *figures_of(job);
+}
+
+/* For its values from NVMe first, and then for their copy. */
+static void what_a_gather_there_waits_for_is_counted(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+	struct statistics_figures before, after;
+
+	attach(0);
+	scene_settle(&scene);
+	before = figures_now(job);
+	gather(scene_absent_unit(job), 0);
+	after = figures_now(job);
+	assert_true(after.stall_ns[STATISTICS_NVME_READ] > before.stall_ns[STATISTICS_NVME_READ]);
+	assert_true(after.stall_ns[STATISTICS_GPU] > before.stall_ns[STATISTICS_GPU]);
+	assert_int_equal(after.stall_ns[STATISTICS_STEP], before.stall_ns[STATISTICS_STEP]);
+}
+
+/* Which nobody takes. */
+static void a_gather_there_waits_for_a_step(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+	struct statistics_figures before, after;
+
+	attach(0);
+	scene_settle(&scene);
+	before = figures_now(job);
+	training_push(&actor, 0, 1);
+	actor_send_step(&actor, 0.1f);
+	gpu_actor_send_gather(&actor, 1, 1);
+	after = figures_now(job);
+	assert_true(after.stall_ns[STATISTICS_STEP] > before.stall_ns[STATISTICS_STEP]);
+	assert_int_equal(after.stall_ns[STATISTICS_GPU], before.stall_ns[STATISTICS_GPU]);
+}
+
 static struct actor other;
 /* That it is of; 0: this process. */
 static pid_t other_pid;
@@ -289,15 +331,19 @@ static uint32_t leave_and_want_its_slots(void)
 
 static void who_leaves_with_kernels_under_way_keeps_what_they_read(void **state)
 {
+	struct statistics_figures before, after;
 	uint32_t waiting;
 
 	open_two_ranks();
 	waiting = leave_and_want_its_slots();
+	before = figures_now(scene_job(NULL));
 	for (unsigned i = 0; i < 20; i++) {
 		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 		assert_int_equal(actor_outstanding(&actor), 1);
 		usleep(1000);
 	}
+	after = figures_now(scene_job(NULL));
+	assert_true(after.stall_ns[STATISTICS_GPU] > before.stall_ns[STATISTICS_GPU]);
 	gpu_peer_hold(&peer, false);
 	assert_int_equal(actor_await(&actor, waiting, 0)->status, 0);
 	scene_settle(&scene);
@@ -543,6 +589,8 @@ int main(int argc, char **argv)
 		TEST(nothing_is_overwritten_before_what_reads_it_has_ended),
 		TEST(a_step_brings_newer_values),
 		TEST(values_of_a_step_are_waited_for),
+		TEST(what_a_gather_there_waits_for_is_counted),
+		TEST(a_gather_there_waits_for_a_step),
 		TEST(a_rank_gets_the_values_that_it_needs_for_the_step),
 		TEST(who_leaves_with_kernels_under_way_keeps_what_they_read),
 		TEST(who_leaves_and_dies_holds_up_nobody),

@@ -9,6 +9,7 @@
 
 #include "daemon/gpu/own.h"
 #include "daemon/gradients/own.h"
+#include "daemon/telemetry/telemetry.h"
 #include "offload/cuda/gpu_private.h"
 #include "tests/lib/gpu/cuda_calls.h"
 #include "tests/unit/gpu/gpu_actor.h"
@@ -210,6 +211,31 @@ static void a_step_waits_for_gradients_that_come_from_a_gpu(void **state)
 	hold(false);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
+}
+
+/* First for the GPU, then for the other rank. */
+static void what_a_wait_for_a_buffer_is_for_is_counted(void **state)
+{
+	const uint64_t *stalls;
+	struct job *job;
+
+	open_two_ranks(2, 0);
+	job = scene_job(NULL);
+	stalls = figures_of(job)->stall_ns;
+	attach(&actor, 0);
+	map_gradients(&actor);
+	hold(true);
+	push(0, 0);
+	push(1, 1);
+	actor_send_buffer_wait(&actor, 2, 2);
+	stall_count(job);
+	assert_true(stalls[STATISTICS_GPU] > 0);
+	assert_int_equal(stalls[STATISTICS_GRADIENT_BUFFER], 0);
+	hold(false);
+	while (job->gradients->arriving > 0)
+		scene_wait(&scene);
+	stall_count(job);
+	assert_true(stalls[STATISTICS_GRADIENT_BUFFER] > 0);
 }
 
 /* Whoever waits for a buffer is helped when the gradients in it have come. */
@@ -575,6 +601,7 @@ int main(int argc, char **argv)
 		TEST(what_is_pushed_from_a_gpu_is_summed),
 		TEST(gradients_are_read_when_their_stream_has_written_them),
 		TEST(a_step_waits_for_gradients_that_come_from_a_gpu),
+		TEST(what_a_wait_for_a_buffer_is_for_is_counted),
 		TEST(gradients_that_have_come_are_put_aside),
 		TEST(gradients_of_an_epoch_that_has_ended_are_void),
 		TEST(memory_goes_when_the_process_has_gone),

@@ -57,6 +57,8 @@ static void a_node_that_is_not_busy_is_not_what_limits(void **state)
 	expect("neither", "limit    neither (the trainers compute)\n");
 	now.figures.stall_ns[STATISTICS_SLOT] = SECOND / 2;
 	expect("neither", "limit    neither (ranks wait 0.26 s/s, most for room in host memory)\n");
+	now.figures.stall_ns[STATISTICS_GPU] = SECOND;
+	expect("neither", "limit    neither (ranks wait 0.76 s/s, most for GPUs)\n");
 	now.ranks = 0;
 	expect("neither", "limit    neither (no rank is there)\n");
 }
@@ -101,7 +103,7 @@ static void a_reply_tells_the_same(void **state)
 	Tierd__Wire__Load load = TIERD__WIRE__LOAD__INIT;
 	Tierd__Wire__Path path = TIERD__WIRE__PATH__INIT, *paths[] = { &path };
 	/* Of a newer daemon, with causes that nobody knows here. */
-	uint64_t stalls[STATISTICS_CAUSES + 1] = { SECOND, 0, 0, 0, SECOND };
+	uint64_t stalls[STATISTICS_CAUSES + 1] = { SECOND, 0, 0, 0, 0, SECOND };
 	struct limit_load told = limit_of_node(&node);
 
 	node.workers = 2;
