@@ -231,6 +231,9 @@ def test_gradients_are_pushed_from_the_gpu(job: _core.Job, driver: Driver) -> No
     assert weight is not None
     gradient, halves = Tensor(weight), numpy.full(SHAPE, 0.5, numpy.float32)
     assert gradient.device == (ON_GPU, 0)
+    figures = job.statistics()
+    assert figures["job_gpu_parameter_bytes"] == job.state()["gpu_bytes"] > 0
+    assert figures["job_gpu_gradient_bytes"] >= halves.nbytes and figures["job_gpu_update_bytes"] == 0
     driver.run(stream, (gradient.address, halves.nbytes, True))
     ctypes.memmove(gradient.address, halves.ctypes.data, halves.nbytes)
     with pytest.raises(tierd.Error, match="a tensor still views"):

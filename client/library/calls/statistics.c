@@ -56,6 +56,9 @@ static void merge(const struct tierd_job *job, const Tierd__Wire__StatisticsRepl
 		.job_step_ns = reply->job_step_ns,
 		.job_gradient_read_bytes = reply->job_gradient_read_bytes,
 		.job_gradient_written_bytes = reply->job_gradient_written_bytes,
+		.job_gpu_parameter_bytes = reply->job_gpu_parameter_bytes,
+		.job_gpu_gradient_bytes = reply->job_gpu_gradient_bytes,
+		.job_gpu_update_bytes = reply->job_gpu_update_bytes,
 	};
 	count_gathers(job, ret_statistics);
 }

@@ -346,5 +346,8 @@ const struct field statistics_fields[] = {
 	FIELD(tierd_statistics, job_step_ns, FIELD_U64),
 	FIELD(tierd_statistics, job_gradient_read_bytes, FIELD_U64),
 	FIELD(tierd_statistics, job_gradient_written_bytes, FIELD_U64),
+	FIELD(tierd_statistics, job_gpu_parameter_bytes, FIELD_U64),
+	FIELD(tierd_statistics, job_gpu_gradient_bytes, FIELD_U64),
+	FIELD(tierd_statistics, job_gpu_update_bytes, FIELD_U64),
 	{ 0 },
 };

@@ -159,6 +159,9 @@ static void a_job_says_how_much_it_has_where(void **state)
 	assert_int_equal(job->gpus[0]->number, 1);
 	assert_string_equal(job->gpus[0]->uuid, "GPU-7374616e-642d-696e-2047-505500000001");
 	assert_int_equal(job->gpus[0]->parameter_bytes, TIER_BYTES);
+	assert_int_equal(job->statistics->job_gpu_parameter_bytes, TIER_BYTES);
+	assert_int_equal(job->statistics->job_gpu_gradient_bytes, 0);
+	assert_int_equal(job->statistics->job_gpu_update_bytes, 0);
 }
 
 static void copies_are_counted(void **state)
