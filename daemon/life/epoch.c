@@ -13,14 +13,14 @@
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
 
-/* Who may return is told even before his first epoch. */
+/* Epoch 0 is that of a member which has been in none yet. */
 static void announce_end(struct member *member, int r, const char *reason, bool may_return)
 {
 	Tierd__Wire__Event event = TIERD__WIRE__EVENT__INIT;
 	Tierd__Wire__Event__EpochEnded ended = TIERD__WIRE__EVENT__EPOCH_ENDED__INIT;
 	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
 
-	if (!member->port || (member->epoch == 0 && !may_return))
+	if (!member->port)
 		return;
 	status.code = status_from_errno(r);
 	status.message = (char *)reason;
@@ -51,7 +51,8 @@ static void forget_blobs(struct member *member)
 
 static void end_for_member(struct job *job, struct member *member, int r)
 {
-	announce_end(member, r, job->epoch.reason, false);
+	if (member->epoch > 0)
+		announce_end(member, r, job->epoch.reason, false);
 	member->next_step = NULL;
 	member->is_closed = false;
 	member->announced.is_made = member->announced_next.is_made = false;
@@ -209,6 +210,7 @@ static void leave(struct member *member, bool is_orderly, bool may_return, const
 	events_of_job(job, member->client ? EVENT_LOST : EVENT_LEFT,
 		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
 
+	/* Before its window is taken back: what it reads there from then on does not count. */
 	if (!is_orderly)
 		announce_end(member, -ESTALE, reason, may_return);
 	if (!is_orderly && member->client)

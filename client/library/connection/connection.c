@@ -402,6 +402,21 @@ void connection_look(struct tierd_node *node)
 		read_all(node);
 }
 
+static bool has_input(const struct tierd_node *node)
+{
+	struct pollfd fd = { .fd = stream_fd(node->stream), .events = POLLIN };
+
+	return poll(&fd, 1, 0) > 0;
+}
+
+void connection_hear(struct tierd_node *node)
+{
+	/* The thread that reads is awake then, and broadcasts when it has handled all. */
+	while (!node->error && node->has_reader && has_input(node))
+		pthread_cond_wait(&node->changed, &node->lock);
+	connection_look(node);
+}
+
 void connection_copy(struct tierd_node *node, void *to, const void *from, size_t bytes)
 {
 	connection_exit(node);

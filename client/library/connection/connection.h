@@ -104,8 +104,11 @@ int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argumen
 /* Whether the program wants its calls to end. Called without the lock. */
 bool connection_is_interrupted(const struct tierd_node *node);
 
-/* Handles the messages that are there, without waiting. */
+/* Handles the messages that are there, without waiting; or leaves that to a thread that waits for some. */
 void connection_look(struct tierd_node *node);
+
+/* Comes back when all messages that are there now were handled, by whichever thread. */
+void connection_hear(struct tierd_node *node);
 
 /* Copies without the lock: both places are the caller's. */
 void connection_copy(struct tierd_node *node, void *to, const void *from, size_t bytes);

@@ -55,15 +55,8 @@ static int check_once(struct tierd_job *job, enum job_need need)
 
 int job_check_copied(struct tierd_job *job)
 {
-	/* The directory says it, too: another thread may be about to read the event. */
-	connection_look(job->node);
-	if (job->node->error)
-		return connection_check(job->node);
-	if (job->membership == MEMBER_SENT_AWAY && !job->is_stale)
-		return message_fail(-ESTALE,
-				    "the part of rank %u in job \"%s\" has ended; call tierd_job_ready",
-				    job->rank, job->name);
-	return check_epoch(job);
+	connection_hear(job->node);
+	return job->node->error ? connection_check(job->node) : check_epoch(job);
 }
 
 int job_check(struct tierd_job *job, enum job_need need)

@@ -77,8 +77,8 @@ void reconnect_settle(struct tierd_node *node);
 int job_check(struct tierd_job *job, enum job_need need);
 
 /* After values were copied from the window: -ESTALE if this rank has no part in the job any more, since tierd
- * takes the window's pages back then, and zeros may be what was copied. It says so before. As job_check(), or
- * JOB_AGAIN. */
+ * takes the window's pages back then, and zeros may be what was copied. It says so before, and what it has
+ * said is heard. As job_check(), or JOB_AGAIN. */
 int job_check_copied(struct tierd_job *job);
 
 /* The connection was lost: the job is stale from now on, if this rank has lost work with it. */

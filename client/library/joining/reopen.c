@@ -191,18 +191,34 @@ static void send_away(struct tierd_job *job)
 		job->attachment->connection = ATTACHMENT_NO_CONNECTION;
 }
 
+/* Epoch 0 ends for who was in none, because he has no part in the job any more. */
+static bool has_lost_part(const Tierd__Wire__Event__EpochEnded *event)
+{
+	return event->may_return || event->epoch == 0;
+}
+
+static void describe_end(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
+{
+	const char *reason = event->reason ? event->reason->message : "";
+	char what[64] = "the part of this rank in";
+
+	if (event->epoch > 0)
+		snprintf(what, sizeof(what), "epoch %u of", event->epoch);
+	snprintf(job->stale_text, sizeof(job->stale_text),
+		 "%s job \"%s\" has ended: %s; call tierd_job_ready", what, job->name,
+		 *reason ? reason : "tierd gave no reason");
+}
+
 void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
 {
 	if (event->may_return)
 		send_away(job);
 	/* An epoch without this rank, or before the current one. */
-	if (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0)
+	if (!has_lost_part(event) && (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0))
 		return;
 	job->is_stale = true;
 	job_poison(job);
-	snprintf(job->stale_text, sizeof(job->stale_text),
-		 "epoch %u of job \"%s\" has ended: %s; call tierd_job_ready", event->epoch, job->name,
-		 event->reason && *event->reason->message ? event->reason->message : "tierd gave no reason");
+	describe_end(job, event);
 	ticket_settle_silent(job, job->node->last_request);
 }
 

@@ -406,43 +406,6 @@ static void one_that_is_sent_away_while_it_returns_returns_again(void **state)
 	end(&scene);
 }
 
-/* The pages are taken back behind the answer: what was copied may be what it was, or zeros. */
-static bool answer_and_send_away(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
-{
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__BlobReply blob = TIERD__WIRE__BLOB_REPLY__INIT;
-
-	if (request->body_case != BODY(TENSOR_READ) && request->body_case != BODY(TENSOR_READ_MANY) &&
-	    request->body_case != BODY(BLOB_READ))
-		return false;
-	/* As good as behind it: the library handles what it reads together. */
-	fake_peer_send_away(peer, ROLLED_BACK);
-	blob.size = blob.count = 4;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOB;
-	reply.blob = &blob;
-	fake_peer_reply(peer, number, request->body_case == BODY(BLOB_READ) ? &reply : NULL);
-	return true;
-}
-
-static void what_is_read_from_a_window_that_was_taken_back_does_not_count(void **state)
-{
-	struct scene scene = { .peer = { .hook = answer_and_send_away } };
-	struct tierd_read piece = TIERD_READ_INIT;
-	uint16_t values[100];
-	size_t size;
-
-	piece.count = 100;
-	piece.ret_data = values;
-	start(&scene);
-	assert_int_equal(tierd_tensor_read(scene.job, 0, 0, "parameter", 0, 100, values), -ESTALE);
-	assert_says(ROLLED_BACK "; call tierd_job_ready");
-	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
-	assert_int_equal(tierd_read_many(scene.job, &piece, 1), -ESTALE);
-	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
-	assert_int_equal(tierd_blob_get(scene.job, "key", values, sizeof(values), &size, 0), -ESTALE);
-	end(&scene);
-}
-
 static bool drop_instead(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case != BODY(JOB_OPEN) || openings++ == 0)
@@ -556,7 +519,6 @@ int main(void)
 		cmocka_unit_test(one_that_always_hangs_up_at_a_request_is_not_asked_for_ever),
 		cmocka_unit_test(a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready),
 		cmocka_unit_test(one_that_is_sent_away_while_it_returns_returns_again),
-		cmocka_unit_test(what_is_read_from_a_window_that_was_taken_back_does_not_count),
 		cmocka_unit_test(one_whose_job_is_not_there_any_more_hears_so),
 		cmocka_unit_test(one_that_returns_to_a_daemon_that_dies_finds_the_next),
 		cmocka_unit_test(a_rollback_before_the_ranks_of_a_reopened_job_meet_is_said),

@@ -143,6 +143,17 @@ static void the_others_train_on(void **state)
 	assert_int_equal(keeper.step, 1);
 }
 
+/* It may read blobs of a job that has a state, and its window is taken back. */
+static void one_that_was_in_no_epoch_yet_is_told(void **state)
+{
+	open_rank(&keeper, 0, 2);
+	open_rank(&other, 1, 2);
+	job_throw_out(scene_job(NULL)->members.ranks[0], "rank 0 was taken over");
+	assert_int_equal(keeper.ended_epochs, 1);
+	assert_string_equal(keeper.reason, "rank 0 was taken over");
+	assert_int_equal(other.ended_epochs, 0);
+}
+
 #define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
@@ -151,6 +162,7 @@ int main(void)
 		TEST(its_own_read_may_end_its_membership),
 		TEST(it_may_die_when_its_patience_has_just_ended),
 		TEST(the_others_train_on),
+		TEST(one_that_was_in_no_epoch_yet_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
