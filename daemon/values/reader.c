@@ -44,7 +44,7 @@ static void reader_free(struct reader *reader)
 	reader_memory_clear(reader);
 	store_free(reader->snapshot);
 	reader_uncharge(reader, reader->bytes);
-	disposal_start_shared(reader->node, reader->uid, false, &reader->window);
+	disposal_start_shared(reader->node, reader->uid, reader->keeps_window, &reader->window);
 	memory_free(&reader->buffer);
 	queue_remove(&reader->link);
 	queue_remove(&reader->job_link);
@@ -282,6 +282,7 @@ unsigned readers_end_denied(struct job *job, const char *reason)
 			continue;
 		port_note_farewell(reader->port, reader->handle, reason);
 		answer(reader, -EPERM, reason);
+		reader->keeps_window = true;
 		discard(reader);
 		count++;
 	}

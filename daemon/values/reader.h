@@ -30,6 +30,7 @@ struct reader {
 	struct shortage shortage; /* of memory for its request */
 	bool may_read_all;	  /* else parameters only */
 	bool is_closed;
+	bool keeps_window; /* its client was denied it, and may be copying what it has read */
 	uint64_t step;
 	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
 	bool as_snapshot;	   /* of the last commit, which has no name */

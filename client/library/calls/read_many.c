@@ -138,6 +138,8 @@ int tierd_reader_read_many(struct tierd_reader *reader, const struct tierd_read 
 				       &reader->memory, find_of_reader, ask_reader };
 
 	r = read_all(&source, pieces, deadline, &is_asking);
+	if (r == 0)
+		r = reader_check_copied(reader);
 	reader_give(reader);
 	return r;
 }

@@ -322,7 +322,7 @@ static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, 
 		data += read->count * bytes;
 		read->first += read->count;
 	}
-	return r;
+	return r < 0 ? r : reader_check_copied(reader);
 }
 
 int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, const char *state,

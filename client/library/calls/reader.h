@@ -42,6 +42,10 @@ int reader_enter(struct tierd_reader *reader);
 /* 0, or the error with which it cannot be used any more. */
 int reader_check(const struct tierd_reader *reader);
 
+/* After values were copied from the window: the same, since tierd takes the window's pages back when the
+ * connection has ended, and zeros may be what was copied. */
+int reader_check_copied(struct tierd_reader *reader);
+
 /* Sends a request and waits for the answer of its kind. */
 int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 		const Tierd__Wire__Request *request, uint64_t deadline);

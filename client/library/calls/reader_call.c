@@ -19,6 +19,12 @@ int reader_check(const struct tierd_reader *reader)
 	return r;
 }
 
+int reader_check_copied(struct tierd_reader *reader)
+{
+	connection_hear(reader->node);
+	return reader_check(reader);
+}
+
 int reader_enter(struct tierd_reader *reader)
 {
 	int r = connection_enter(reader->node);

@@ -6,11 +6,14 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/library/connection/connection.h"
 #include "client/tierd.h"
+#include "common/cleanup.h"
 #include "tests/unit/fake_peer.h"
 #include "tests/unit/test.h"
 
@@ -34,6 +37,7 @@ enum fault {
 	OLD,
 	NO_FILE,
 	NO_MEMORY,
+	LAST_ANSWER,
 };
 
 static _Atomic enum fault fault;
@@ -140,6 +144,16 @@ static void answer_read(struct fake_peer *peer, uint32_t number, const Tierd__Wi
 	fake_peer_reply(peer, number, NULL);
 }
 
+/* The library reads the answer and the end together. */
+static void answer_and_end(struct fake_peer *peer, uint32_t number)
+{
+	while (peer->stage == 0)
+		sched_yield();
+	fake_peer_reply(peer, number, NULL);
+	shutdown(peer->fd, SHUT_RDWR);
+	peer->stage++;
+}
+
 static bool answer(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	switch (request->body_case) {
@@ -157,7 +171,11 @@ static bool answer(struct fake_peer *peer, uint32_t number, const Tierd__Wire__R
 		reply_refreshed(peer, number);
 		return true;
 	case BODY(READER_READ):
-		answer_read(peer, number, request->reader_read);
+	case BODY(READER_READ_MANY):
+		if (fault == LAST_ANSWER)
+			answer_and_end(peer, number);
+		else
+			answer_read(peer, number, request->reader_read);
 		return true;
 	case BODY(READER_MEMORY):
 		answer_memory(peer, number, request->reader_memory);
@@ -337,6 +355,60 @@ static void a_forked_child_cannot_read(void **state)
 	end(&scene);
 }
 
+/* ---- A window that is taken back ---- */
+
+static void *read_one(void *argument)
+{
+	const struct scene *scene = argument;
+	float value;
+
+	assert_int_equal(tierd_reader_read(scene->reader, 0, 0, "m", 0, 1, &value), -ECONNRESET);
+	return NULL;
+}
+
+static void *read_one_of_many(void *argument)
+{
+	const struct scene *scene = argument;
+	struct tierd_read read = TIERD_READ_INIT;
+	float value;
+
+	read.state = "m";
+	read.count = 1;
+	read.ret_data = &value;
+	assert_int_equal(tierd_reader_read_many(scene->reader, &read, 1), -ECONNRESET);
+	return NULL;
+}
+
+static void lock_while_another_thread_waits(struct tierd_node *node)
+{
+	assert_int_equal(connection_enter(node), 0);
+	while (!node->has_reader) {
+		connection_exit(node);
+		sched_yield();
+		assert_int_equal(connection_enter(node), 0);
+	}
+}
+
+/* As tierd takes the window's pages back then. */
+static void what_was_read_when_the_connection_ends_does_not_count(void **state)
+{
+	static void *(*const calls[])(void *argument) = { read_one, read_one_of_many };
+	struct scene scene;
+	pthread_t other;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(calls); i++) {
+		assert_int_equal(open_with(&scene, LAST_ANSWER), 0);
+		assert_int_equal(pthread_create(&other, NULL, calls[i], &scene), 0);
+		lock_while_another_thread_waits(scene.node);
+		scene.peer.stage = 1;
+		while (scene.peer.stage == 1)
+			sched_yield();
+		connection_exit(scene.node);
+		pthread_join(other, NULL);
+		end(&scene);
+	}
+}
+
 /* ---- Memory ---- */
 
 #define MEMORY_BYTES (4 * ELEMENTS + 64)
@@ -422,6 +494,7 @@ int main(void)
 		cmocka_unit_test(a_refresh_that_comes_late_does_not_count),
 		cmocka_unit_test(bad_options_and_pieces_are_refused_at_once),
 		cmocka_unit_test(a_forked_child_cannot_read),
+		cmocka_unit_test(what_was_read_when_the_connection_ends_does_not_count),
 		cmocka_unit_test(what_is_read_to_memory_does_not_come_through_the_window),
 		cmocka_unit_test(without_memory_values_come_through_the_window),
 	};

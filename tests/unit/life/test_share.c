@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "daemon/model/job.h"
+#include "daemon/resources/disposal.h"
 #include "daemon/values/own.h"
 #include "tests/unit/scene_test.h"
 
@@ -100,11 +102,48 @@ static void a_source_ends(void **state)
 	assert_int_equal(actor_ready(&second), 0);
 }
 
+static uint32_t open_reader(struct actor *actor)
+{
+	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
+	const struct answer *answer;
+
+	open.name = (char *)"play";
+	open.has_owner = true;
+	open.owner = geteuid();
+	answer = actor_await(actor, actor_send(actor, WIRE_REQUEST(READER_OPEN, reader_open, &open)), 0);
+	assert_int_equal(answer->status, 0);
+	return answer->reply->reader_open->reader;
+}
+
+/* Its client may be copying them just now. Its pages go when it has let go of them. */
+static void what_was_read_stays_in_the_window(void **state)
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	uint32_t reader = open_reader(&other);
+	uint16_t values[10], zeros[10] = { 0 };
+
+	read.state = (char *)"parameter";
+	read.count = ARRAY_LENGTH(values);
+	assert_int_equal(actor_await(&other, actor_send_reader_read(&other, reader, &read), 0)->status, 0);
+	memcpy(values, other.reader_window.base, sizeof(values));
+	assert_memory_not_equal(values, zeros, sizeof(values));
+	assert_int_equal(actor_await(&owner, send_share(&owner, SHARING_NONE), 0)->status, 0);
+	assert_int_equal(actor_await(&other, actor_send_reader_read(&other, reader, &read), 0)->status,
+			 -EPERM);
+	scene_await_disposals(&scene);
+	assert_memory_equal(other.reader_window.base, values, sizeof(values));
+	assert_true(disposal_withheld(scene.node, other.port.uid).bytes > 0);
+	actor_die(&other);
+	while (disposal_withheld(scene.node, other.port.uid).bytes > 0)
+		scene_wait(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		SCENE_TEST(a_verification_ends, setup),
 		SCENE_TEST(a_source_ends, setup),
+		SCENE_TEST(what_was_read_stays_in_the_window, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
