@@ -72,6 +72,8 @@ void evict_units(struct pending *pending, const Tierd__Wire__JobEvict *request)
 			      (unsigned)job->uid);
 	else if (!job->location.has_nvme_parameters && job->state >= JOB_FILLING)
 		pending_error(pending, -EOPNOTSUPP, "job %s keeps its parameters in host memory", job->name);
+	else if (job->state == JOB_PLANNING || job->state == JOB_RETURNING || job->state == JOB_INITIALIZING)
+		pending_error(pending, -EAGAIN, "job %s is %s; try again", job->name, job_status_name(job));
 	else if (job->state != JOB_TRAINED && job->state != JOB_RELEASED)
 		pending_error(pending, -EBUSY, "job %s is %s; units can be evicted when it has a state",
 			      job->name, job_status_name(job));

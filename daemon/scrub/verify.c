@@ -110,14 +110,15 @@ static void on_found(struct scan *scan, const struct store_flaw *flaw)
 
 static void run_waiting(struct node *node);
 
+static const char no_job[] = "the job is gone, or comes back: ask again";
+
 static void on_done(struct scan *scan, int status)
 {
 	struct verify *verify = container_of(scan, struct verify, scan);
 	struct node *node = verify->node;
 
 	if (status < 0)
-		fail(verify, status,
-		     status == -ENOMEM ? "out of memory" : "the job is gone, or comes back: ask again");
+		fail(verify, status, status == -ENOMEM ? "out of memory" : no_job);
 	else
 		reply(verify);
 	run_waiting(node);
@@ -152,7 +153,7 @@ static void run(struct verify *verify)
 
 	verify->is_running = true;
 	if (!job) {
-		fail(verify, -ENOENT, "the job is gone");
+		fail(verify, -EAGAIN, no_job);
 		return;
 	}
 	r = check(verify, job, message, sizeof(message));

@@ -118,31 +118,32 @@ struct reader *reader_of(struct queue *client_readers, uint32_t handle)
 
 /* ---- Checks ---- */
 
+static int refuse_gone(bool comes_back, char *message, size_t size)
+{
+	if (comes_back)
+		return refuse(message, size, -EAGAIN,
+			      "it is opened again, as it is in its store; try again, with another reader");
+	return refuse(message, size, -ENOENT, "it is gone");
+}
+
 int reader_check_job(const struct job *job, char *message, size_t size)
 {
-	int r = 0;
-
-	if (!job || job_is_ending(job))
-		r = -ENOENT;
-	else if (job_is_broken(job))
-		r = -EIO;
-	else if (!job_has_state(job))
-		r = -EBUSY;
-	else if (job_is_rolling_back(job))
-		r = -EAGAIN;
-	if (r == -EAGAIN)
-		snprintf(message, size, "it is being rolled back; try again");
-	else if (r == -EIO)
-		snprintf(message, size, "it is broken: %s", job->epoch.reason);
-	else if (r < 0)
-		snprintf(message, size, "%s", r == -ENOENT ? "it is gone" : "it has no values yet");
-	return r;
+	if (job_is_ending(job))
+		return refuse_gone(job->state == JOB_REOPENING, message, size);
+	if (job_is_broken(job))
+		return refuse(message, size, -EIO, "it is broken: %s", job->epoch.reason);
+	if (!job_has_state(job))
+		return refuse(message, size, -EBUSY, "it has no values yet");
+	if (job_is_rolling_back(job))
+		return refuse(message, size, -EAGAIN, "it is being rolled back; try again");
+	return 0;
 }
 
 bool reader_check(struct reader *reader, struct pending *pending)
 {
 	char message[600];
-	int r = reader_check_job(reader->job, message, sizeof(message));
+	int r = reader->job ? reader_check_job(reader->job, message, sizeof(message))
+			    : refuse_gone(reader->job_comes_back, message, sizeof(message));
 
 	if (r < 0)
 		pending_error(pending, r, "job %s: %s", reader->job_name, message);
@@ -226,6 +227,8 @@ void readers_raise(struct job *job, uint32_t pack)
 
 void readers_end_job(struct job *job)
 {
+	char message[128];
+
 	QUEUE_FOREACH (link, &job->values->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
@@ -233,8 +236,9 @@ void readers_end_job(struct job *job)
 		queue_remove(&reader->kept.link);
 		/* Before the store that it is a part of; nothing of the job is in flight. */
 		reader->snapshot = store_free(reader->snapshot);
+		reader->job_comes_back = job_is_rolling_back(job) || job->state == JOB_REOPENING;
 		reader->job = NULL;
-		reader_fail(reader, -ENOENT, "it is gone");
+		reader_fail(reader, refuse_gone(reader->job_comes_back, message, sizeof(message)), message);
 	}
 }
 

@@ -21,7 +21,8 @@ struct reader {
 	struct queue job_link;	  /* of the job's */
 	struct queue client_link; /* of the client's */
 	struct node *node;
-	struct job *job; /* NULL: the job is gone */
+	struct job *job;     /* NULL: the job is gone, */
+	bool job_comes_back; /* or is opened again */
 	char job_name[WIRE_MAX_JOB_NAME + 1];
 	uint32_t handle;
 	uid_t uid;

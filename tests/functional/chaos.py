@@ -46,7 +46,7 @@ VERB_MAY = [
     r"there is no job|there is a job|has no snapshot|has a snapshot|it was dropped meanwhile",
     # Of what there is room for.
     r"the room of job|cannot be kept: it has room for|it only grows|cannot be forked|a store has room for",
-    # Of a reader, when it was rolled back.
+    # Of a reader, when it was dropped.
     r"it is gone",
     # Of the state of the job, or of the node.
     r"no values yet|when it has a state|is in use by rank|keeps its parameters in host memory",

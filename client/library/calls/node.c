@@ -12,14 +12,23 @@
 
 /* ---- What comes over the connection ---- */
 
-static void end_epoch(struct tierd_node *node, const Tierd__Wire__Event__EpochEnded *event)
+static struct tierd_job *find_job(const struct tierd_node *node, uint32_t number)
 {
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct tierd_job *job = queue_entry(link, struct tierd_job, link);
 
-		if (job->number == event->job)
-			job_epoch_ended(job, event);
+		if (job->number == number)
+			return job;
 	}
+	return job_being_opened(node, number);
+}
+
+static void end_epoch(struct tierd_node *node, const Tierd__Wire__Event__EpochEnded *event)
+{
+	struct tierd_job *job = find_job(node, event->job);
+
+	if (job)
+		job_epoch_ended(job, event);
 }
 
 static void lose(struct tierd_node *node)

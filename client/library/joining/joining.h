@@ -90,6 +90,8 @@ void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded
 
 /* Opens the job, or opens it again. */
 int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
+/* The job of that number whose opening was answered, if its thread has not seen that yet; or NULL. */
+struct tierd_job *job_being_opened(const struct tierd_node *node, uint32_t number);
 
 /* tierd_job_ready and tierd_job_ready_begin, with the lock held. */
 int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);

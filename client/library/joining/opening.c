@@ -71,3 +71,14 @@ int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, ui
 	ticket_abandon(ticket);
 	return r;
 }
+
+struct tierd_job *job_being_opened(const struct tierd_node *node, uint32_t number)
+{
+	QUEUE_FOREACH (link, &node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->kind == &open_kind && !ticket->is_orphan && ticket->open.job->number == number)
+			return ticket->open.job;
+	}
+	return NULL;
+}

@@ -122,13 +122,13 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 		return message_fail(-EALREADY,
 				    "job \"%s\": an earlier tierd_job_ready still waits for the other ranks",
 				    job->name);
-	if (job->unit_count == 0)
-		return message_fail(-EINVAL, "job \"%s\" has no units; call tierd_unit_define first",
-				    job->name);
 	gradients_drop(job);
 	r = job_return(job);
 	if (r < 0)
 		return r;
+	if (job->unit_count == 0)
+		return message_fail(-EINVAL, "job \"%s\" has no units; call tierd_unit_define first",
+				    job->name);
 	ready.job = job->number;
 	ready.timeout_ms = timeout_ms >= 0 ? timeout_ms : node->timeout_ms;
 	r = ticket_new(node, job, &ready_kind, &ticket);

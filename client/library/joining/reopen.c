@@ -158,10 +158,14 @@ static bool is_of_the_moment(const struct tierd_node *node, int r)
 int job_reopen(struct tierd_job *job)
 {
 	uint64_t incarnation = job->incarnation;
-	/* is_reconnect: this membership replaces that of the lost connection. MODE_EITHER: the job is there,
-	 * or it was lost and is created anew. */
-	int r = open_and_define(job, MODE_EITHER, true);
+	int r;
 
+	/* is_reconnect: this membership replaces that of the lost connection. MODE_EITHER: the job is there,
+	 * or it was lost and is created anew. Who is sent away meanwhile is told when it is opened once more
+	 * that the job is not back yet. */
+	do
+		r = open_and_define(job, MODE_EITHER, true);
+	while (r == -ESTALE);
 	if (is_of_the_moment(job->node, r))
 		return job->node->error ? connection_check(job->node) : r;
 	job->membership = MEMBER;
@@ -222,6 +226,13 @@ void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded
 	ticket_settle_silent(job, job->node->last_request);
 }
 
+/* It was in no epoch yet, so nothing else is to be said of the one that it has missed. */
+static void begin_anew(struct tierd_job *job)
+{
+	job->is_stale = false;
+	job->awaited = job->state.step;
+}
+
 /* Takes the window, because another thread may be in the middle of a call. MODE_RESUME: the job has a state;
  * one that is gone must not be created anew. */
 static int return_once(struct tierd_job *job)
@@ -233,6 +244,8 @@ static int return_once(struct tierd_job *job)
 	if (job->membership == MEMBER_SENT_AWAY) {
 		job->membership = MEMBER_RETURNING;
 		r = open_and_define(job, MODE_RESUME, false);
+		if (r == 0 && job->ready_units == 0)
+			begin_anew(job);
 		if (job->membership == MEMBER_RETURNING)
 			job->membership = r == 0 ? MEMBER : MEMBER_SENT_AWAY;
 		else if (job->membership == MEMBER_SENT_AWAY && r == -ESTALE)

@@ -239,6 +239,36 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_int_equal(actor_await(&first, number, 0)->status, 0);
 }
 
+static int read_one(struct actor *actor, uint32_t reader)
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+
+	read.state = (char *)"parameter";
+	read.count = 1;
+	return actor_await(actor, actor_send_reader_read(actor, reader, &read), 0)->status;
+}
+
+static void a_reader_of_what_was_rolled_back_is_told_to_try_again_with_another(void **state)
+{
+	uint32_t reader;
+
+	play();
+	assert_int_equal(reserve(1), 0);
+	assert_int_equal(take("one"), 0);
+	actor_die(&rank);
+	assert_int_equal(actor_open_reader(&second, "play", &reader), 0);
+	assert_int_equal(read_one(&second, reader), 0);
+	assert_int_equal(roll_back("one"), 0);
+	assert_int_equal(read_one(&second, reader), -EAGAIN);
+	assert_non_null(strstr(actor_message(&second), "opened again"));
+	assert_non_null(strstr(actor_message(&second), "try again, with another reader"));
+	assert_int_equal(actor_open_reader(&second, "play", &reader), 0);
+	assert_int_equal(read_one(&second, reader), 0);
+	job_drop(scene_job(NULL));
+	scene_settle(&scene);
+	assert_int_equal(read_one(&second, reader), -ENOENT);
+}
+
 /* The job is there, and its blobs are not yet. */
 static void a_rollback_waits_for_what_comes_back(void **state)
 {
@@ -359,6 +389,7 @@ int main(void)
 		TEST(a_job_is_what_its_devices_say_after_a_rollback_that_failed),
 		TEST(of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot),
 		TEST(a_rollback_waits_for_what_is_in_flight),
+		TEST(a_reader_of_what_was_rolled_back_is_told_to_try_again_with_another),
 		TEST(a_rollback_waits_for_what_comes_back),
 		TEST(who_names_a_job_that_comes_back_is_told_so_if_he_may_see_it),
 		TEST(a_released_job_remembers_which_steps_it_keeps),

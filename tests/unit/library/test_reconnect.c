@@ -1,10 +1,12 @@
 /* A library whose daemon goes and comes back, with the state that it had or another, or not as it was. */
 #include <errno.h>
 #include <stdio.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/library/connection/connection.h"
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
 #include "tests/unit/test.h"
@@ -17,17 +19,23 @@ struct scene {
 	struct tierd_job *job;
 };
 
-static void open_job_for(struct scene *scene, int reconnect_ms)
+static void connect_to_peer(struct scene *scene, int reconnect_ms)
 {
 	struct tierd_connect_options connect = TIERD_CONNECT_OPTIONS_INIT;
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
-	uint32_t unit;
 
 	fake_peer_start(&scene->peer);
 	connect.socket_path = scene->peer.path;
 	connect.reconnect_ms = reconnect_ms;
 	assert_int_equal(tierd_connect_with(&connect, &scene->node), 0);
+}
+
+static void open_job_for(struct scene *scene, int reconnect_ms)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	uint32_t unit;
+
+	connect_to_peer(scene, reconnect_ms);
 	options.name = "test";
 	options.mode = TIERD_CREATE;
 	options.world_size = 2;
@@ -115,13 +123,9 @@ static bool drains(struct fake_peer *peer, uint32_t number, const Tierd__Wire__R
 static void one_that_drains_refuses_whoever_does_not_reconnect(void **state)
 {
 	struct scene scene = { .peer = { .hook = drains } };
-	struct tierd_connect_options connect = TIERD_CONNECT_OPTIONS_INIT;
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
 
-	fake_peer_start(&scene.peer);
-	connect.socket_path = scene.peer.path;
-	connect.reconnect_ms = 0;
-	assert_int_equal(tierd_connect_with(&connect, &scene.node), 0);
+	connect_to_peer(&scene, 0);
 	options.name = "test";
 	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -ESHUTDOWN);
 	assert_says("tierd drains");
@@ -406,6 +410,92 @@ static void one_that_is_sent_away_while_it_returns_returns_again(void **state)
 	end(&scene);
 }
 
+/* Behind the answer that opens it; the library reads both together. */
+static bool open_and_send_away(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_OPEN) || openings++ > 0)
+		return false;
+	while (peer->stage == 0)
+		sched_yield();
+	fake_peer_answer(peer, number, request);
+	fake_peer_send_away(peer, ROLLED_BACK);
+	peer->stage++;
+	return true;
+}
+
+static void *open_test(void *argument)
+{
+	struct scene *scene = argument;
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+
+	options.name = "test";
+	assert_int_equal(tierd_job_open(scene->node, &options, &scene->job), 0);
+	return NULL;
+}
+
+static void lock_while_another_thread_waits(struct tierd_node *node)
+{
+	assert_int_equal(connection_enter(node), 0);
+	while (!node->has_reader) {
+		connection_exit(node);
+		sched_yield();
+		assert_int_equal(connection_enter(node), 0);
+	}
+}
+
+static void one_that_is_sent_away_with_its_opening_returns(void **state)
+{
+	struct scene scene = { .peer = { .hook = open_and_send_away } };
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	pthread_t other;
+	uint32_t unit;
+
+	openings = 0;
+	connect_to_peer(&scene, PATIENCE_MS);
+	assert_int_equal(pthread_create(&other, NULL, open_test, &scene), 0);
+	lock_while_another_thread_waits(scene.node);
+	scene.peer.stage = 1;
+	while (scene.peer.stage == 1)
+		sched_yield();
+	connection_exit(scene.node);
+	pthread_join(other, NULL);
+	tensor.name = "w";
+	tensor.dimensions = 1;
+	tensor.shape[0] = 100;
+	assert_int_equal(tierd_unit_define(scene.job, "unit", &tensor, 1, &unit), -ESTALE);
+	assert_says(ROLLED_BACK "; call tierd_job_ready");
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), -EINVAL);
+	assert_int_equal(openings, 2);
+	assert_int_equal(tierd_unit_define(scene.job, "unit", &tensor, 1, &unit), 0);
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
+	end(&scene);
+}
+
+/* Where it defines its units over the second connection. */
+static bool roll_back_when_it_comes_back(struct fake_peer *peer, uint32_t number,
+					 const Tierd__Wire__Request *request)
+{
+	openings += request->body_case == BODY(JOB_OPEN);
+	if (request->body_case != BODY(UNIT_DEFINE) || openings != 2)
+		return dies_at_phase(peer, request);
+	fake_peer_send_away(peer, ROLLED_BACK);
+	fake_peer_fail(peer, number, -ESTALE, ROLLED_BACK);
+	return true;
+}
+
+static void one_that_is_sent_away_while_it_comes_back_opens_it_once_more(void **state)
+{
+	struct scene scene = { .peer = { .hook = roll_back_when_it_comes_back, .connections = 2 } };
+
+	openings = 0;
+	start(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -ESTALE);
+	assert_says(ROLLED_BACK);
+	assert_int_equal(openings, 3);
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
+	end(&scene);
+}
+
 static bool drop_instead(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case != BODY(JOB_OPEN) || openings++ == 0)
@@ -519,6 +609,8 @@ int main(void)
 		cmocka_unit_test(one_that_always_hangs_up_at_a_request_is_not_asked_for_ever),
 		cmocka_unit_test(a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready),
 		cmocka_unit_test(one_that_is_sent_away_while_it_returns_returns_again),
+		cmocka_unit_test(one_that_is_sent_away_with_its_opening_returns),
+		cmocka_unit_test(one_that_is_sent_away_while_it_comes_back_opens_it_once_more),
 		cmocka_unit_test(one_whose_job_is_not_there_any_more_hears_so),
 		cmocka_unit_test(one_that_returns_to_a_daemon_that_dies_finds_the_next),
 		cmocka_unit_test(a_rollback_before_the_ranks_of_a_reopened_job_meet_is_said),
