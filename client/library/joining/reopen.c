@@ -201,6 +201,14 @@ static bool has_lost_part(const Tierd__Wire__Event__EpochEnded *event)
 	return event->may_return || event->epoch == 0;
 }
 
+/* Without reconnecting, nothing is opened again by itself. */
+static const char *find_advice(const struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
+{
+	bool can_return = event->may_return ? job->node->reconnect_ms > 0 : !has_lost_part(event);
+
+	return can_return ? "call tierd_job_ready" : "close the job, and open it again";
+}
+
 static void describe_end(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
 {
 	const char *reason = event->reason ? event->reason->message : "";
@@ -208,9 +216,8 @@ static void describe_end(struct tierd_job *job, const Tierd__Wire__Event__EpochE
 
 	if (event->epoch > 0)
 		snprintf(what, sizeof(what), "epoch %u of", event->epoch);
-	snprintf(job->stale_text, sizeof(job->stale_text),
-		 "%s job \"%s\" has ended: %s; call tierd_job_ready", what, job->name,
-		 *reason ? reason : "tierd gave no reason");
+	snprintf(job->stale_text, sizeof(job->stale_text), "%s job \"%s\" has ended: %s; %s", what, job->name,
+		 *reason ? reason : "tierd gave no reason", find_advice(job, event));
 }
 
 void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
