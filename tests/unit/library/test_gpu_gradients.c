@@ -146,6 +146,39 @@ static void another_stream_comes_behind_a_push_that_was_refused(void **state)
 	gpu_scene_end(&scene);
 }
 
+static void begin_another_epoch(struct gpu_scene *scene)
+{
+	fake_peer_end_epoch(&scene->peer, "rank 1 is lost");
+	assert_int_equal(tierd_phase(scene->job, "train"), -ESTALE);
+	assert_int_equal(tierd_job_ready(scene->job, -1, NULL), 0);
+}
+
+static void another_stream_comes_behind_what_was_held_when_the_epoch_ended(void **state)
+{
+	struct gpu_scene scene = { .hook = answer };
+	struct tierd_view view;
+
+	gpu_scene_start(&scene);
+	write_slowly(&scene, &view);
+	begin_another_epoch(&scene);
+	expect_in_order(&scene, &view);
+	gpu_scene_end(&scene);
+}
+
+/* tierd frees the buffer without having waited for the stream. */
+static void another_stream_comes_behind_a_push_that_was_lost_with_its_epoch(void **state)
+{
+	struct gpu_scene scene = { .hook = answer };
+	struct tierd_view view;
+
+	gpu_scene_start(&scene);
+	write_slowly(&scene, &view);
+	assert_int_equal(push(&scene, FIRST), 0);
+	begin_another_epoch(&scene);
+	expect_in_order(&scene, &view);
+	gpu_scene_end(&scene);
+}
+
 static void absent_gradients_are_zeroed_by_the_stream(void **state)
 {
 	struct gpu_scene scene = { .hook = answer };
@@ -301,6 +334,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_push_names_the_event_behind_what_the_stream_has),
 		cmocka_unit_test(another_stream_comes_behind_what_was_discarded),
 		cmocka_unit_test(another_stream_comes_behind_a_push_that_was_refused),
+		cmocka_unit_test(another_stream_comes_behind_what_was_held_when_the_epoch_ended),
+		cmocka_unit_test(another_stream_comes_behind_a_push_that_was_lost_with_its_epoch),
 		cmocka_unit_test(absent_gradients_are_zeroed_by_the_stream),
 		cmocka_unit_test(a_buffer_is_in_one_of_the_two_memories),
 		cmocka_unit_test(what_cannot_be_had_is_refused),
