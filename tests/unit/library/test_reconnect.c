@@ -1,9 +1,12 @@
 /* A library whose daemon goes and comes back, with the state that it had or another, or not as it was. */
 #include <errno.h>
-#include <stdio.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/library/connection/connection.h"
@@ -410,6 +413,64 @@ static void one_that_is_sent_away_while_it_returns_returns_again(void **state)
 	end(&scene);
 }
 
+/* The library's clock. */
+static _Atomic time_t ahead_seconds;
+static _Atomic unsigned looks;
+static _Atomic bool has_come_back;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret_now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
+{
+	int r = __real_clock_gettime(clock, ret_now);
+
+	looks++;
+	ret_now->tv_sec += ahead_seconds;
+	return r;
+}
+
+/* The library wakes, and looks at the clock. */
+static void wake(struct fake_peer *peer)
+{
+	Tierd__Wire__Event nothing = TIERD__WIRE__EVENT__INIT;
+	unsigned before = looks;
+	uint8_t *frame;
+	size_t length;
+
+	assert_int_equal(frame_encode(1, FRAME_EVENT, 0, &nothing.base, &frame, &length), 0);
+	fake_peer_send(peer, frame, length);
+	free(frame);
+	while (looks == before && !has_come_back)
+		sched_yield();
+}
+
+/* The second look, at the latest, is one after it was woken. */
+static bool take_its_time(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(JOB_OPEN) && openings++ == 1) {
+		ahead_seconds = 11;
+		wake(peer);
+		wake(peer);
+	}
+	return send_away_at_phase(peer, number, request);
+}
+
+static void one_that_returns_waits_as_long_as_its_node_does(void **state)
+{
+	struct scene scene = { .peer = { .hook = take_its_time } };
+	int r;
+
+	openings = 0;
+	start(&scene);
+	assert_is_sent_away(&scene);
+	r = tierd_job_ready(scene.job, -1, NULL);
+	has_come_back = true;
+	ahead_seconds = 0;
+	assert_int_equal(r, 0);
+	end(&scene);
+}
+
 /* Behind the answer that opens it; the library reads both together. */
 static bool open_and_send_away(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
@@ -620,6 +681,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready),
 		cmocka_unit_test(one_that_is_sent_away_while_it_returns_returns_again),
 		cmocka_unit_test(one_that_does_not_reconnect_closes_the_job_and_opens_it_again),
+		cmocka_unit_test(one_that_returns_waits_as_long_as_its_node_does),
 		cmocka_unit_test(one_that_is_sent_away_with_its_opening_returns),
 		cmocka_unit_test(one_that_is_sent_away_while_it_comes_back_opens_it_once_more),
 		cmocka_unit_test(one_whose_job_is_not_there_any_more_hears_so),
