@@ -153,6 +153,7 @@ struct gpu_pack {
 	enum tier_priority priority;
 	struct queue waiters; /* of pendings */
 	struct queue link;    /* of the tier's queue */
+	struct queue renewal; /* of the tier's, while it is resident and may have waiters */
 	struct waiter host;   /* for its values in host memory */
 	struct gpu_copy copy;
 	uint64_t began_ns;	  /* as trace_now() said */
@@ -246,6 +247,7 @@ struct gpu_tier {
 	struct gpu_pack *packs;
 	struct gpu_rank *ranks[GPU_RANKS];
 	struct queue slot_queue; /* packs that wait for a slot */
+	struct queue renewals;	 /* packs whose waiters want newer values than are in use */
 	uint64_t clock;
 	uint64_t moving_bytes;
 	uint64_t energy_seen; /* by its GPU's counter, at the last look */

@@ -435,6 +435,8 @@ void gpu_pack_go_on(struct gpu_pack *pack)
 			gpu_step(pack, GPU_TAKE);
 		break;
 	case GPU_RESIDENT:
+		if (queue_is_empty(&pack->renewal))
+			queue_push(&pack->tier->renewals, &pack->renewal);
 		if (is_decided(pack, wanted_version(pack)) && !gpu_step(pack, GPU_RENEW))
 			job_watch_slots(pack->tier->job);
 		break;

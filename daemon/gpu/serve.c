@@ -110,9 +110,14 @@ static void serve_queue(struct gpu_tier *tier)
 /* Those that somebody has a lease on, whose newer values are wanted. */
 static void renew(struct gpu_tier *tier)
 {
-	for (uint32_t i = 0; i < tier->job->catalog.pack_count; i++)
-		if (tier->packs[i].state == GPU_RESIDENT && !queue_is_empty(&tier->packs[i].waiters))
-			gpu_pack_go_on(&tier->packs[i]);
+	QUEUE_FOREACH (link, &tier->renewals) {
+		struct gpu_pack *pack = queue_entry(link, struct gpu_pack, renewal);
+
+		if (pack->state == GPU_RESIDENT)
+			gpu_pack_go_on(pack);
+		if (pack->state != GPU_RESIDENT || queue_is_empty(&pack->waiters))
+			queue_remove(&pack->renewal);
+	}
 }
 
 /* In the order of use, until one finds no slot. */

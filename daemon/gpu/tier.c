@@ -128,6 +128,7 @@ static int make_plan(struct gpu_tier *tier, uint64_t budget)
 		tier->packs[i] = (struct gpu_pack){ .slot = SLOT_NONE, .tier = tier };
 		queue_init(&tier->packs[i].waiters);
 		queue_init(&tier->packs[i].link);
+		queue_init(&tier->packs[i].renewal);
 		queue_init(&tier->packs[i].host.link);
 	}
 	return 0;
@@ -331,6 +332,7 @@ struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *at
 				   .outstanding = 1 };
 	memcpy(tier->opening.uuid, attach->uuid.data, GPU_UUID_BYTES);
 	queue_init(&tier->slot_queue);
+	queue_init(&tier->renewals);
 	queue_push(&job->gpu->tiers, &tier->link);
 	gpu_open(&tier->opening);
 	return tier;

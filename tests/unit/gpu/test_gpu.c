@@ -308,6 +308,35 @@ static void a_rank_gets_the_values_that_it_needs_for_the_step(void **state)
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 }
 
+/* All the others stay, and are not looked at. */
+static void newer_values_come_when_the_older_ones_are_given_back(void **state)
+{
+	const struct gpu_tier *tier;
+	const struct gpu_pack *pack;
+	uint32_t step, newer;
+
+	open_two_ranks();
+	attach(0);
+	assert_int_equal(actor_await(&other, send_attach(&other, 0), 0)->status, 0);
+	tier = scene_job(NULL)->members.ranks[0]->gpu->tier;
+	pack = &tier->packs[tier->job->catalog.units[1].pack];
+	assert_int_equal(actor_await(&other, gpu_actor_send_gather(&other, 1, 0), 0)->status, 0);
+	assert_true(queue_is_empty(&tier->renewals));
+	step = actor_send_step(&actor, 0.1f);
+	assert_int_equal(actor_take_step(&other), 0);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	while (pack->state != GPU_RESIDENT)
+		scene_wait(&scene);
+	newer = gpu_actor_send_gather(&actor, 1, 1);
+	assert_null(actor_find(&actor, newer, 0));
+	assert_ptr_equal(queue_first(&tier->renewals), &pack->renewal);
+	assert_true(lease_give(&gpu_lease_counters(leases_of(&other))[1]));
+	assert_int_equal(actor_await(&actor, newer, 0)->status, 0);
+	assert_int_equal(actor_find(&actor, newer, 0)->reply->gpu_gather->version, 1);
+	scene_settle(&scene);
+	assert_true(queue_is_empty(&tier->renewals));
+}
+
 /* ---- Ranks that leave ---- */
 
 /* Its last kernels are held. */
@@ -592,6 +621,7 @@ int main(int argc, char **argv)
 		TEST(what_a_gather_there_waits_for_is_counted),
 		TEST(a_gather_there_waits_for_a_step),
 		TEST(a_rank_gets_the_values_that_it_needs_for_the_step),
+		TEST(newer_values_come_when_the_older_ones_are_given_back),
 		TEST(who_leaves_with_kernels_under_way_keeps_what_they_read),
 		TEST(who_leaves_and_dies_holds_up_nobody),
 		TEST(a_gpu_that_is_not_there_is_refused),
