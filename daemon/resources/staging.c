@@ -1,5 +1,6 @@
 #include "daemon/resources/staging.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -148,4 +149,20 @@ struct staging_buffer *staging_end_loan(struct staging *staging, struct staging_
 	queue_remove(&loan->link);
 	staging->lent--;
 	return TAKE_PTR(loan->buffer);
+}
+
+bool staging_may_go_to_gpu(const struct staging *staging)
+{
+	return staging->at_gpus + STAGING_LEAST < staging->count;
+}
+
+void staging_go_to_gpu(struct staging *staging)
+{
+	staging->at_gpus++;
+}
+
+void staging_come_from_gpu(struct staging *staging)
+{
+	assert(staging->at_gpus > 0);
+	staging->at_gpus--;
 }

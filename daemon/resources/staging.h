@@ -30,7 +30,7 @@ struct staging {
 	struct queue wanted; /* struct staging_wish; of each user first come first served */
 	struct queue loans;  /* that are not recalled, the latest first */
 	unsigned lent;	     /* in all */
-	unsigned at_gpus;    /* that GPUs may write, or never let go of */
+	unsigned at_gpus;
 };
 
 struct staging_wish {
@@ -73,5 +73,11 @@ void staging_give(struct staging *staging, struct staging_buffer *buffer);
 bool staging_lend(struct staging *staging, struct staging_loan *loan);
 /* From now on it is used as any other one: it is to be given. */
 struct staging_buffer *staging_end_loan(struct staging *staging, struct staging_loan *loan);
+
+/* A taken buffer is written by a GPU. One that is lost may never let go of it, so it is asked first whether
+ * enough are left with which all others go on. */
+bool staging_may_go_to_gpu(const struct staging *staging);
+void staging_go_to_gpu(struct staging *staging);
+void staging_come_from_gpu(struct staging *staging);
 
 #endif

@@ -74,12 +74,9 @@ static bool is_updated(const struct chunk *chunk)
 	       !sweep->job->options.optimizer->is_by_owner;
 }
 
-/* A GPU may never give a buffer back, and others need some. */
 static bool can_spare_buffer(const struct chunk *chunk)
 {
-	const struct staging *staging = chunk->sweep->job->node->staging;
-
-	return !chunk->buffer || staging->at_gpus + STAGING_LEAST < staging->count;
+	return !chunk->buffer || staging_may_go_to_gpu(chunk->sweep->job->node->staging);
 }
 
 void chunk_choose_side(struct chunk *chunk)
@@ -97,7 +94,8 @@ void chunk_choose_side(struct chunk *chunk)
 	chunk->gpu.updates = side == SHARE_GPUS ? gpu : NULL;
 	if (chunk->gpu.updates) {
 		gpu_updates_hold(gpu);
-		job->node->staging->at_gpus += chunk->buffer != NULL;
+		if (chunk->buffer)
+			staging_go_to_gpu(job->node->staging);
 	}
 	if (is_updated(chunk))
 		share_begin(share, side, chunk->count, clock_now_ns());
@@ -113,8 +111,8 @@ void chunk_end_side(struct chunk *chunk)
 			  chunk->gpu.updates ? SHARE_GPUS : SHARE_PROCESSORS, chunk->count, clock_now_ns());
 	if (!chunk->gpu.updates)
 		return;
-	if (!chunk->gpu.is_lost)
-		chunk->sweep->job->node->staging->at_gpus -= chunk->buffer != NULL;
+	if (chunk->buffer && !chunk->gpu.is_lost)
+		staging_come_from_gpu(chunk->sweep->job->node->staging);
 	gpu_updates_release(TAKE_PTR(chunk->gpu.updates));
 }
 
