@@ -6,6 +6,7 @@
 #include "daemon/resources/loop.h"
 #include "daemon/resources/own.h"
 #include "daemon/scrub/scrub.h"
+#include "daemon/resources/staging.h"
 #include "daemon/service/node_parts.h"
 #include "tests/unit/daemon_support.h"
 
@@ -21,6 +22,24 @@
 
 /* ---- Scene ---- */
 
+/* A node that gave up at its end would end the process, as if all of its tests had passed. */
+static const struct node_parts *patient_parts(void)
+{
+	static struct node_parts parts;
+
+	parts = node_parts;
+	parts.give_up = NULL;
+	return &parts;
+}
+
+/* With as little as that the node has no staging buffer to read ahead to. */
+static uint64_t find_budget(const struct scene_options *options)
+{
+	if (options->reads_nothing_ahead)
+		return 160 * MIB;
+	return options->host_budget ? options->host_budget : 256 * MIB;
+}
+
 static int make_node(const struct scene_options *options, struct scene *scene)
 {
 	struct node_config config = {
@@ -32,12 +51,17 @@ static int make_node(const struct scene_options *options, struct scene *scene)
 		.fault = options->fault,
 		.state_directory = scene->folder,
 	};
+	int r;
 
-	config.settings.host_budget = options->host_budget ? options->host_budget : 256 * MIB;
+	config.settings.host_budget = find_budget(options);
 	config.paths[0].path = scene->folder;
 	config.paths[0].capacity = options->capacity ? options->capacity : 256 * MIB;
 	scene->loop = loop_new();
-	return scene->loop ? node_new(scene->loop, &config, &node_parts, &scene->node) : -ENOMEM;
+	if (!scene->loop)
+		return -ENOMEM;
+	r = node_new(scene->loop, &config, patient_parts(), &scene->node);
+	assert(r < 0 || !options->reads_nothing_ahead || scene->node->staging->count == STAGING_LEAST);
+	return r;
 }
 
 int scene_open(const struct scene_options *options, struct scene *scene)

@@ -34,6 +34,7 @@ struct scene {
 struct scene_options {
 	uint64_t host_budget, capacity;
 	bool is_without_nvme, is_plain_io;
+	bool reads_nothing_ahead; /* of the states of optimizers */
 	const char *fault;
 };
 
