@@ -115,6 +115,15 @@ struct gpu_gradients {
 	unsigned moving;
 };
 
+/* What its process had queued on the GPU when the rank left goes on. */
+enum gpu_draining {
+	GPU_STAYS,	  /* it has not left, or nobody would tell of its process */
+	GPU_MAY_DIE,	  /* it left a moment ago: no event covers all of it, if it dies */
+	GPU_AWAITS_EVENT, /* its last one */
+	GPU_HAS_DIED,	  /* while that was waited for, which is cancelled */
+	GPU_HAS_DRAINED,
+};
+
 /* A rank's part of a tier. */
 struct gpu_rank {
 	struct gpu_tier *tier;
@@ -126,9 +135,9 @@ struct gpu_rank {
 		struct gpu_event event;
 		struct gpu_rank *rank;
 	} events[GPU_EVENTS];
-	unsigned busy;		  /* requests in flight with them */
-	struct gpu_copy draining; /* of nothing: a wait for what it had queued when it left */
-	bool is_draining, awaits_event, has_drained;
+	unsigned busy; /* requests in flight with them */
+	enum gpu_draining draining;
+	struct gpu_copy last;	/* of nothing: a wait for its last event */
 	struct event *death;	/* of its process, meanwhile */
 	bool is_open;		/* they are, or were */
 	struct queue attaching; /* its attach that waits */
@@ -265,6 +274,11 @@ struct job_gpu {
 	struct gpu_updates_figures updated;
 	uint64_t summed_bytes;
 };
+
+static inline bool gpu_rank_is_draining(const struct gpu_rank *rank)
+{
+	return rank->draining == GPU_MAY_DIE || rank->draining == GPU_AWAITS_EVENT;
+}
 
 static inline uint32_t gpu_pack_number(const struct gpu_pack *pack)
 {

@@ -248,7 +248,7 @@ static struct gpu_event *take_behind(struct gpu_pack *pack)
 
 		if (slot->behind[i] == 0)
 			continue;
-		if (!rank || (!rank->member && !rank->is_draining)) {
+		if (!rank || (!rank->member && !gpu_rank_is_draining(rank))) {
 			slot->behind[i] = 0;
 			continue;
 		}

@@ -40,7 +40,7 @@ uint32_t gpu_leases(const struct member *member, uint32_t unit, uint32_t *ret_gp
 bool gpu_ranks_may_die(const struct gpu_tier *tier)
 {
 	for (unsigned i = 0; i < GPU_RANKS; i++)
-		if (tier->ranks[i] && tier->ranks[i]->is_draining && !tier->ranks[i]->awaits_event)
+		if (tier->ranks[i] && tier->ranks[i]->draining == GPU_MAY_DIE)
 			return true;
 	return false;
 }
@@ -50,8 +50,7 @@ static void end_draining(struct gpu_rank *rank)
 	struct gpu_tier *tier = rank->tier;
 	int process = event_get_fd(rank->death);
 
-	rank->is_draining = false;
-	rank->has_drained = true;
+	rank->draining = GPU_HAS_DRAINED;
 	event_free(TAKE_PTR(rank->death));
 	close(process);
 	rank->busy--;
@@ -65,7 +64,7 @@ static void on_drained(struct gpu_request *request, int status)
 {
 	struct gpu_copy *copy = container_of(request, struct gpu_copy, request);
 
-	end_draining(container_of(copy, struct gpu_rank, draining));
+	end_draining(container_of(copy, struct gpu_rank, last));
 }
 
 /* Until its last event has passed. */
@@ -73,14 +72,14 @@ static void wait_for_last_event(struct gpu_rank *rank)
 {
 	uint64_t last = atomic_load_explicit(&rank->leases->recorded, memory_order_acquire);
 
-	rank->draining = (struct gpu_copy){
+	rank->last = (struct gpu_copy){
 		.request.done = on_drained,
 		.direction = GPU_FROM_HOST,
 		.priority = TIER_WRITE_BACK,
 		.after = last > 0 ? &rank->events[gpu_event_at(last)].event : NULL,
 	};
-	rank->awaits_event = true;
-	gpu_copy_submit(rank->tier->gpu->engine, &rank->draining);
+	rank->draining = GPU_AWAITS_EVENT;
+	gpu_copy_submit(rank->tier->gpu->engine, &rank->last);
 }
 
 /* Its process has died, and the driver has ended what it had queued: who waits for its events need not. Or it
@@ -88,6 +87,7 @@ static void wait_for_last_event(struct gpu_rank *rank)
 static void on_death(evutil_socket_t fd, short events, void *argument)
 {
 	struct gpu_rank *rank = argument;
+	bool awaits_event = rank->draining == GPU_AWAITS_EVENT;
 
 	if (events & EV_TIMEOUT) {
 		event_add(rank->death, NULL);
@@ -95,11 +95,11 @@ static void on_death(evutil_socket_t fd, short events, void *argument)
 		gpu_packs_resume(rank->tier);
 		return;
 	}
-	rank->is_draining = false;
+	rank->draining = GPU_HAS_DIED;
 	for (uint32_t i = 0; i < rank->tier->job->catalog.pack_count; i++)
 		gpu_pack_forget(&rank->tier->packs[i], rank);
-	if (rank->awaits_event)
-		gpu_copy_cancel(rank->tier->gpu->engine, &rank->draining);
+	if (awaits_event)
+		gpu_copy_cancel(rank->tier->gpu->engine, &rank->last);
 	else
 		end_draining(rank);
 }
@@ -120,7 +120,7 @@ static bool begin_draining(struct gpu_rank *rank, const struct timeval *patience
 		close(fd);
 		return false;
 	}
-	rank->is_draining = true;
+	rank->draining = GPU_MAY_DIE;
 	rank->busy++;
 	rank->tier->outstanding++;
 	return true;
@@ -190,10 +190,10 @@ void gpu_forget(struct member *member)
 		return;
 	/* A process that dies closes its connection before it closes its GPU, and no event covers what it has
 	 * not released. If it has died meanwhile, the end of its draining is on its way. */
-	if (!rank->death && !rank->has_drained)
+	if (rank->draining == GPU_STAYS)
 		begin_draining(rank, &(struct timeval){ .tv_sec = 1 });
 	rank->member = NULL;
-	if (rank->is_draining)
+	if (gpu_rank_is_draining(rank))
 		return;
 	for (uint32_t i = 0; rank->tier->packs && i < rank->tier->job->catalog.pack_count; i++)
 		gpu_pack_forget(&rank->tier->packs[i], rank);
