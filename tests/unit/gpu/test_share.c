@@ -27,7 +27,8 @@ static int setup(void **state)
 	gpus_find(&gpus);
 	assert_int_equal(gpus.count, 2);
 	gpu_peer_start(&peer);
-	return scene_setup(state);
+	/* For two jobs. */
+	return scene_setup_with(&(struct scene_options){ .host_budget = 512 * MIB, .capacity = 512 * MIB });
 }
 
 static int teardown(void **state)
@@ -80,10 +81,8 @@ static void attach(unsigned rank, uint64_t budget)
 }
 
 /* As if each rank from the first on had gathered all units, one after the other, and the others one. */
-static void learn_order_from(unsigned first)
+static void learn_order_of(struct job *job, unsigned first)
 {
-	struct job *job = scene_job(NULL);
-
 	for (unsigned rank = 0; rank < ranks; rank++) {
 		struct order *order = job->members.ranks[rank]->order;
 
@@ -93,6 +92,11 @@ static void learn_order_from(unsigned first)
 	}
 	prefetch_expect_anew(job);
 	job_settle(job);
+}
+
+static void learn_order_from(unsigned first)
+{
+	learn_order_of(scene_job(NULL), first);
 }
 
 static void learn_order(void)
@@ -254,6 +258,43 @@ static bool is_moving(void)
 	return false;
 }
 
+/* One that comes while NCCL does not return begins no exchange. */
+static void expect_no_exchange_of_another_job(void)
+{
+	static struct actor others[2];
+	struct actor_job options = {
+		.name = "other", .world_size = 2, .stage = 3, .host_budget = 2 * PLAY_HOST_BUDGET
+	};
+	const struct gpu_exchange *its;
+	struct job *job;
+
+	for (unsigned rank = 0; rank < 2; rank++) {
+		options.rank = rank;
+		assert_int_equal(actor_enter(&scene, &others[rank]), 0);
+		assert_int_equal(actor_open(&others[rank], &options), 0);
+		assert_int_equal(actor_define_units(&others[rank], PLAY_UNITS, PLAY_ELEMENTS), 0);
+	}
+	actor_ready_both(&others[0], &others[1]);
+	for (unsigned rank = 0; rank < 2; rank++) {
+		uint32_t number = gpu_actor_send_attach(
+			&peer, &others[rank], (uint8_t *)gpus.gpus[rank].uuid.bytes, 2 * UNIT_BYTES);
+
+		assert_int_equal(actor_await(&others[rank], number, 0)->status, 0);
+	}
+	job = scene_job("other");
+	learn_order_of(job, 0);
+	while (!job->gpu->exchange)
+		scene_wait(&scene);
+	its = job->gpu->exchange;
+	assert_int_equal(its->state, EXCHANGE_NONE);
+	assert_string_equal(its->problem, "NCCL has not come back from a call for 1 s");
+	for (unsigned rank = 0; rank < 2; rank++) {
+		uint32_t number = gpu_actor_send_gather(&others[rank], 0, 0);
+
+		assert_int_equal(actor_await(&others[rank], number, 0)->status, 0);
+	}
+}
+
 /* It has a pack on its way to both GPUs, and nobody knows when that arrives. */
 static void nobody_waits_for_nccl_that_does_not_return(void **state)
 {
@@ -281,6 +322,7 @@ static void nobody_waits_for_nccl_that_does_not_return(void **state)
 		assert_int_equal(actor_gather(&actors[rank], 0, 1, &address), 0);
 		actor_release(&actors[rank], 0);
 	}
+	expect_no_exchange_of_another_job();
 	/* It returns, and all that it had comes home. */
 	gpu_peer_unblock();
 	for (unsigned rank = 0; rank < ranks; rank++)
