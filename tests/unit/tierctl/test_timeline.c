@@ -141,7 +141,7 @@ static void what_it_does_not_know_is_left_out(void **state)
 	struct timeline *timeline = make();
 	cJSON *json, *events;
 
-	add(timeline, TRACE_CLOSE + 1, 0, 1, 0);
+	add(timeline, TRACE_WAIT_GPU + 1, 0, 1, 0);
 	add(timeline, UINT32_MAX, 0, 1, 0);
 	add(timeline, TRACE_WAIT_READ, 0, 1, WIRE_MAX_WORLD_SIZE);
 	add(timeline, TRACE_UPDATE, 0, 1, UINT32_MAX);
