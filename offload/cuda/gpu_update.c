@@ -86,8 +86,13 @@ static void bring_in(struct lot *lot, const struct gpu_pass_part parts[GPU_PARTS
 		if (!moves(&parts[i]))
 			continue;
 		chunk->here[i] = at;
-		at += size_round_up(bytes, ALIGNMENT);
-		if (parts[i].is_read)
+		if (parts[i].array.mirror)
+			chunk->here[i] = parts[i].array.mirror + bytes_of(&parts[i], chunk->first);
+		else
+			at += size_round_up(bytes, ALIGNMENT);
+		if (parts[i].is_read && parts[i].is_mirrored)
+			lot->pass->spared += bytes;
+		else if (parts[i].is_read)
 			add_copy(lot, GPU_FROM_HOST, chunk->here[i], there, bytes);
 	}
 }
@@ -224,6 +229,7 @@ void gpu_updater_run(struct gpu_updater *updater, struct gpu_pass *pass, const s
 	pass->begun = 0;
 	pass->running = 0;
 	memset(pass->moved, 0, sizeof(pass->moved));
+	pass->spared = 0;
 	pass->status = 0;
 	queue_init(&pass->link);
 	if (pass->after || pass->count == 0)

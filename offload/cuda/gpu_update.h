@@ -46,13 +46,16 @@ struct gpu_pass {
 	struct queue link;
 
 	uint64_t moved[GPU_DIRECTIONS]; /* bytes that its copies were to move */
+	uint64_t spared;		/* that they would have moved, too, but for mirrors */
 };
 
 /* An address of 0: the job does not keep it. In host memory any will do, which is best pinned; in the GPU's
- * it is a multiple of 16, of codes of 4. */
+ * it is a multiple of 16, of codes of 4. An array in host memory may have a mirror on the GPU, which has its
+ * new values, too, when the update is done. */
 struct gpu_array {
 	driver_address address;
 	bool is_on_gpu;
+	driver_address mirror; /* 0: there is none */
 };
 
 /* What a pass goes through: so many elements of an array, or the rest, take so many bytes. */
@@ -62,6 +65,7 @@ struct gpu_pass_part {
 	uint64_t elements;
 	size_t bytes;
 	bool is_read, is_written;
+	bool is_mirrored; /* what would be read is in the array's mirror */
 };
 
 struct gpu_chunk {
@@ -90,7 +94,8 @@ struct gpu_update {
 	enum master_kind kind;
 	struct moment_noise noise; /* as the optimizer's kernels take it */
 	struct gpu_array parameter, master, slots[OPTIMIZER_MAX_SLOTS], gradient;
-	bool is_narrow; /* the gradients are in the parameters' format of 16 bits, not in fp32 */
+	bool is_narrow;	  /* the gradients are in the parameters' format of 16 bits, not in fp32 */
+	bool is_mirrored; /* mirrors have what their arrays have, which is not copied there again */
 };
 
 /* The sum of squares of each block of NORM_BLOCK_ELEMENTS values, in fp64. */

@@ -20,6 +20,12 @@ static const struct gpu_update *update_of(const struct gpu_pass *pass)
 	return container_of(pass, struct gpu_update, pass);
 }
 
+static void note_mirrors(const struct gpu_update *update, struct gpu_pass_part parts[GPU_PARTS])
+{
+	for (unsigned i = 0; update->is_mirrored && i < GPU_PARTS; i++)
+		parts[i].is_mirrored = parts[i].array.mirror != 0;
+}
+
 static void find_parts_of_update(const struct gpu_pass *pass, struct gpu_pass_part parts[GPU_PARTS])
 {
 	const struct gpu_update *update = update_of(pass);
@@ -35,6 +41,7 @@ static void find_parts_of_update(const struct gpu_pass *pass, struct gpu_pass_pa
 		parts[SLOTS + slot] =
 			(struct gpu_pass_part){ update->slots[slot], moments,
 						moment_bytes(update->format, moments), true, true };
+	note_mirrors(update, parts);
 }
 
 static const char *launch_update(const struct gpu_pass *pass, const struct gpu_chunk *chunk, void *arguments,

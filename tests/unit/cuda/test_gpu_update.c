@@ -99,6 +99,75 @@ static void gradients_as_they_were_pushed_give_the_same_bits(void **state)
 	desk_close(&desk);
 }
 
+/* The gradients have none. */
+static void add_mirrors(struct desk *desk, struct test_update *test)
+{
+	struct gpu_array *arrays[ARRAYS] = { [PARAMETER] = &test->update.parameter,
+					     [MASTER] = &test->update.master,
+					     [SLOTS] = &test->update.slots[0],
+					     [SLOTS + 1] = &test->update.slots[1] };
+	driver_address at = desk->state.address;
+
+	for (unsigned i = 0; i < ARRAYS; i++) {
+		if (!arrays[i] || test->sample->bytes[i] == 0)
+			continue;
+		arrays[i]->mirror = at;
+		at += (test->sample->bytes[i] + 255) / 256 * 256;
+	}
+}
+
+/* What the update after it begins with; the host forgets it. */
+static void go_on_from_mirrors(struct sample *sample, struct test_update *test)
+{
+	for (unsigned i = 0; i < ARRAYS; i++) {
+		if (i == GRADIENT || sample->bytes[i] == 0)
+			continue;
+		memcpy(sample->before.arrays[i], test->host[i], sample->bytes[i]);
+		memset(test->host[i], 0x5a, sample->bytes[i]);
+	}
+	test->update.is_mirrored = true;
+	test->ending.count = 0;
+}
+
+static void check_mirrors(struct desk *desk, enum master_kind kind, enum moment_format format,
+			  unsigned number)
+{
+	struct sample sample = sample_new("adamw", kind, format, 5003, number);
+	struct gpu_pass *pass;
+	struct test_update test;
+	uint64_t first_bytes;
+
+	test_update_init(desk, &test, &sample, IN_HOST, 0);
+	pass = &test.update.pass;
+	add_mirrors(desk, &test);
+	for (unsigned i = 0; i < 3; i++) {
+		gpu_updater_update(desk->updater, &test.update);
+		assert_int_equal(test_update_wait(desk, &test), 0);
+		test_update_check(desk, &test);
+		if (i == 0) {
+			assert_int_equal(pass->spared, 0);
+			first_bytes = pass->moved[GPU_FROM_HOST];
+		} else {
+			assert_int_equal(pass->moved[GPU_FROM_HOST], sample.bytes[GRADIENT]);
+			assert_int_equal(pass->spared, first_bytes - sample.bytes[GRADIENT]);
+		}
+		go_on_from_mirrors(&sample, &test);
+	}
+	sample_free(&sample);
+}
+
+static void mirrors_have_what_the_host_has_and_are_not_copied_again(void **state)
+{
+	unsigned number = 0;
+	struct desk desk;
+
+	desk_open(&desk, CHUNK_BYTES);
+	for (unsigned kind = 0; kind < MASTER_KINDS; kind++)
+		for (unsigned format = 0; format < MOMENT_FORMATS; format++)
+			check_mirrors(&desk, kind, format, number++);
+	desk_close(&desk);
+}
+
 static void an_update_of_nothing_is_done(void **state)
 {
 	struct sample sample = sample_new("adamw", MASTER_SPLIT, MOMENTS_FP32, 1, 0);
@@ -189,6 +258,7 @@ int main(void)
 		cmocka_unit_test(every_update_has_the_bits_of_the_processor),
 		cmocka_unit_test(updates_at_once_have_the_same_bits),
 		cmocka_unit_test(gradients_as_they_were_pushed_give_the_same_bits),
+		cmocka_unit_test(mirrors_have_what_the_host_has_and_are_not_copied_again),
 		cmocka_unit_test(an_update_of_nothing_is_done),
 		cmocka_unit_test(every_norm_has_the_bits_of_the_processor),
 	};
