@@ -33,6 +33,7 @@ static struct gpu_job_figures figures_of(const struct job *job, const struct gpu
 		figures.parameter_bytes += tier_bytes(tier);
 		figures.gradient_bytes += ranks_bytes(tier);
 		figures.update_bytes += gpu_passes_held_bytes(tier);
+		figures.state_bytes += gpu_mirrors_bytes(tier);
 	}
 	return figures;
 }

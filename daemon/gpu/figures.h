@@ -25,10 +25,11 @@ struct gpu_job_figures {
 	unsigned number;
 	uint64_t parameter_bytes, gradient_bytes;
 	uint64_t update_bytes; /* for updates and sums that go through it */
+	uint64_t state_bytes;  /* for state that stays there */
 };
 static inline uint64_t gpu_job_bytes(struct gpu_job_figures figures)
 {
-	return figures.parameter_bytes + figures.gradient_bytes + figures.update_bytes;
+	return figures.parameter_bytes + figures.gradient_bytes + figures.update_bytes + figures.state_bytes;
 }
 unsigned gpu_figures_of_job(const struct job *job, struct gpu_job_figures ret_figures[GPUS_MAX]);
 

@@ -27,7 +27,8 @@
  * gpu_is_quiet(), so nothing copies from its arena any more.
  *
  * A GPU can also make updates of the job, of what lies in host memory (updates.h). What they need comes with
- * a tier and goes with it; who holds it keeps the tier.
+ * a tier and goes with it; who holds it keeps the tier. State may stay there from one update to the next, as
+ * a copy (mirrors.h).
  *
  * What its sensors say is looked at by a worker, while a GPU is in use (sensing.c); figures.h has that and
  * more for who shows it.
@@ -40,6 +41,7 @@
 #define TIERD_DAEMON_GPU_FRONT_H
 
 #include "daemon/gpu/figures.h"
+#include "daemon/gpu/mirrors.h"
 #include "daemon/gpu/updates.h"
 #include "daemon/model/model.h"
 

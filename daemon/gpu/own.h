@@ -7,6 +7,7 @@
 #include "common/workers.h"
 #include "daemon/gpu/gpu.h"
 #include "daemon/gpu/gradients_state.h"
+#include "daemon/gpu/mirrors.h"
 #include "daemon/gpu/state.h"
 #include "daemon/gpu/updates.h"
 #include "daemon/residency/residency.h"
@@ -249,6 +250,8 @@ struct gpu_tier {
 	bool has_room_for_passes;    /* its budget has */
 	struct gpu_passes *passes;   /* NULL: there are none */
 	struct gpu_updates *updates; /* NULL: it makes none */
+	uint64_t mirror_room;	     /* bytes that its budget leaves for mirrors */
+	struct gpu_mirrors *mirrors; /* NULL: there are none */
 	bool may_sum;		     /* as the node's settings said */
 	struct gpu_sum *sums;	     /* GPU_SUMS of them; NULL: it sums nothing */
 	struct slots slots;
@@ -333,6 +336,21 @@ void gpu_updates_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier
 void gpu_updates_free(struct gpu_tier *tier);
 /* The GPU is lost: the updates that it makes may never come home, and the job does not wait for them. */
 void gpu_updates_fail(struct gpu_tier *tier);
+bool gpu_updates_takes_any(const struct gpu_tier *tier);
+struct gpu_tier *gpu_updates_tier(const struct gpu_updates *updates);
+
+/* ---- mirrors.c ---- */
+
+/* What GPUs give memory in. */
+#define GPU_GRAIN ((uint64_t)2 << 20)
+
+/* After gpu_passes_open(), of a tier that makes updates. */
+void gpu_mirrors_open(struct gpu_tier *tier);
+/* What they take of the budget. */
+uint64_t gpu_mirrors_bytes(const struct gpu_tier *tier);
+/* As gpu_passes_close(), and gpu_passes_free(). */
+void gpu_mirrors_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
+void gpu_mirrors_free(struct gpu_tier *tier);
 
 /* ---- segment.c ---- */
 

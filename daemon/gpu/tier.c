@@ -16,7 +16,7 @@ static uint64_t plan_bytes(const struct slots *slots)
 
 uint64_t gpu_tier_bytes(const struct gpu_tier *tier)
 {
-	return plan_bytes(&tier->slots) + gpu_passes_held_bytes(tier);
+	return plan_bytes(&tier->slots) + gpu_passes_held_bytes(tier) + gpu_mirrors_bytes(tier);
 }
 
 /* All slots are there from the start. */
@@ -55,8 +55,17 @@ static int plan_beside(struct gpu_tier *tier, uint64_t budget, uint64_t others)
 	return 0;
 }
 
+/* Where the budget was given, since the trainer has other uses for the rest. */
+static uint64_t room_for_mirrors(const struct gpu_tier *tier, uint64_t gradients, uint64_t passes)
+{
+	uint64_t others =
+		size_sum(size_sum(gradients, passes), size_align(plan_bytes(&tier->slots), GPU_GRAIN));
+
+	return gpu_updates_are_wanted(tier) ? size_rest(tier->budget, others) : 0;
+}
+
 /* Gradients and passes have room where the least of parameters has room beside them; passes come last,
- * because processors can make all updates and sums. */
+ * because processors can make all updates and sums. Mirrors have what is left. */
 static int plan_within(struct gpu_tier *tier, uint64_t budget)
 {
 	uint64_t gradients = tier->has_gradients ? gradients_to_come(tier) : 0,
@@ -64,9 +73,12 @@ static int plan_within(struct gpu_tier *tier, uint64_t budget)
 	int r;
 
 	tier->has_room_for_passes = true;
+	tier->mirror_room = 0;
 	if (budget == 0)
 		return plan_slots(tier, budget);
 	r = plan_beside(tier, budget, size_sum(gradients, passes));
+	if (r > 0)
+		tier->mirror_room = room_for_mirrors(tier, gradients, passes);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	tier->has_room_for_passes = passes == 0;
@@ -198,6 +210,7 @@ static void open_if_complete(struct gpu_tier *tier)
 	}
 	tier->state = GPU_TIER_OPEN;
 	gpu_passes_open(tier);
+	gpu_mirrors_open(tier);
 	gpu_segments_add(tier, come_home);
 	log_info("job %s has %s of %s for %u of %u units", tier->job->name,
 		 budget_print(tier->memory.bytes, bytes), gpu_engine_name(tier->gpu->engine),
@@ -398,6 +411,7 @@ static void empty(struct gpu_tier *tier)
 		gpu_pin_remove(tier->gpu->engine, &tier->pin);
 	}
 	gpu_passes_close(tier, come_home);
+	gpu_mirrors_close(tier, come_home);
 	gpu_segments_remove(tier);
 	come_home(tier);
 }
@@ -425,6 +439,7 @@ static void free_tier(struct gpu_tier *tier)
 		gpu_let_go(tier->gpu, job);
 	drop_plan(tier);
 	gpu_passes_free(tier);
+	gpu_mirrors_free(tier);
 	free(tier->packs);
 	free(tier->segments);
 	disposal_start_shared(job->node, job->uid, true, &tier->directory_memory);

@@ -137,7 +137,7 @@ static void pin_for(struct gpu_updates *updates, void *base, size_t bytes)
 	gpu_pin_add(updates->tier->gpu->engine, &pinned->pin);
 }
 
-static bool takes_any(const struct gpu_tier *tier)
+bool gpu_updates_takes_any(const struct gpu_tier *tier)
 {
 	return tier->state == GPU_TIER_OPEN && tier->updates && !tier->gpu->has_failed_update &&
 	       gpu_tier_has_ranks(tier);
@@ -148,7 +148,7 @@ void gpu_updates_pin(struct job *job, void *base, size_t bytes)
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
-		if (bytes > 0 && takes_any(tier))
+		if (bytes > 0 && gpu_updates_takes_any(tier))
 			pin_for(tier->updates, base, bytes);
 	}
 }
@@ -215,7 +215,7 @@ struct gpu_updates *gpu_updates_find(const struct job *job)
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
-		if (takes_any(tier) && (!found || tier->updates->waiting < found->waiting))
+		if (gpu_updates_takes_any(tier) && (!found || tier->updates->waiting < found->waiting))
 			found = tier->updates;
 	}
 	return found;
@@ -230,6 +230,11 @@ void gpu_updates_hold(struct gpu_updates *updates)
 void gpu_updates_release(struct gpu_updates *updates)
 {
 	updates->tier->outstanding--;
+}
+
+struct gpu_tier *gpu_updates_tier(const struct gpu_updates *updates)
+{
+	return updates->tier;
 }
 
 float gpu_updates_fraction(const struct gpu_updates *updates)
@@ -247,6 +252,7 @@ static void on_updated(struct gpu_pass *pass, int status)
 	request->updates->waiting -= pass->count;
 	figures->to_gpu_bytes += pass->moved[GPU_FROM_HOST];
 	figures->from_gpu_bytes += pass->moved[GPU_TO_HOST];
+	figures->spared_bytes += pass->spared;
 	if (status < 0)
 		tier->gpu->has_failed_update = true;
 	request->done(request, status);

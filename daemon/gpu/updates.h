@@ -45,9 +45,10 @@ struct gpu_updates_request {
  * daemon ends; and the update's pass has the problem. */
 void gpu_updates_run(struct gpu_updates *updates, struct gpu_updates_request *request);
 
-/* What updates have copied, since the daemon has the job. */
+/* What updates have copied, since the daemon has the job, and what they would have copied to GPUs, too, had
+ * it not been there. */
 struct gpu_updates_figures {
-	uint64_t to_gpu_bytes, from_gpu_bytes;
+	uint64_t to_gpu_bytes, from_gpu_bytes, spared_bytes;
 };
 struct gpu_updates_figures gpu_updates_figures(const struct job *job);
 

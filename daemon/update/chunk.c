@@ -377,15 +377,6 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 			     (state == STATE_MASTER || has_slots);
 }
 
-char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count)
-{
-	data += size_align(count * section_element_bytes(section), STORE_PAGE_BYTES);
-	for (unsigned before = 0; before < state; before++)
-		if (state_exists(section, before))
-			data += size_align(state_bytes(section, before, count), STORE_PAGE_BYTES);
-	return data;
-}
-
 /* What is warm stays where it is. */
 static char *state_address(const struct chunk *chunk, unsigned state)
 {
@@ -407,16 +398,6 @@ static void set_states(struct chunk *chunk)
 	}
 }
 
-uint64_t chunk_elements(const struct job_options *options, enum unit_section section)
-{
-	uint64_t elements = CHUNK_ELEMENTS;
-
-	while (elements * section_element_bytes(section) + state_all_bytes(options, section, elements) >
-	       STAGING_BYTES)
-		elements /= 2;
-	return elements;
-}
-
 void chunk_start(struct sweep *sweep, struct chunk *chunk)
 {
 	struct job *job = sweep->job;
@@ -428,6 +409,8 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->section = sweep->section;
 	chunk->first = sweep->first;
 	chunk->count = left < most ? left : most;
+	chunk->pass = sweep->pass;
+	chunk->pass_before = sweep->pass_before;
 	chunk->status = 0;
 	chunk->gpu.is_lost = false;
 	chunk->is_adopted = sweep->is_adopting;

@@ -18,6 +18,8 @@ struct pack_update {
 	 * update that it adopts. */
 	unsigned uncomputed, unwritten;
 	uint64_t begun_step; /* the last step whose sweep has begun to update it */
+	uint64_t pass;	     /* what made its state; 0: nobody knows */
+	uint64_t early_pass; /* what made that of its early update */
 	bool is_written;     /* the open or applied writing has values of it */
 	bool is_unsaved;     /* a sweep has updated it since the last backup began */
 	bool awaits_backup;  /* the running backup has not begun to write it */
@@ -43,6 +45,8 @@ struct job_update {
 	struct early *early;	       /* NULL: there are no early updates */
 	uint64_t early_updates;	       /* of units, that have been published */
 	struct share share;
+	uint64_t passes;			/* of sweeps over packs: each has a number of its own */
+	uint64_t mirror_bytes;			/* of the largest chunk, on a GPU */
 	struct optimizer_group *groups;		/* of the last decided step; at first the options' */
 	struct optimizer_group group_storage[]; /* of groups, open_rates and decided_rates */
 };

@@ -8,12 +8,20 @@
 
 enum share_side { SHARE_PROCESSORS, SHARE_GPUS, SHARE_SIDES };
 
-/* How fast a side is, by what it did of late while it had something to do. */
+/* How fast a side is, by what it did of late while it had something to do: in elements, or in bytes of a
+ * GPU's bus. */
 struct share_pace {
-	uint64_t waiting; /* elements in flight */
+	uint64_t waiting; /* in flight */
 	uint64_t since_ns;
-	double elements, busy_ns;
+	double done, busy_ns;
 	uint64_t all; /* elements, since it began */
+};
+
+/* Elements that must all go to one side. */
+struct share_piece {
+	uint64_t elements;
+	uint64_t bus_bytes; /* that GPUs copy for them, in the direction in which they copy more */
+	bool is_there;	    /* a GPU has what was made of them before */
 };
 
 struct share {
@@ -24,10 +32,10 @@ struct share {
 
 /* GPUs are measured anew in each step, so that those that were slow once may be fast again. */
 void share_begin_step(struct share *share);
-/* fraction: 0 to 1; below 0: as measured. Of so many elements, which must all go to one side. */
-enum share_side share_choose(struct share *share, float fraction, uint64_t elements);
-/* They are on their way there, and have come home. */
-void share_begin(struct share *share, enum share_side side, uint64_t elements, uint64_t now_ns);
-void share_end(struct share *share, enum share_side side, uint64_t elements, uint64_t now_ns);
+/* fraction: 0 to 1; below 0: as measured. GPUs rather get what is there. */
+enum share_side share_choose(struct share *share, float fraction, const struct share_piece *piece);
+/* It is on its way there, and has come home. */
+void share_begin(struct share *share, enum share_side side, const struct share_piece *piece, uint64_t now_ns);
+void share_end(struct share *share, enum share_side side, const struct share_piece *piece, uint64_t now_ns);
 
 #endif

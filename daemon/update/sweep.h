@@ -6,6 +6,7 @@
 #include "daemon/gpu/gpu.h"
 #include "daemon/model/model.h"
 #include "daemon/resources/resources.h"
+#include "daemon/update/share.h"
 #include "daemon/update/sweep_watch.h"
 
 /* At most: 512 KiB of bf16, 1 MiB of fp32. Half of it is whole blocks of every stream, too. */
@@ -44,6 +45,10 @@ struct chunk_gpu {
 	bool is_chosen;		     /* who does; what was read may have to be read again then */
 	bool is_lost;		     /* with its GPU, which may write its memory still */
 	struct gpu_updates *updates; /* NULL: a processor does */
+	struct share_piece piece;
+	struct mirror_piece mirrored; /* what its state is */
+	struct mirror *mirror;	      /* NULL: there is none */
+	bool is_mirrored;	      /* it has that state */
 	struct chunk_run runs[CHUNK_RUNS];
 	unsigned run_count, next;
 	void (*done)(struct chunk *chunk);
@@ -68,6 +73,7 @@ struct chunk {
 	unsigned transfers_left;
 	int status;
 	struct work work;
+	uint64_t pass, pass_before; /* as of its sweep then */
 	struct chunk_gpu gpu;
 };
 
@@ -85,8 +91,9 @@ struct sweep {
 
 	uint32_t pack; /* whose chunks are being started; SLOT_NONE: none */
 	bool was_absent;
-	bool is_adopting; /* the pack has been updated early */
-	bool is_saving;	  /* and a watch keeps its values of before */
+	bool is_adopting;	    /* the pack has been updated early */
+	bool is_saving;		    /* and a watch keeps its values of before */
+	uint64_t pass, pass_before; /* over that pack, and what made the state that it finds */
 	enum unit_section section;
 	uint64_t first;
 
@@ -146,10 +153,18 @@ void chunk_end_side(struct chunk *chunk);
 /* Of one that is prepared; done() follows, with the chunk's status. */
 void chunk_update_on_gpu(struct chunk *chunk, void (*done)(struct chunk *chunk));
 
-/* ---- chunk.c, sweep.c ---- */
+/* ---- chunk_mirror.c ---- */
 
-/* Starts the chunk at the sweep's position, and moves the position behind it. The chunk has its buffers. */
-void chunk_start(struct sweep *sweep, struct chunk *chunk);
+void chunk_mirrors_begin_step(struct job *job);
+/* Says which state the chunk finds, of its runs. */
+void chunk_mirror_name(struct chunk *chunk);
+/* Of one that is named, for its update on that GPU, and when that is over. There may be none. */
+void chunk_mirror_take(struct chunk *chunk, struct gpu_updates *gpu);
+void chunk_mirror_give(struct chunk *chunk);
+/* Of one that is taken: where the stream's element at of the chunk lies. */
+driver_address chunk_mirror_at(const struct chunk *chunk, unsigned stream, uint64_t at);
+
+/* ---- chunk_layout.c ---- */
 
 /* The elements of each chunk of a section but the last one: as many as fit a staging buffer. */
 uint64_t chunk_elements(const struct job_options *options, enum unit_section section);
@@ -157,6 +172,16 @@ uint64_t chunk_elements(const struct job_options *options, enum unit_section sec
 /* Where a state of count elements lies in a staging buffer: behind the parameters and the states before it.
  */
 char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count);
+
+/* Of so many elements. */
+uint64_t chunk_stream_bytes(enum unit_section section, unsigned stream, uint64_t count);
+/* Where a stream of so many lies in a mirror: behind those before it. */
+uint64_t chunk_mirror_offset(enum unit_section section, unsigned stream, uint64_t count);
+
+/* ---- chunk.c, sweep.c ---- */
+
+/* Starts the chunk at the sweep's position, and moves the position behind it. The chunk has its buffers. */
+void chunk_start(struct sweep *sweep, struct chunk *chunk);
 
 /* Of reads for the pack's chunks. */
 enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack);

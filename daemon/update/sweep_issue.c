@@ -71,6 +71,18 @@ struct sweep *sweep_destroy(struct sweep *sweep)
 	return NULL;
 }
 
+/* All that changes state passes over it; but for an early update nobody has seen that, and it may come to
+ * nothing. What is adopted is as the early update made it. */
+static void begin_pass(struct sweep *sweep, struct pack_update *update)
+{
+	sweep->pass_before = update->pass;
+	sweep->pass = ++sweep->job->update->passes;
+	if (sweep->is_early)
+		update->early_pass = sweep->pass;
+	else
+		update->pass = update->early == EARLY_NOTHING ? sweep->pass : update->early_pass;
+}
+
 void sweep_enter(struct sweep *sweep, uint32_t pack)
 {
 	struct pack_update *update = pack_update(sweep->job, pack);
@@ -80,6 +92,7 @@ void sweep_enter(struct sweep *sweep, uint32_t pack)
 	sweep->pack = pack;
 	sweep->section = (enum unit_section)0;
 	sweep->first = 0;
+	begin_pass(sweep, update);
 }
 
 /* Nobody keeps what it was, and nothing of what it is goes to a slot. */

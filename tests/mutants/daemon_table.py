@@ -701,10 +701,28 @@ MUTANTS = (
         (("\t\tif (!gpu_updates_give_up(job, segment->memory.base))\n\t\t\tcontinue;\n", ""),),
     ),
     (
+        "state that stays on a GPU used after somebody else has changed it",
+        "update_mirrors",
+        "daemon/gpu/mirrors.c",
+        (("piece->pass != 0 && mirror->piece.pass == piece->pass &&", "piece->pass != 0 &&"),),
+    ),
+    (
+        "state that stays on a GPU used for tensors that it has not been copied of",
+        "update_mirrors",
+        "daemon/gpu/mirrors.c",
+        (("memcmp(mirror->piece.runs, piece->runs, piece->run_count * sizeof(*piece->runs)) == 0", "true"),),
+    ),
+    (
+        "state of an early update that came to nothing taken for the job's",
+        "update_mirrors",
+        "daemon/update/sweep_issue.c",
+        (("\t\tupdate->early_pass = sweep->pass;\n", "\t\tupdate->pass = update->early_pass = sweep->pass;\n"),),
+    ),
+    (
         "what is on its way to a GPU not counted when its updates are shared out",
         "update_share",
         SHARE,
-        (("(pace->waiting + elements) * pace->busy_ns", "elements * pace->busy_ns"),),
+        (("(pace->waiting + work_of(piece, side)) * pace->busy_ns", "work_of(piece, side) * pace->busy_ns"),),
     ),
     (
         "memory of a cache given back while it is registered with a GPU",

@@ -20,7 +20,7 @@ ROOMS = {
         "telemetry": "events and who watches them, traces, counters, where they arise",
         "resources": "the node's memory and disk: budgets, staging buffers, who holds what",
         "residency": "packs in host memory: slots, gather, prefetch, eviction, cache",
-        "gpu": "packs in the memory of GPUs, gradients pushed from there, updates there",
+        "gpu": "packs in the memory of GPUs, gradients pushed from there, sums and updates there, mirrors of state",
         "gradients": "pushes, sums, spilling, the norm",
         "update": "the step: decision, sweep, early updates, warm state",
         "durability": "records, commits, snapshots, the list of jobs",

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "daemon/durability/durable.h"
 #include "daemon/gpu/own.h"
@@ -14,94 +13,18 @@
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
 #include "daemon/update/warm_inside.h"
-#include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
-#include "tests/unit/training.h"
+#include "tests/unit/update/gpu_training.h"
 
 /* A pack of several chunks, one of three units, and more; bf16 and fp32 in turns. */
 #define UNITS 5
 static const uint64_t elements[UNITS] = { (1 << 18) + 700, 30000, 20001, 30000, (1 << 18) - 7 };
 #define STEPS 3
 
-static struct actor actor;
-static struct gpu_peer peer;
-static uint8_t uuid[GPU_UUID_BYTES];
-
-static int setup(void **state)
-{
-	struct gpus gpus;
-
-	setenv("STANDIN_GPUS", "1", 1);
-	setenv("STANDIN_BYTES", "134217728", 1);
-	unsetenv("STANDIN_FAILURES");
-	gpus_find(&gpus);
-	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
-	gpu_peer_start(&peer);
-	return scene_setup(state);
-}
-
-static int teardown(void **state)
-{
-	int r;
-
-	unsetenv("STANDIN_FAILURES");
-	r = scene_teardown(state);
-	gpu_peer_end(&peer);
-	return r;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, gpu_training_setup, gpu_training_teardown)
 
 /* ---- A training ---- */
-
-static struct actor_job options_of(uint32_t parameters_on, uint32_t optimizer_on)
-{
-	return (struct actor_job){ .stage = parameters_on == PLACEMENT_NVME ? 3 : 2,
-				   .parameter_placement = parameters_on,
-				   .optimizer_placement = optimizer_on,
-				   .gradient_placement = PLACEMENT_HOST };
-}
-
-static int ask_for_gpu(float fraction, uint64_t budget)
-{
-	return actor_await(&actor, gpu_actor_send_attach_for(&peer, &actor, uuid, budget, fraction), 0)
-		->status;
-}
-
-/* What is pinned for the coming steps is pinned after the first one. */
-static void take_step(uint64_t step)
-{
-	training_push_all(&actor, step);
-	training_step(&actor);
-	scene_settle(&scene);
-}
-
-static uint64_t add_state(uint64_t hash, uint32_t unit, const char *state, uint64_t version)
-{
-	for (uint64_t first = 0; first < elements[unit]; first += WINDOW_BYTES / sizeof(float)) {
-		uint64_t left = elements[unit] - first, most = WINDOW_BYTES / sizeof(float);
-		uint64_t count = left < most ? left : most;
-
-		assert_int_equal(actor_read(&actor, unit, 0, state, first, count, version), 0);
-		hash = XXH3_64bits_withSeed(actor.window.base, count * sizeof(uint16_t), hash);
-	}
-	return hash;
-}
-
-/* Of the values, masters, and what the optimizer keeps. */
-static uint64_t hash_of(const struct job *job, uint64_t version)
-{
-	uint64_t hash = 0;
-
-	for (uint32_t unit = 0; unit < UNITS; unit++) {
-		hash = add_state(hash, unit, "parameter", version);
-		hash = add_state(hash, unit, "master", version);
-		for (unsigned slot = 0; slot < job->options.slot_count; slot++)
-			hash = add_state(hash, unit, job->options.optimizer->slots[slot], version);
-	}
-	return hash;
-}
 
 #define NO_GPU 2.0f
 
@@ -128,13 +51,13 @@ static struct trained train(const struct actor_job *options, float fraction, boo
 	struct trained trained;
 
 	if (fraction != NO_GPU)
-		assert_int_equal(ask_for_gpu(fraction, 0), 0);
+		assert_int_equal(gpu_training_ask(fraction, 0), 0);
 	for (uint64_t step = 0; step < STEPS; step++) {
 		if (is_early)
 			training_begin_step(&actor);
-		take_step(step);
+		gpu_training_step(step);
 	}
-	trained = (struct trained){ .hash = hash_of(job, STEPS),
+	trained = (struct trained){ .hash = gpu_training_hash(job, STEPS),
 				    .copied = gpu_updates_figures(job),
 				    .all = STEPS * all_elements(job),
 				    .by_gpus = update_elements(job, SHARE_GPUS),
@@ -170,7 +93,7 @@ static void each_optimizer_has_the_bits_of_processors(void **state)
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(optimizers); i++)
 		for (unsigned moments = 0; moments < WIRE_MOMENTS; moments++) {
-			struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_HOST);
+			struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_HOST);
 
 			options.optimizer = optimizers[i];
 			options.moments = (enum wire_moments)moments;
@@ -182,10 +105,10 @@ static void each_optimizer_has_the_bits_of_processors(void **state)
 /* State in host memory that is left over, too. */
 static void state_on_nvme_has_the_same_bits(void **state)
 {
-	struct actor_job options = options_of(PLACEMENT_NVME, PLACEMENT_NVME);
+	struct actor_job options = gpu_training_options(PLACEMENT_NVME, PLACEMENT_NVME);
 
 	compare(&options, 1, false);
-	options = options_of(PLACEMENT_HOST, PLACEMENT_NVME);
+	options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_NVME);
 	compare(&options, 1, false);
 	options.is_pushed_once = true;
 	options.host_budget = 24 * MIB;
@@ -195,14 +118,14 @@ static void state_on_nvme_has_the_same_bits(void **state)
 /* It is registered no more when it goes. */
 static void memory_that_is_wanted_back_is_given_up(void **state)
 {
-	struct actor_job options = options_of(PLACEMENT_NVME, PLACEMENT_NVME);
+	struct actor_job options = gpu_training_options(PLACEMENT_NVME, PLACEMENT_NVME);
 	uint64_t expected = train(&options, NO_GPU, false).hash;
 	struct job *job = training_start(&actor, &options, elements, UNITS);
 	const char *memory;
 
-	assert_int_equal(ask_for_gpu(1, 0), 0);
-	take_step(0);
-	take_step(1);
+	assert_int_equal(gpu_training_ask(1, 0), 0);
+	gpu_training_step(0);
+	gpu_training_step(1);
 	assert_true(warm_bytes_here(job) > 0);
 	memory = job->update->warm->segments[0].memory.base;
 	assert_true(gpu_updates_reach(gpu_updates_find(job), memory, 1));
@@ -212,24 +135,24 @@ static void memory_that_is_wanted_back_is_given_up(void **state)
 	while (warm_bytes_leaving(job) > 0)
 		scene_wait(&scene);
 	assert_false(gpu_updates_reach(gpu_updates_find(job), memory, 1));
-	take_step(2);
-	assert_true(hash_of(job, STEPS) == expected);
+	gpu_training_step(2);
+	assert_true(gpu_training_hash(job, STEPS) == expected);
 	training_end(&actor, job);
 }
 
 static void early_updates_have_the_same_bits(void **state)
 {
-	struct actor_job options = options_of(PLACEMENT_NVME, PLACEMENT_NVME);
+	struct actor_job options = gpu_training_options(PLACEMENT_NVME, PLACEMENT_NVME);
 
 	compare(&options, 1, true);
-	options = options_of(PLACEMENT_HOST, PLACEMENT_NVME);
+	options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_NVME);
 	compare(&options, 0.5f, true);
 }
 
 static void each_fraction_has_the_same_bits(void **state)
 {
 	static const float fractions[] = { 0, 0.5f, GPU_UPDATES_AS_MEASURED };
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_HOST);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_HOST);
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(fractions); i++)
 		compare(&options, fractions[i], false);
@@ -238,11 +161,11 @@ static void each_fraction_has_the_same_bits(void **state)
 static void a_fraction_that_is_none_is_refused(void **state)
 {
 	static const float fractions[] = { -0.5f, 1.5f, NAN };
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_HOST);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_HOST);
 	struct job *job = training_start(&actor, &options, elements, UNITS);
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(fractions); i++) {
-		assert_int_equal(ask_for_gpu(fractions[i], 0), -EINVAL);
+		assert_int_equal(gpu_training_ask(fractions[i], 0), -EINVAL);
 		assert_non_null(strstr(actor_message(&actor), "from 0 to 1, or -1"));
 	}
 	training_end(&actor, job);
@@ -252,13 +175,13 @@ static void a_fraction_that_is_none_is_refused(void **state)
 static void a_budget_without_room_for_updates_leaves_them_to_processors(void **state)
 {
 	const uint64_t budgets[] = { 3 * MIB, 12 * MIB };
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_HOST);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_HOST);
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(budgets); i++) {
 		struct job *job = training_start(&actor, &options, elements, UNITS);
 		const struct gpu_tier *tier;
 
-		assert_int_equal(ask_for_gpu(1, budgets[i]), 0);
+		assert_int_equal(gpu_training_ask(1, budgets[i]), 0);
 		tier = queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
 		assert_true((gpu_updates_find(job) != NULL) == (i == 1));
 		assert_true(tier->memory.bytes + gpu_passes_held_bytes(tier) <= budgets[i]);
@@ -272,7 +195,7 @@ static void a_gpu_that_cannot_update_leaves_it_to_processors(void **state)
 {
 	static const char *const failures[] = { "cuModuleLoadData=200", "cuModuleGetFunction#3=500",
 						"cuMemCreate#2=2" };
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_HOST);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_HOST);
 	uint64_t expected = train(&options, NO_GPU, false).hash;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(failures); i++) {
@@ -288,7 +211,7 @@ static void a_gpu_that_cannot_update_leaves_it_to_processors(void **state)
 
 static void memory_that_is_not_registered_is_left_to_processors(void **state)
 {
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_HOST);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_HOST);
 	uint64_t expected = train(&options, NO_GPU, false).hash;
 	struct trained trained;
 
@@ -318,7 +241,7 @@ static void a_gpu_that_fails_in_an_update_costs_what_is_not_durable(void **state
 {
 	static const char *const failures[] = { "kernel#3=700", "kernel#6=719", "copy#9=719",
 						"cuLaunchKernel#4=701", "cuLaunchKernel#5=719!" };
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_NVME);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_NVME);
 	uint64_t expected;
 
 	options.durability = DURABILITY_STEP;
@@ -328,7 +251,7 @@ static void a_gpu_that_fails_in_an_update_costs_what_is_not_durable(void **state
 		struct actor_job again = options;
 		uint64_t step;
 
-		assert_int_equal(ask_for_gpu(1, 0), 0);
+		assert_int_equal(gpu_training_ask(1, 0), 0);
 		scene_settle(&scene);
 		setenv("STANDIN_FAILURES", failures[i], 1);
 		step = go_on_until_it_breaks(job);
@@ -340,10 +263,10 @@ static void a_gpu_that_fails_in_an_update_costs_what_is_not_durable(void **state
 		job = training_start(&actor, &again, elements, UNITS);
 		assert_int_equal(actor.step, step);
 		/* It is not tried again, where it can still be had. */
-		assert_true(ask_for_gpu(1, 0) != 0 || !gpu_updates_find(job));
+		assert_true(gpu_training_ask(1, 0) != 0 || !gpu_updates_find(job));
 		for (; step < STEPS; step++)
-			take_step(step);
-		assert_true(step > STEPS || hash_of(job, STEPS) == expected);
+			gpu_training_step(step);
+		assert_true(step > STEPS || gpu_training_hash(job, STEPS) == expected);
 		training_end(&actor, job);
 		/* As for the next daemon. */
 		scene.node->gpu->in_use[0].has_failed_update = false;
@@ -354,13 +277,13 @@ static void a_gpu_that_fails_in_an_update_costs_what_is_not_durable(void **state
 /* Its chunks come home first. */
 static void a_rank_that_dies_while_a_gpu_updates_leaves_it_whole(void **state)
 {
-	struct actor_job options = options_of(PLACEMENT_HOST, PLACEMENT_NVME);
+	struct actor_job options = gpu_training_options(PLACEMENT_HOST, PLACEMENT_NVME);
 	uint64_t expected = train(&options, NO_GPU, false).hash;
 	struct job *job = training_start(&actor, &options, elements, UNITS);
 
-	assert_int_equal(ask_for_gpu(1, 0), 0);
-	take_step(0);
-	take_step(1);
+	assert_int_equal(gpu_training_ask(1, 0), 0);
+	gpu_training_step(0);
+	gpu_training_step(1);
 	training_push_all(&actor, 2);
 	actor_send_step(&actor, 0.1f);
 	while (!job->update->sweep || job->update->share.sides[SHARE_GPUS].waiting == 0)
@@ -370,7 +293,7 @@ static void a_rank_that_dies_while_a_gpu_updates_leaves_it_whole(void **state)
 	options.mode = MODE_RESUME;
 	job = training_start(&actor, &options, elements, UNITS);
 	assert_int_equal(actor.step, STEPS);
-	assert_true(hash_of(job, STEPS) == expected);
+	assert_true(gpu_training_hash(job, STEPS) == expected);
 	training_end(&actor, job);
 }
 
@@ -393,6 +316,6 @@ int main(int argc, char **argv)
 	};
 
 	if (argc > 1)
-		return gpu_peer_run(argc, argv);
+		return gpu_training_main(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
