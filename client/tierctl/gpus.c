@@ -66,7 +66,7 @@ uint64_t gpus_job_bytes(const Tierd__Wire__JobEntry *job)
 
 	for (size_t i = 0; i < job->n_gpus; i++)
 		bytes += job->gpus[i]->parameter_bytes + job->gpus[i]->gradient_bytes +
-			 job->gpus[i]->update_bytes;
+			 job->gpus[i]->update_bytes + job->gpus[i]->state_bytes;
 	return bytes;
 }
 
@@ -79,9 +79,8 @@ static double percent_by_gpus(const Tierd__Wire__JobEntry *job)
 
 int gpus_print_job(const Tierd__Wire__JobEntry *job)
 {
-	static const char *const titles[] = {
-		">GPU", ">PARAMETERS", ">GRADIENTS", ">UPDATES", "~UUID", NULL
-	};
+	static const char *const titles[] = { ">GPU",	">PARAMETERS", ">GRADIENTS", ">UPDATES",
+					      ">STATE", "~UUID",       NULL };
 	_cleanup_(table_freep) struct table *table = NULL;
 	char text[TEXT_SIZE];
 
@@ -106,6 +105,7 @@ int gpus_print_job(const Tierd__Wire__JobEntry *job)
 		table_add_bytes(table, job->gpus[i]->parameter_bytes);
 		table_add_bytes(table, job->gpus[i]->gradient_bytes);
 		table_add_bytes(table, job->gpus[i]->update_bytes);
+		table_add_bytes(table, job->gpus[i]->state_bytes);
 		table_add(table, "%s", job->gpus[i]->uuid);
 	}
 	return command_print_table(table);
@@ -151,8 +151,9 @@ cJSON *gpus_job_json(const Tierd__Wire__JobEntry *job)
 	cJSON *json = cJSON_CreateArray();
 
 	for (size_t i = 0; i < job->n_gpus; i++)
-		cJSON_AddItemToArray(json,
-				     fields_json(&job->gpus[i]->base,
-						 "number uuid parameter_bytes gradient_bytes update_bytes"));
+		cJSON_AddItemToArray(
+			json,
+			fields_json(&job->gpus[i]->base,
+				    "number uuid parameter_bytes gradient_bytes update_bytes state_bytes"));
 	return json;
 }

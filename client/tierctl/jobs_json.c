@@ -139,7 +139,7 @@ cJSON *jobs_json(const Tierd__Wire__JobEntry *job)
 	fields_add(json, &job->base,
 		   "gpu_energy_steps gpu_exchanged_bytes gpu_exchange_problem "
 		   "gpu_summed_bytes updated_by_gpus updated_by_processors update_to_gpu_bytes "
-		   "update_from_gpu_bytes");
+		   "update_from_gpu_bytes update_spared_bytes");
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
 	return json;

@@ -62,6 +62,7 @@ static void fill_updates(const struct job *job, Tierd__Wire__JobEntry *entry)
 	entry->updated_by_gpus = update_elements(job, SHARE_GPUS);
 	entry->update_to_gpu_bytes = figures.to_gpu_bytes;
 	entry->update_from_gpu_bytes = figures.from_gpu_bytes;
+	entry->update_spared_bytes = figures.spared_bytes;
 }
 
 static void fill_job_gpu(struct report_job_gpu *gpu, const struct gpu_job_figures *figures)
@@ -72,6 +73,7 @@ static void fill_job_gpu(struct report_job_gpu *gpu, const struct gpu_job_figure
 	gpu->wire.parameter_bytes = figures->parameter_bytes;
 	gpu->wire.gradient_bytes = figures->gradient_bytes;
 	gpu->wire.update_bytes = figures->update_bytes;
+	gpu->wire.state_bytes = figures->state_bytes;
 }
 
 int report_job_gpus(const struct job *job, struct report_job_gpus *gpus, Tierd__Wire__JobEntry *entry)

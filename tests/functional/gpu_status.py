@@ -115,12 +115,12 @@ def status_shows_the_gpu():
 
 def jobs_show_what_they_have_there():
     [job] = asked("jobs")
-    assert job["gpus"] == [{"number": 0, "uuid": UUID, "parameter_bytes": UNIT_BYTES, "gradient_bytes": GRADIENTS, "update_bytes": 0}], job["gpus"]
+    assert job["gpus"] == [{"number": 0, "uuid": UUID, "parameter_bytes": UNIT_BYTES, "gradient_bytes": GRADIENTS, "update_bytes": 0, "state_bytes": 0}], job["gpus"]
     titles, row = tierctl("jobs").splitlines()[-2:]
     assert titles.split()[-1] == "GPUS" and row.split()[-2:] == ["24.0", "MiB"], row
     titles, row = tierctl("jobs", "gpt").splitlines()[-2:]
-    assert titles.split() == ["GPU", "PARAMETERS", "GRADIENTS", "UPDATES", "UUID"], titles
-    assert row.split() == ["0", "8.00", "MiB", "16.0", "MiB", "0", "B", UUID], row
+    assert titles.split() == ["GPU", "PARAMETERS", "GRADIENTS", "UPDATES", "STATE", "UUID"], titles
+    assert row.split() == ["0", "8.00", "MiB", "16.0", "MiB", "0", "B", "0", "B", UUID], row
 
 
 def top_shows_both():

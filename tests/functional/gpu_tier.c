@@ -110,7 +110,9 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 	struct tierd_job_state state;
 
 	TRY(tierd_job_ready(job, -1, &state));
-	REQUIRE(!is_on_gpu || state.gpu_bytes >= (units_on_gpu ? units_on_gpu : UNITS) * UNIT_BYTES);
+	REQUIRE(!is_on_gpu ||
+		state.gpu_bytes >=
+			(units_on_gpu && units_on_gpu < UNITS ? units_on_gpu : UNITS) * UNIT_BYTES);
 	for (uint64_t step = state.step; step < steps; step++) {
 		board->steps[rank] = step;
 		if (!take_step(job, step))
