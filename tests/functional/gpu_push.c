@@ -2,8 +2,9 @@
  * of what comes of the same gradients in host memory, also where ranks are killed.
  *
  * usage: gpu_push RANKS STAGE FORMAT BUDGET_MIB PLACES [DEATHS], with FORMAT fp32, bf16, fp16 or wide (bf16
- * whose gradients are fp32), and PLACES gpu, mixed (then some of the pushes come from host memory), or some
- * (then some ranks do not push some units). So often the last rank is killed, and another one comes. */
+ * whose gradients are fp32), and PLACES gpu, mixed (then some of the pushes come from host memory), some
+ * (then some ranks do not push some units), or updated (then the GPU makes updates, too). So often the last
+ * rank is killed, and another one comes. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ static struct driver driver;
 static struct driver_stream *stream;
 static unsigned long ranks, stage, budget_mib;
 static uint32_t format = TIERD_FP32, gradient_format;
-static bool is_mixed, are_some;
+static bool is_mixed, are_some, is_updated;
 
 /* What streams copy from, which must stay as it is until they have. */
 static struct source {
@@ -68,6 +69,7 @@ static struct tierd_job *join(struct tierd_node *node, unsigned rank, const char
 	options.gpu = has_gpu ? 0 : -1;
 	options.gpu_budget = budget_mib << 20;
 	options.gpu_gradients = has_gpu;
+	options.gpu_update = has_gpu && is_updated ? 1 : 0;
 	OK(tierd_job_open(node, &options, &job));
 	for (unsigned i = 0; i < UNITS; i++) {
 		for (unsigned t = 0; t < TENSORS; t++) {
@@ -288,6 +290,7 @@ int main(int argc, char **argv)
 	budget_mib = strtoul(argv[4], NULL, 10);
 	is_mixed = strcmp(argv[5], "mixed") == 0;
 	are_some = strcmp(argv[5], "some") == 0;
+	is_updated = strcmp(argv[5], "updated") == 0;
 	crowd_start(&crowd, (unsigned)ranks, 0, run, NULL);
 	kill_last(&crowd, argc > 6 ? strtoul(argv[6], NULL, 10) : 0);
 	crowd_finish(&crowd);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Gradients that the ranks of a job push from one GPU, which a stand-in plays, and which sums them by functions that are its
 # kernels: the bits are those of gradients pushed from host memory. With two ranks, three and four, all formats, units that some
-# ranks do not push, pushes from host memory among them, a rank that is killed, and kernels that are late.
+# ranks do not push, pushes from host memory among them, a rank that is killed, and kernels that are late; and where the GPU
+# makes the updates, too, of state that stays there.
 # shellcheck source=tests/functional/lib.sh disable=SC2034,SC2119 # TIERD is lib.sh's
 . "$(dirname "$0")/lib.sh"
 standins=$1
@@ -20,6 +21,7 @@ push() {
 	tierd_start --gpu-sums auto
 	expect_status 0 "$program" "$@"
 	expect_sums
+	[ "$5" != updated ] || json 'any(job["update_spared_bytes"] > 0 for job in j)' jobs
 	tierd_stop
 	forget_jobs
 }
@@ -39,3 +41,5 @@ export STANDIN_DELAY_US
 push 4 2 fp16 0 some
 push 2 3 wide 0 mixed
 push 2 3 fp16 0 gpu 1
+push 2 2 fp32 64 updated
+push 3 3 fp16 64 updated 1
