@@ -671,8 +671,9 @@ struct tierd_statistics {
 	uint64_t job_steps, job_step_ns;   /* from the decision to applied, summed */
 	uint64_t job_gradient_read_bytes, job_gradient_written_bytes; /* of sums that have no room in host memory */
 	uint64_t job_gpu_parameter_bytes, job_gpu_gradient_bytes, job_gpu_update_bytes; /* memory of GPUs that tierd has for it */
+	uint64_t job_gpu_state_bytes; /* and of state that stays there between updates */
 };
-#define TIERD_STATISTICS_INIT { sizeof(struct tierd_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define TIERD_STATISTICS_INIT { sizeof(struct tierd_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics);
 
 #ifdef __GNUC__

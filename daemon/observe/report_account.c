@@ -14,6 +14,7 @@ static void add_gpus(const struct job *job, Tierd__Wire__StatisticsReply *reply)
 		reply->job_gpu_parameter_bytes += figures[i].parameter_bytes;
 		reply->job_gpu_gradient_bytes += figures[i].gradient_bytes;
 		reply->job_gpu_update_bytes += figures[i].update_bytes;
+		reply->job_gpu_state_bytes += figures[i].state_bytes;
 	}
 }
 

@@ -229,8 +229,11 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 
 static bool compare(struct tierd_job *host, struct tierd_job *gpu)
 {
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
 	size_t bytes = format == TIERD_FP32 ? 4 : 2;
 
+	TRY(tierd_statistics(gpu, &statistics));
+	REQUIRE((statistics.job_gpu_state_bytes > 0) == is_updated);
 	for (uint32_t unit = 0; unit < UNITS; unit++) {
 		struct tierd_view one, other;
 

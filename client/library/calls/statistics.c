@@ -59,6 +59,7 @@ static void merge(const struct tierd_job *job, const Tierd__Wire__StatisticsRepl
 		.job_gpu_parameter_bytes = reply->job_gpu_parameter_bytes,
 		.job_gpu_gradient_bytes = reply->job_gpu_gradient_bytes,
 		.job_gpu_update_bytes = reply->job_gpu_update_bytes,
+		.job_gpu_state_bytes = reply->job_gpu_state_bytes,
 	};
 	count_gathers(job, ret_statistics);
 }

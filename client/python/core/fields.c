@@ -349,5 +349,6 @@ const struct field statistics_fields[] = {
 	FIELD(tierd_statistics, job_gpu_parameter_bytes, FIELD_U64),
 	FIELD(tierd_statistics, job_gpu_gradient_bytes, FIELD_U64),
 	FIELD(tierd_statistics, job_gpu_update_bytes, FIELD_U64),
+	FIELD(tierd_statistics, job_gpu_state_bytes, FIELD_U64),
 	{ 0 },
 };

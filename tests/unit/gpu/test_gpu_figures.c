@@ -162,6 +162,7 @@ static void a_job_says_how_much_it_has_where(void **state)
 	assert_int_equal(job->statistics->job_gpu_parameter_bytes, TIER_BYTES);
 	assert_int_equal(job->statistics->job_gpu_gradient_bytes, 0);
 	assert_int_equal(job->statistics->job_gpu_update_bytes, 0);
+	assert_int_equal(job->statistics->job_gpu_state_bytes, 0);
 }
 
 static void copies_are_counted(void **state)
