@@ -498,6 +498,7 @@ static void a_gpu_without_memory_for_it_updates_as_before(void **state)
 
 /* ---- Budgets ---- */
 
+/* Which chunks wait for the memory in the first steps is up to threads, so the last step alone counts. */
 static void it_has_what_the_budget_leaves(void **state)
 {
 	struct training training = training_of(PLACEMENT_HOST, PLACEMENT_HOST);
@@ -508,14 +509,16 @@ static void it_has_what_the_budget_leaves(void **state)
 	for (training.budget = 10 * MIB; training.budget <= 24 * MIB; training.budget += 2 * MIB) {
 		struct job *job = begin(&training);
 		struct gpu_job_figures figures[GPUS_MAX];
-		uint64_t now;
+		uint64_t before = 0, now;
 
-		for (uint64_t step = 0; step < STEPS; step++)
+		for (uint64_t step = 0; step < STEPS; step++) {
+			before = gpu_updates_figures(job).spared_bytes;
 			gpu_training_step(step);
+		}
 		assert_int_equal(gpu_figures_of_job(job, figures), 1);
 		assert_true(gpu_job_bytes(figures[0]) <= training.budget);
 		assert_true(gpu_training_hash(job, STEPS) == expected);
-		now = gpu_updates_figures(job).spared_bytes;
+		now = gpu_updates_figures(job).spared_bytes - before;
 		assert_true((now > 0) == (figures[0].state_bytes > 0));
 		assert_true(training.budget > 10 * MIB || now == 0);
 		assert_true(now >= spared);
