@@ -43,7 +43,8 @@ export STANDIN_GPUS
 for gpus in 00 01; do
 	train $gpus 0 1 40 8
 	[ "$hash" = "$by_processors" ] || fail "state that stays on $gpus gives $hash, not $by_processors"
-	json 'j[0]["update_spared_bytes"] > j[0]["update_to_gpu_bytes"] > 0' jobs
+	# How much it is depends on when the GPU's memory has come; test_update_mirrors counts it.
+	json 'j[0]["update_spared_bytes"] > 0 and j[0]["update_to_gpu_bytes"] > 0' jobs
 	end
 	train $gpus 1 1 40 8
 	[ "$hash" = "$by_processors" ] || fail "state that stays on $gpus gives $hash when a rank dies, not $by_processors"
