@@ -177,7 +177,7 @@ static void ranks_that_are_missing_or_doubled_are_named(struct tierd_node *node)
 	double_first = support_join(other, &options, 1);
 	FAILS(tierd_ticket_wait(ticket, TIERD_DONE, -1), -ESTALE, "was taken over by another process");
 	tierd_ticket_free(ticket);
-	FAILS(tierd_gather(first, 0, &view), -EINVAL, "not ready");
+	FAILS(tierd_gather(first, 0, &view), -ESTALE, "was taken over by another process");
 	FAILS(tierd_job_ready(first, -1, NULL), -ENOENT, "was taken over by another process");
 	tierd_job_detach(first);
 	FAILS(tierd_job_ready(double_first, 0, NULL), -ETIMEDOUT, "rank 1 (has not joined)");
