@@ -41,7 +41,8 @@ struct fake_peer {
 	_Atomic int stage;	     /* for hooks that count, and tests that wait for them */
 
 	char path[64];
-	int listener, fd; /* fd: the connection whose request is handled */
+	int listener;
+	_Atomic int fd; /* the connection of the last request; tests send events there */
 	pthread_t thread;
 	struct frame_arena *arena;
 	struct unit_layout layouts[FAKE_MAX_UNITS];
