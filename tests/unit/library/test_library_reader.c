@@ -15,6 +15,7 @@
 #include "client/tierd.h"
 #include "common/cleanup.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/library/reading.h"
 #include "tests/unit/test.h"
 
 #define WINDOW_BYTES 4096
@@ -379,16 +380,6 @@ static void *read_one_of_many(void *argument)
 	return NULL;
 }
 
-static void lock_while_another_thread_waits(struct tierd_node *node)
-{
-	assert_int_equal(connection_enter(node), 0);
-	while (!node->has_reader) {
-		connection_exit(node);
-		sched_yield();
-		assert_int_equal(connection_enter(node), 0);
-	}
-}
-
 /* As tierd takes the window's pages back then. */
 static void what_was_read_when_the_connection_ends_does_not_count(void **state)
 {
@@ -399,7 +390,7 @@ static void what_was_read_when_the_connection_ends_does_not_count(void **state)
 	for (unsigned i = 0; i < ARRAY_LENGTH(calls); i++) {
 		assert_int_equal(open_with(&scene, LAST_ANSWER), 0);
 		assert_int_equal(pthread_create(&other, NULL, calls[i], &scene), 0);
-		lock_while_another_thread_waits(scene.node);
+		lock_while_another_thread_reads(scene.node);
 		scene.peer.stage = 1;
 		while (scene.peer.stage == 1)
 			sched_yield();

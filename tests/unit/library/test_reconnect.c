@@ -12,6 +12,7 @@
 #include "client/library/connection/connection.h"
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/library/reading.h"
 #include "tests/unit/test.h"
 
 #define PATIENCE_MS 20000
@@ -494,16 +495,6 @@ static void *open_test(void *argument)
 	return NULL;
 }
 
-static void lock_while_another_thread_waits(struct tierd_node *node)
-{
-	assert_int_equal(connection_enter(node), 0);
-	while (!node->has_reader) {
-		connection_exit(node);
-		sched_yield();
-		assert_int_equal(connection_enter(node), 0);
-	}
-}
-
 static void one_that_is_sent_away_with_its_opening_returns(void **state)
 {
 	struct scene scene = { .peer = { .hook = open_and_send_away } };
@@ -514,7 +505,7 @@ static void one_that_is_sent_away_with_its_opening_returns(void **state)
 	openings = 0;
 	connect_to_peer(&scene, PATIENCE_MS);
 	assert_int_equal(pthread_create(&other, NULL, open_test, &scene), 0);
-	lock_while_another_thread_waits(scene.node);
+	lock_while_another_thread_reads(scene.node);
 	scene.peer.stage = 1;
 	while (scene.peer.stage == 1)
 		sched_yield();

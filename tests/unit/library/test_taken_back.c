@@ -1,7 +1,6 @@
 /* A window whose pages tierd takes back behind an answer, because the rank has no part in its job any more,
  * or the connection has ended: what was copied may be what it was, or zeros, and does not count. */
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -9,6 +8,7 @@
 #include "client/library/pages/job.h"
 #include "client/tierd.h"
 #include "tests/unit/fake_peer.h"
+#include "tests/unit/library/reading.h"
 #include "tests/unit/test.h"
 
 #define PATIENCE_MS 20000
@@ -157,16 +157,6 @@ static void *get_ready(void *argument)
 	return NULL;
 }
 
-static void lock_once_it_is_read(struct tierd_node *node)
-{
-	assert_int_equal(connection_enter(node), 0);
-	while (!node->has_reader) {
-		connection_exit(node);
-		sched_yield();
-		assert_int_equal(connection_enter(node), 0);
-	}
-}
-
 static void what_another_thread_is_about_to_read_is_heard_first(void **state)
 {
 	struct scene scene = { .peer = { .hook = keep_silent_about_ready } };
@@ -174,7 +164,7 @@ static void what_another_thread_is_about_to_read_is_heard_first(void **state)
 
 	start(&scene, 0);
 	assert_int_equal(pthread_create(&other, NULL, get_ready, &scene), 0);
-	lock_once_it_is_read(scene.node);
+	lock_while_another_thread_reads(scene.node);
 	/* The other thread cannot handle it before this one waits. */
 	fake_peer_end_epoch(&scene.peer, TAKEN);
 	assert_false(scene.job->is_stale);
