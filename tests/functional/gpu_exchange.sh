@@ -38,7 +38,7 @@ assert eval(sys.argv[2]), (bytes, problem)' "$scratch/job" "$1" || fail "not $1"
 said='its GPUs exchange nothing, and each copies all from host memory'
 # Where there is no NCCL, wherever else there is one.
 mkdir "$scratch/without"
-ln -s "$standins/libcuda.so.1" "$standins/libnvidia-ml.so.1" "$scratch/without"
+ln -s "$standins/libcuda.so.1" "$standins/libnvidia-ml.so.1" "$standins/libstandin_script.so" "$scratch/without"
 : >"$scratch/without/libnccl.so.2"
 
 if [ "${3-}" = more ]; then

@@ -55,6 +55,7 @@ def main():
     # Files of that name that are something else.
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(f"{standins}/libnvidia-ml.so.1", f"{folder}/libcuda.so.1")
+        shutil.copy(f"{standins}/libstandin_script.so", folder)
         with open(f"{folder}/libnccl.so.2", "wb") as file:
             file.write(b"no library")
         _, driver, _, nccl = doctor(folder)

@@ -15,8 +15,7 @@
 
 #include "offload/cuda/driver.h"
 #include "tests/lib/gpu/cuda_calls.h"
-
-extern char **environ;
+#include "tests/lib/gpu/script.h"
 
 /* What the process of the GPU is told. It answers each with the same. */
 struct order {
@@ -197,7 +196,8 @@ void fake_gpu_start(struct fake_gpu *gpu)
 	gpu->fds[0] = gpu->fds[1] = -1;
 	assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
 	snprintf(number, sizeof(number), "%d", dup(ends[1]));
-	assert(posix_spawn(&gpu->process, "/proc/self/exe", NULL, NULL, arguments, environ) == 0);
+	assert(posix_spawn(&gpu->process, "/proc/self/exe", NULL, NULL, arguments, standin_environment()) ==
+	       0);
 	close(atoi(number));
 	close(ends[1]);
 	gpu->socket = ends[0];

@@ -8,8 +8,78 @@
 #include <unistd.h>
 
 #define FAILURES_MAX 16
+#define TOLD_MAX 16
 
-static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+/* Guards what follows. */
+static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
+/* "NAME=value", with places between them that are free. */
+static char *told[TOLD_MAX];
+/* Calls that each of the failures has seen. */
+static unsigned counts[FAILURES_MAX];
+
+/* With the lock held; NULL: it has not been told. */
+static char **find_told(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (unsigned i = 0; i < TOLD_MAX; i++)
+		if (told[i] && strncmp(told[i], name, length) == 0 && told[i][length] == '=')
+			return &told[i];
+	return NULL;
+}
+
+static char **find_free(void)
+{
+	for (unsigned i = 0; i < TOLD_MAX; i++)
+		if (!told[i])
+			return &told[i];
+	abort();
+}
+
+void standin_tell(const char *name, const char *value)
+{
+	char **at;
+
+	pthread_mutex_lock(&telling);
+	at = find_told(name);
+	if (at) {
+		free(*at);
+		*at = NULL;
+	}
+	if (value && asprintf(find_free(), "%s=%s", name, value) < 0)
+		abort();
+	if (strcmp(name, "STANDIN_FAILURES") == 0)
+		memset(counts, 0, sizeof(counts));
+	pthread_mutex_unlock(&telling);
+}
+
+char **standin_environment(void)
+{
+	static char **environment;
+	char **to;
+	unsigned count = 0;
+
+	while (environ[count])
+		count++;
+	environment = realloc(environment, (TOLD_MAX + count + 1) * sizeof(*environment));
+	to = environment;
+	if (!to)
+		abort();
+	/* Of two of one name the first counts. */
+	for (unsigned i = 0; i < TOLD_MAX; i++)
+		if (told[i])
+			*to++ = told[i];
+	memcpy(to, environ, (count + 1) * sizeof(*to));
+	return environment;
+}
+
+/* With the lock held; NULL: it is not there. */
+static const char *ask(const char *name)
+{
+	char **at = find_told(name);
+
+	return at ? strchr(*at, '=') + 1 : getenv(name);
+}
 
 /* Whether this is the call that a failure, "#3=2", is of; with where its error stands. */
 static bool is_meant(const char *text, unsigned *count, const char **ret_error)
@@ -24,16 +94,10 @@ static bool is_meant(const char *text, unsigned *count, const char **ret_error)
 
 static const char *find(const char *failures, const char *call)
 {
-	static char known[512];
-	static unsigned counts[FAILURES_MAX];
 	size_t length = strlen(call);
 	const char *error = NULL, *found = NULL;
 	unsigned i = 0;
 
-	if (strncmp(known, failures, sizeof(known) - 1) != 0) {
-		snprintf(known, sizeof(known), "%s", failures);
-		memset(counts, 0, sizeof(counts));
-	}
 	for (const char *at = failures; *at && i < FAILURES_MAX; i++) {
 		if (strncmp(at, call, length) == 0 && strchr("#=", at[length]) &&
 		    is_meant(at + length, &counts[i], &error) && !found)
@@ -54,13 +118,26 @@ static bool is_listed(const char *calls, const char *end, const char *call)
 	return false;
 }
 
+static int open_block(const char *call)
+{
+	const char *calls, *end;
+	int fd = -1;
+
+	pthread_mutex_lock(&telling);
+	calls = ask("STANDIN_BLOCKS");
+	end = calls ? strchr(calls, '=') : NULL;
+	if (end && is_listed(calls, end, call))
+		fd = open(end + 1, O_WRONLY | O_CLOEXEC);
+	pthread_mutex_unlock(&telling);
+	return fd;
+}
+
 /* As where a GPU does not answer. */
 static void block(const char *call)
 {
-	const char *calls = getenv("STANDIN_BLOCKS"), *end = calls ? strchr(calls, '=') : NULL;
 	int fd;
 
-	while (end && is_listed(calls, end, call) && (fd = open(end + 1, O_WRONLY | O_CLOEXEC)) >= 0) {
+	while ((fd = open_block(call)) >= 0) {
 		(void)!write(fd, "!", 1);
 		close(fd);
 		usleep(1000);
@@ -73,14 +150,14 @@ struct script_failure script_failure(const char *call)
 	struct script_failure failure = { 0 };
 
 	block(call);
-	failures = getenv("STANDIN_FAILURES");
-	pthread_mutex_lock(&counting);
-	found = find(failures ? failures : "", call);
-	pthread_mutex_unlock(&counting);
+	pthread_mutex_lock(&telling);
+	failures = ask("STANDIN_FAILURES");
+	found = failures ? find(failures, call) : NULL;
 	if (found) {
 		failure.error = atoi(found);
 		failure.is_lasting = found[strcspn(found, "!,")] == '!';
 	}
+	pthread_mutex_unlock(&telling);
 	return failure;
 }
 
@@ -91,7 +168,12 @@ int script_error(const char *call)
 
 long script_number(const char *name, long otherwise)
 {
-	const char *text = getenv(name);
+	const char *text;
+	long number;
 
-	return text ? atol(text) : otherwise;
+	pthread_mutex_lock(&telling);
+	text = ask(name);
+	number = text ? atol(text) : otherwise;
+	pthread_mutex_unlock(&telling);
+	return number;
 }

@@ -5,6 +5,7 @@
 
 #include "tests/lib/gpu/cuda_calls.h"
 #include "tests/lib/gpu/nccl_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/test.h"
 
 #define MEMORY_BYTES ((size_t)4 << 20)
@@ -36,7 +37,7 @@ struct machine *machine_new(void)
 	assert_non_null(machine);
 	pthread_mutex_init(&machine->lock, NULL);
 	pthread_cond_init(&machine->changed, NULL);
-	setenv("STANDIN_GPUS", "4", 1);
+	standin_tell("STANDIN_GPUS", "4");
 	assert_int_equal(cuInit(0), DRIVER_DONE);
 	for (int i = 0; i < MACHINE_GPUS; i++) {
 		struct machine_gpu *gpu = &machine->gpus[i];

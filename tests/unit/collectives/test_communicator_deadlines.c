@@ -1,9 +1,9 @@
 /* Members that do not come, do not leave, or do something else: NCCL waits for ever, a communicator until its
  * deadline, and what can be seen at once is refused. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/lib/gpu/nccl_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/collectives/communicator_node.h"
 #include "tests/unit/test.h"
 
@@ -125,11 +125,11 @@ static void an_operation_that_nccl_never_starts_ends_at_the_deadline(void **stat
 	trial_ask(&trial, &node);
 	while (trial.asked[1].before == 0)
 		nodes_poll(&node, 1);
-	setenv("STANDIN_FAILURES", "asynchronous=7", 1);
+	standin_tell("STANDIN_FAILURES", "asynchronous=7");
 	nodes_poll(&node, 1);
 	node.now_ns += OPERATION_TIMEOUT + 1;
 	nodes_await(&node, 1, COMMUNICATOR_ABORTED);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	node_assert_says(
 		&node,
 		"broadcast number 0 (layer 7): not done after 60 s on GPU 0 (rank 0), GPU 3 (rank 1): ");

@@ -1,10 +1,10 @@
 /* Communicators that fail: what NCCL refuses, what a GPU does not do any more, members that do not come or
  * ask for something else. Each request is done once, and the text says what to do. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/gpu/nccl_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/collectives/communicator_node.h"
 #include "tests/unit/test.h"
 
@@ -81,15 +81,15 @@ static void a_call_that_fails_aborts_it_and_is_named(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-		setenv("STANDIN_FAILURES", cases[i].failures, 1);
+		standin_tell("STANDIN_FAILURES", cases[i].failures);
 		fail_in(*state, &two, cases[i].status, cases[i].text);
 		machine_drain(*state);
-		unsetenv("STANDIN_FAILURES");
+		standin_tell("STANDIN_FAILURES", NULL);
 	}
-	setenv("STANDIN_FAILURES", "ncclBroadcast#4=5", 1);
+	standin_tell("STANDIN_FAILURES", "ncclBroadcast#4=5");
 	fail_in(*state, &shared, -EINVAL, "ncclBroadcast on GPU 3 (ranks 1, 2)");
 	machine_drain(*state);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	machine_assert_works(*state, &two);
 }
 
@@ -101,9 +101,9 @@ static void an_id_that_nccl_does_not_make_is_named(void **state)
 	struct nccl_id id;
 
 	assert_true(nccl_open(&nccl, &library));
-	setenv("STANDIN_FAILURES", "ncclGetUniqueId=2", 1);
+	standin_tell("STANDIN_FAILURES", "ncclGetUniqueId=2");
 	assert_int_equal(communicator_make_id(&nccl, &id, problem, sizeof(problem)), -EIO);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_non_null(strstr(problem, "ncclGetUniqueId: the stand-in's error (error 2)"));
 }
 
@@ -127,10 +127,10 @@ static void a_call_that_fails_at_the_end_aborts_it(void **state)
 		machine_reset(*state);
 		assert_int_equal(node_new(&node, *state, &two), 0);
 		nodes_await(&node, 1, COMMUNICATOR_READY);
-		setenv("STANDIN_FAILURES", cases[i].failures, 1);
+		standin_tell("STANDIN_FAILURES", cases[i].failures);
 		assert_int_equal(communicator_close(node.communicator, 0), 0);
 		nodes_await(&node, 1, COMMUNICATOR_ABORTED);
-		unsetenv("STANDIN_FAILURES");
+		standin_tell("STANDIN_FAILURES", NULL);
 		node_assert_says(&node, cases[i].text);
 		node_free(&node);
 	}
@@ -139,10 +139,10 @@ static void a_call_that_fails_at_the_end_aborts_it(void **state)
 /* NCCL moves without it. */
 static void memory_that_cannot_be_registered_is_no_failure(void **state)
 {
-	setenv("STANDIN_FAILURES", "ncclCommRegister=5", 1);
+	standin_tell("STANDIN_FAILURES", "ncclCommRegister=5");
 	machine_assert_works(*state, &two);
 	machine_drain(*state);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 }
 
 static void a_gpu_that_does_not_go_on_is_named(void **state)

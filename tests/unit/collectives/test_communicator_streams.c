@@ -1,8 +1,8 @@
 /* Communicators whose GPUs are slow: what is on the streams, and until when memory is in use. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/collectives/communicator_node.h"
 #include "tests/unit/test.h"
 
@@ -202,7 +202,7 @@ static void half_an_operation_is_waited_for_too(void **state)
 	struct node node;
 
 	node_ready(&node, *state, &small);
-	setenv("STANDIN_FAILURES", "ncclSend#3=2", 1);
+	standin_tell("STANDIN_FAILURES", "ncclSend#3=2");
 	machine_hold(*state, 0);
 	put(&trial, &node, 0, COMMUNICATOR_REDUCE_SCATTER);
 	nodes_await(&node, 1, COMMUNICATOR_ABORTING);
@@ -213,7 +213,7 @@ static void half_an_operation_is_waited_for_too(void **state)
 	nodes_await(&node, 1, COMMUNICATOR_ABORTED);
 	assert_aborted(&trial, &node, -EIO);
 	machine_drain(*state);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	node_free(&node);
 }
 

@@ -8,16 +8,6 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
-void standin_tell(const char *name, const char *value)
-{
-	if (value)
-		assert_int_equal(setenv(name, value, 1), 0);
-	else
-		assert_int_equal(unsetenv(name), 0);
-}
-
 static void note_failure(void *context, const char *problem)
 {
 	struct gpu_fixture *fixture = context;
@@ -126,7 +116,7 @@ static int spawn(struct other_process *other, int fd, int in, int out)
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, in, 0);
 	posix_spawn_file_actions_adddup2(&actions, out, 1);
-	r = posix_spawn(&other->process, "/proc/self/exe", &actions, NULL, arguments, environ);
+	r = posix_spawn(&other->process, "/proc/self/exe", &actions, NULL, arguments, standin_environment());
 	posix_spawn_file_actions_destroy(&actions);
 	return -r;
 }

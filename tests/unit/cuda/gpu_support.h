@@ -8,6 +8,7 @@
 #include "offload/cuda/gpu_program.h"
 #include "tests/lib/gpu/cuda_calls.h"
 #include "tests/lib/gpu/image.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/test.h"
 
 #define MEMORY_BYTES ((size_t)24 << 20)
@@ -19,9 +20,6 @@ struct gpu_fixture {
 	unsigned failures;
 	char failure[256];
 };
-
-/* What the stand-in is told by its environment. */
-void standin_tell(const char *name, const char *value);
 
 void gpu_fixture_open(struct gpu_fixture *fixture);
 void gpu_fixture_close(struct gpu_fixture *fixture);

@@ -563,9 +563,9 @@ static void a_gpu_is_refused(void **state)
 	expect_no_engine(&config, -EACCES, "GPU 1 (stand-in) lets nobody use it: nvidia-smi");
 	config.gpu = 2;
 	expect_no_engine(&config, -ENODEV, "there is no GPU 2: the driver shows 2");
-	standin_tell("CUDA_VISIBLE_DEVICES", "");
+	setenv("CUDA_VISIBLE_DEVICES", "", 1);
 	gpus_find(&gpus);
-	standin_tell("CUDA_VISIBLE_DEVICES", NULL);
+	unsetenv("CUDA_VISIBLE_DEVICES");
 	expect_no_engine(&config, -ENODEV, "there is no GPU driver: it shows no GPU: $CUDA_VISIBLE_DEVICES");
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/cuda/update_desk.h"
 
 /* In chunks of so many, in the least memory. */

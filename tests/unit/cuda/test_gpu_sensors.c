@@ -1,10 +1,10 @@
 /* What the sensors of a GPU say, and what is made of a call that fails. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "offload/cuda/gpu_sensors.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/test.h"
 
 static struct gpus gpus;
@@ -14,9 +14,9 @@ static int setup(void **state)
 {
 	struct dynamic_library library = { 0 };
 
-	setenv("STANDIN_GPUS", "3", 1);
-	unsetenv("STANDIN_MIG");
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "3");
+	standin_tell("STANDIN_MIG", NULL);
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	assert_int_equal(gpus.count, 3);
 	assert_true(nvml_open(&nvml, &library));
@@ -25,8 +25,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	unsetenv("STANDIN_MIG");
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_MIG", NULL);
+	standin_tell("STANDIN_FAILURES", NULL);
 	nvml_close(&nvml);
 	return 0;
 }
@@ -71,7 +71,7 @@ static void a_slice_has_the_sensors_that_it_has(void **state)
 {
 	struct gpu_sensors sensors = GPU_SENSORS_UNKNOWN;
 
-	setenv("STANDIN_MIG", "1", 1);
+	standin_tell("STANDIN_MIG", "1");
 	gpus_find(&gpus);
 	sensors.used_bytes = whole.used_bytes;
 	sensors.total_bytes = whole.total_bytes;
@@ -102,7 +102,7 @@ static void what_cannot_be_read_is_not_known(void **state)
 		*(uint64_t *)((char *)&sensors + rows[i].field) = GPU_SENSOR_UNKNOWN;
 		*(uint64_t *)((char *)&sensors + rows[i].more) = GPU_SENSOR_UNKNOWN;
 		snprintf(failures, sizeof(failures), "%s=15", rows[i].call);
-		setenv("STANDIN_FAILURES", failures, 1);
+		standin_tell("STANDIN_FAILURES", failures);
 		snprintf(problem, sizeof(problem),
 			 "NVML does not tell the %s of the GPU at 0000:19:00.0: the stand-in's error (error "
 			 "15)",
@@ -113,7 +113,7 @@ static void what_cannot_be_read_is_not_known(void **state)
 
 static void of_several_failures_the_first_is_told(void **state)
 {
-	setenv("STANDIN_FAILURES", "nvmlDeviceGetHandleByUUID=6,nvmlDeviceGetPowerUsage=15", 1);
+	standin_tell("STANDIN_FAILURES", "nvmlDeviceGetHandleByUUID=6,nvmlDeviceGetPowerUsage=15");
 	expect(&(struct gpu_sensors)GPU_SENSORS_UNKNOWN,
 	       "NVML does not tell the sensors of the GPU at 0000:19:00.0: the stand-in's error (error 6)");
 }
@@ -128,12 +128,12 @@ static void one_that_does_not_start_says_why(void **state)
 		char failures[64];
 
 		snprintf(failures, sizeof(failures), "%s=9", calls[i]);
-		setenv("STANDIN_FAILURES", failures, 1);
+		standin_tell("STANDIN_FAILURES", failures);
 		assert_false(nvml_open(&other, &library));
 		assert_string_equal(library.problem, "it does not start: the stand-in's error (error 9)");
 	}
 	/* What has been started has been shut down. */
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	nvml_close(&nvml);
 	assert_int_not_equal(nvml.shutdown(), NVML_DONE);
 	assert_int_equal(nvml.init(), NVML_DONE);

@@ -30,9 +30,9 @@ static void start(void)
 {
 	struct dynamic_library library = { 0 };
 
-	setenv("STANDIN_GPUS", "2", 1);
-	setenv("STANDIN_BYTES", "16777216", 1);
-	setenv("STANDIN_DELAY_US", "1000", 1);
+	standin_tell("STANDIN_GPUS", "2");
+	standin_tell("STANDIN_BYTES", "16777216");
+	standin_tell("STANDIN_DELAY_US", "1000");
 	must(driver_open(&driver, &library));
 	for (int gpu = 1; gpu >= 0; gpu--) {
 		did(driver.context_retain(&contexts[gpu], gpu));
@@ -370,7 +370,7 @@ static void a_kernel_fails(void)
 	struct driver_function *function;
 
 	(void)module(&function);
-	setenv("STANDIN_FAILURES", "kernel#1=700", 1);
+	standin_tell("STANDIN_FAILURES", "kernel#1=700");
 	did(add(function, two.in, two.memory, ADD_THREADS));
 	must(driver.stream_synchronize(two.in) == DRIVER_ILLEGAL_ADDRESS);
 }
@@ -486,7 +486,7 @@ static void calls_fail(void)
 	size_t bytes;
 
 	did(driver.stream_synchronize(two.in));
-	setenv("STANDIN_FAILURES", "cuMemcpyAsync#2=1,cuMemGetInfo_v2=2", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemcpyAsync#2=1,cuMemGetInfo_v2=2");
 	did(driver.copy(two.memory, in_host(0), BYTES, two.in));
 	must(driver.copy(two.memory, in_host(0), BYTES, two.in) == 1);
 	did(driver.copy(two.memory, in_host(0), BYTES, two.in));
@@ -501,7 +501,7 @@ static void a_gpu_is_lost(void)
 	struct driver_event *behind;
 	size_t bytes;
 
-	setenv("STANDIN_FAILURES", "copy#2=719", 1);
+	standin_tell("STANDIN_FAILURES", "copy#2=719");
 	two = begin_two();
 	behind = event();
 	did(driver.copy(two.memory, in_host(0), BYTES, two.in));

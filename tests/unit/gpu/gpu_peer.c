@@ -13,9 +13,8 @@
 
 #include "common/cleanup.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/test.h"
-
-extern char **environ;
 
 struct order {
 	enum {
@@ -189,7 +188,8 @@ void gpu_peer_start(struct gpu_peer *peer)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	inherited = dup(pair[1]);
 	snprintf(number, sizeof(number), "%d", inherited);
-	assert_int_equal(posix_spawn(&peer->pid, "/proc/self/exe", NULL, NULL, arguments, environ), 0);
+	assert_int_equal(
+		posix_spawn(&peer->pid, "/proc/self/exe", NULL, NULL, arguments, standin_environment()), 0);
 	/* So a peer that has ended is seen to have ended. */
 	close(inherited);
 	close(pair[1]);
@@ -217,7 +217,7 @@ void gpu_peer_block(const char *calls)
 	assert_true(fd >= 0);
 	close(fd);
 	snprintf(setting, sizeof(setting), "%s=%s", calls, blocking);
-	setenv("STANDIN_BLOCKS", setting, 1);
+	standin_tell("STANDIN_BLOCKS", setting);
 }
 
 void gpu_peer_unblock(void)

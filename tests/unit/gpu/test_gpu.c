@@ -1,12 +1,12 @@
 /* A job's packs on a GPU: which bytes come there, when they are overwritten, and what a rank is told that
  * gets none. The stand-in plays the GPU; as test_gpu_tier it is a real one. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/gpu/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "offload/cuda/gpu_private.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -25,9 +25,9 @@ static int setup(void **state)
 {
 	struct gpus gpus;
 
-	setenv("STANDIN_GPUS", "1", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "1");
+	standin_tell("STANDIN_BYTES", "67108864");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	assert_true(gpus.count > 0);
 	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
@@ -448,9 +448,9 @@ static void a_gpu_that_cannot_be_opened_is_opened_later_and_closed(void **state)
 
 	skip_without_stand_in();
 	actor_play(&scene, &actor);
-	setenv("STANDIN_FAILURES", "cuDevicePrimaryCtxRetain=2", 1);
+	standin_tell("STANDIN_FAILURES", "cuDevicePrimaryCtxRetain=2");
 	refused(send_attach(&actor, 0), -ENOMEM);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	scene_settle(&scene);
 	gpu = &scene.node->gpu->in_use[0];
 	assert_int_equal(gpu->tiers, 0);
@@ -470,9 +470,9 @@ static void memory_that_a_gpu_does_not_have_is_not_waited_for(void **state)
 
 	skip_without_stand_in();
 	job = actor_play(&scene, &actor);
-	setenv("STANDIN_FAILURES", "cuMemCreate=2", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemCreate=2");
 	refused(send_attach(&actor, 0), -ENOMEM);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	scene_settle(&scene);
 	assert_null(tier_of(job));
 	attach(0);
@@ -512,10 +512,10 @@ static void a_gpu_that_is_lost_takes_nothing_else_with_it(void **state)
 	attach(2 * UNIT_BYTES);
 	gather(0, 0);
 	release(0);
-	setenv("STANDIN_FAILURES", "cuMemcpyAsync=719!", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemcpyAsync=719!");
 	assert_non_null(strstr(refused(gpu_actor_send_gather(&actor, 1, 0), -ENODEV), gpu_text));
 	assert_non_null(strstr(refused(gpu_actor_send_gather(&actor, 0, 0), -ENODEV), gpu_text));
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_int_equal(actor_gather(&actor, 0, 0, &address), 0);
 }
 

@@ -1,9 +1,9 @@
 /* What the daemon says of GPUs that jobs use, where stand-ins play GPU, driver and NVML. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/gpu/own.h"
 #include "daemon/resources/own.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -16,10 +16,10 @@ static struct gpu_peer peer;
 
 static int setup(void **state)
 {
-	setenv("STANDIN_GPUS", "2", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
-	setenv("STANDIN_MILLIJOULES", "5000000", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "2");
+	standin_tell("STANDIN_BYTES", "67108864");
+	standin_tell("STANDIN_MILLIJOULES", "5000000");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpu_peer_start(&peer);
 	return scene_setup(state);
 }
@@ -184,7 +184,7 @@ static void without_nvml_a_gpu_has_no_sensors(void **state)
 	actor_play(&scene, &actor);
 	attach();
 	look();
-	setenv("STANDIN_FAILURES", "nvmlInit_v2=9", 1);
+	standin_tell("STANDIN_FAILURES", "nvmlInit_v2=9");
 	die();
 	/* Until nobody has a GPU any more it stays open. */
 	look();
@@ -201,12 +201,12 @@ static void a_sensor_that_fails_is_not_known(void **state)
 	attach();
 	look();
 	assert_true(ask_gpu()->has_power_milliwatts);
-	setenv("STANDIN_FAILURES", "nvmlDeviceGetPowerUsage=15", 1);
+	standin_tell("STANDIN_FAILURES", "nvmlDeviceGetPowerUsage=15");
 	look();
 	assert_false(ask_gpu()->has_power_milliwatts);
 	assert_int_equal(ask_gpu()->power_milliwatts, 0);
 	assert_true(ask_gpu()->has_temperature_celsius);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	look();
 	assert_true(ask_gpu()->has_power_milliwatts);
 }
@@ -216,7 +216,7 @@ static void a_gpu_that_is_lost_is_shown_as_that(void **state)
 	actor_play(&scene, &actor);
 	attach();
 	look();
-	setenv("STANDIN_FAILURES", "cuMemcpyAsync=719!", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemcpyAsync=719!");
 	gather(0, -ENODEV);
 	assert_true(ask_gpu()->is_lost);
 	expect_no_sensors(ask_gpu());
@@ -239,7 +239,7 @@ static void energy_is_counted_with_the_steps_of_the_same_time(void **state)
 	stop_timer();
 	look();
 	assert_int_equal(ask_job()->gpu_energy_steps, 0);
-	setenv("STANDIN_MILLIJOULES", "5009000", 1);
+	standin_tell("STANDIN_MILLIJOULES", "5009000");
 	take_step();
 	take_step();
 	take_step();
@@ -249,10 +249,10 @@ static void energy_is_counted_with_the_steps_of_the_same_time(void **state)
 	assert_int_equal(ask_job()->gpu_energy_steps, 3);
 	assert_int_equal(ask_job()->gpu_energy_millijoules, 9000);
 	/* A driver that was loaded again has begun at 0. */
-	setenv("STANDIN_MILLIJOULES", "100", 1);
+	standin_tell("STANDIN_MILLIJOULES", "100");
 	take_step();
 	look();
-	setenv("STANDIN_MILLIJOULES", "300", 1);
+	standin_tell("STANDIN_MILLIJOULES", "300");
 	take_step();
 	look();
 	assert_int_equal(ask_job()->gpu_energy_steps, 4);

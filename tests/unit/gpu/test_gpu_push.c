@@ -3,7 +3,6 @@
  * tests/gpu it is a real one. */
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -12,6 +11,7 @@
 #include "daemon/telemetry/telemetry.h"
 #include "offload/cuda/gpu_private.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -32,9 +32,9 @@ static int setup(void **state)
 {
 	struct gpus gpus;
 
-	setenv("STANDIN_GPUS", "1", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "1");
+	standin_tell("STANDIN_BYTES", "67108864");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	assert_true(gpus.count > 0);
 	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
@@ -49,7 +49,7 @@ static int teardown(void **state)
 	int r;
 
 	/* What a test that has failed has left. */
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpu_peer_hold(&peer, false);
 	gpu_peer_unblock();
 	if (is_played)
@@ -420,7 +420,7 @@ static void who_waits_is_tried_when_another_is_refused(void **state)
 	open_two_ranks(2, peer.pid);
 	attach(&actor, PLAY_UNITS * UNIT_BYTES + actor.gradients.bytes);
 	attach(&other, 0);
-	setenv("STANDIN_FAILURES", "cuMemCreate#1=2", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemCreate#1=2");
 	gpu_peer_block("cuMemCreate");
 	gpu_actor_send_gradients(&actor);
 	expect_quiet(&actor, 1);
@@ -438,9 +438,9 @@ static void memory_that_a_gpu_does_not_have_is_said(void **state)
 	skip_without_stand_in();
 	actor_play(&scene, &actor);
 	attach(&actor, 0);
-	setenv("STANDIN_FAILURES", "cuMemCreate=2", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemCreate=2");
 	assert_non_null(strstr(refused(gpu_actor_send_gradients(&actor), -ENOMEM), "GPU 0"));
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	map_gradients(&actor);
 	assert_int_equal(actor_await(&actor, push(0, 0), 0)->status, 0);
 }
@@ -452,9 +452,9 @@ static void buffers_that_cannot_be_pinned_serve_all_the_same(void **state)
 	skip_without_stand_in();
 	job = actor_play(&scene, &actor);
 	attach(&actor, 0);
-	setenv("STANDIN_FAILURES", "cuMemHostRegister_v2=1", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostRegister_v2=1");
 	map_gradients(&actor);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_int_equal(actor_await(&actor, push(0, 0), 0)->status, 0);
 	expect_sum(job, 0, VALUE);
 }
@@ -468,12 +468,12 @@ static void a_copy_that_fails_ends_the_epoch(void **state)
 
 	skip_without_stand_in();
 	job = play(0);
-	setenv("STANDIN_FAILURES", "cuMemcpyAsync=1", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemcpyAsync=1");
 	number = push(0, 0);
 	assert_non_null(strstr(refused(number, -ESTALE),
 			       "the gradients of unit \"u0\" that rank 0 has pushed "
 			       "cannot be read: GPU 0"));
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_int_equal(actor_await(&actor, push(0, 0), 0)->status, 0);
 	expect_sum(job, 0, VALUE);
@@ -485,9 +485,9 @@ static void a_gpu_that_is_lost_ends_the_epoch_and_takes_no_more(void **state)
 
 	skip_without_stand_in();
 	play(0);
-	setenv("STANDIN_FAILURES", "cuMemcpyAsync=719!", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemcpyAsync=719!");
 	refused(push(0, 0), -ESTALE);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_int_equal(actor_ready(&actor), 0);
 	why = refused(gpu_actor_send_push(&actor, 0, 0, 1), -ENODEV);
 	assert_non_null(strstr(why, "GPU 0"));

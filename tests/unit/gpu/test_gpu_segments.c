@@ -1,11 +1,11 @@
 /* What a job's cache has of host memory is registered with its GPUs, and no more once it goes. */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "daemon/gpu/own.h"
 #include "daemon/residency/own.h"
 #include "daemon/resources/own.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -25,9 +25,9 @@ static int setup(void **state)
 	struct driver_context *context;
 	struct gpus gpus;
 
-	setenv("STANDIN_GPUS", "1", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "1");
+	standin_tell("STANDIN_BYTES", "67108864");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
 	assert_true(driver_open(&driver, &library));
@@ -139,9 +139,9 @@ static void a_segment_that_a_gpu_refuses_comes_and_goes(void **state)
 {
 	struct job *job;
 
-	setenv("STANDIN_FAILURES", "cuMemHostRegister_v2=1", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostRegister_v2=1");
 	job = start_on_gpu("first");
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	expect_registered(job, true);
 	start(&second, "play");
 	come_to_rest(job);
@@ -165,9 +165,9 @@ static void a_segment_that_is_not_unregistered_stays(void **state)
 {
 	struct job *job = start_on_gpu("first");
 
-	setenv("STANDIN_FAILURES", "cuMemHostUnregister#1=999", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostUnregister#1=999");
 	start(&second, "play");
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_true(job->residency->has_told_kept);
 	/* The next time it works. */
 	come_to_rest(job);
@@ -181,13 +181,13 @@ static void a_segment_that_is_never_unregistered_is_given_up_no_more(void **stat
 	const struct claim claim = { .node = scene.node, .uid = geteuid() };
 	unsigned here = expect_registered(job, false), rounds = 0;
 
-	setenv("STANDIN_FAILURES", "cuMemHostUnregister=999", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostUnregister=999");
 	while (cache_holder.bytes_at_most(&claim) > 0) {
 		assert_true(rounds++ < here * SEGMENT_TRIES);
 		cache_reclaim(&claim, 1);
 		come_to_rest(job);
 	}
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_int_equal(rounds, here * SEGMENT_TRIES);
 	assert_int_equal(expect_registered(job, false), here);
 }
@@ -200,10 +200,10 @@ static void a_segment_that_a_lost_gpu_may_use_stays(void **state)
 	struct gpu_tier *tier = queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
 	uint64_t away = segment_bytes(job, SEGMENT_AWAY);
 
-	setenv("STANDIN_FAILURES", "cuMemHostUnregister=719!", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostUnregister=719!");
 	cache_reclaim(&claim, 1);
 	come_to_rest(job);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_int_equal(tier->state, GPU_TIER_FAILED);
 	cache_reclaim(&claim, 1);
 	come_to_rest(job);
@@ -218,13 +218,13 @@ static void memory_that_is_not_unregistered_is_not_given_back(void **state)
 	uint64_t used = scene.node->resources->host_used;
 	unsigned char resident;
 
-	setenv("STANDIN_FAILURES", "cuMemHostUnregister=999", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostUnregister=999");
 	assert_int_equal(actor_drop(&first, true), 0);
 	actor_die(&first);
 	while (!queue_is_empty(&scene.node->jobs.dying))
 		scene_wait(&scene);
 	scene_await_disposals(&scene);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_true(gpu_pin_keeps(cache.base, cache.length));
 	assert_int_equal(mincore(cache.base, 4096, &resident), 0);
 	assert_true(is_registered(cache.base));

@@ -2,7 +2,6 @@
  * becomes of them where one comes from elsewhere, a rank leaves, or something fails. The stand-in plays the
  * GPU, with the kernels of a GPU as functions. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/float16.h"
@@ -11,6 +10,7 @@
 #include "daemon/gradients/spilled.h"
 #include "offload/cuda/gpu_private.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -33,9 +33,9 @@ static int setup(void **state)
 	struct gpus gpus;
 	int r;
 
-	setenv("STANDIN_GPUS", "1", 1);
-	setenv("STANDIN_BYTES", "134217728", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "1");
+	standin_tell("STANDIN_BYTES", "134217728");
+	standin_tell("STANDIN_FAILURES", NULL);
 	is_spilling = false;
 	gpus_find(&gpus);
 	assert_true(gpus.count > 0);
@@ -56,7 +56,7 @@ static int teardown(void **state)
 	int r;
 
 	/* What a test that has failed has left. */
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpu_peer_unblock();
 	if (is_played)
 		standin_hold(false);
@@ -504,13 +504,13 @@ static void a_kernel_that_cannot_be_launched_ends_the_epoch(void **state)
 
 	skip_without_stand_in();
 	job = play(2);
-	setenv("STANDIN_FAILURES", "cuLaunchKernel=1", 1);
+	standin_tell("STANDIN_FAILURES", "cuLaunchKernel=1");
 	push_both(numbers);
 	for (unsigned i = 0; i < 2; i++)
 		expect_stale(
 			&ranks[i], numbers[i],
 			"the gradients of unit \"u0\" that its ranks have pushed cannot be summed: GPU 0");
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	await_quiet(job);
 	get_ready(2);
 	push_by_all(2, 0, pair);
@@ -526,7 +526,7 @@ static void ranks_whose_sum_a_lost_gpu_may_write_are_sent_away(void **state)
 
 	skip_without_stand_in();
 	job = play(2);
-	setenv("STANDIN_FAILURES", "kernel=700", 1);
+	standin_tell("STANDIN_FAILURES", "kernel=700");
 	push_both(numbers);
 	for (unsigned i = 0; i < 2; i++)
 		expect_stale(&ranks[i], numbers[i], "has gradient buffers that a GPU may still write to");

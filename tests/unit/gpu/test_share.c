@@ -1,10 +1,10 @@
 /* Packs that come to two GPUs of a job together: with the values of host memory, and without anybody who
  * waits for a GPU that waits for another one. */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "daemon/gpu/exchange.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
@@ -21,9 +21,9 @@ static struct gpus gpus;
 static int setup(void **state)
 {
 	ranks = 2;
-	setenv("STANDIN_GPUS", "2", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "2");
+	standin_tell("STANDIN_BYTES", "67108864");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	assert_int_equal(gpus.count, 2);
 	gpu_peer_start(&peer);
@@ -35,7 +35,7 @@ static int teardown(void **state)
 {
 	int r;
 
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	r = scene_teardown(state);
 	gpu_peer_end(&peer);
 	return r;
@@ -234,14 +234,14 @@ static void where_the_exchange_fails_each_gpu_copies_all(void **state)
 	learn_order();
 	await_state(EXCHANGE_READY);
 	expect_all(0);
-	setenv("STANDIN_FAILURES", "asynchronous#2=6", 1);
+	standin_tell("STANDIN_FAILURES", "asynchronous#2=6");
 	take_step();
 	learn_order();
 	expect_all(1);
 	await_state(EXCHANGE_BROKEN);
 	assert_non_null(strstr(gpu_exchange_of_job(scene_job(NULL)).problem, "another member has ended"));
 	/* Until the epoch ends. */
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	take_step();
 	learn_order();
 	expect_all(2);

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/script.h"
 
 #define BYTES 4096
 
@@ -198,14 +198,14 @@ void gpu_scene_go_on(struct gpu_scene *scene)
 void gpu_scene_fail(struct gpu_scene *scene, const char *failures)
 {
 	if (!failures) {
-		unsetenv("STANDIN_FAILURES");
+		standin_tell("STANDIN_FAILURES", NULL);
 		return;
 	}
 	did(scene->driver.context_enter(scene->context));
 	for (unsigned i = 0; i < STREAMS; i++)
 		did(scene->driver.stream_synchronize(scene->streams[i]));
 	did(scene->driver.context_enter(NULL));
-	setenv("STANDIN_FAILURES", failures, 1);
+	standin_tell("STANDIN_FAILURES", failures);
 }
 
 int gpu_scene_step(struct gpu_scene *scene)

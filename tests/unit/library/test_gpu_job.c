@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -11,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/library/gpu_scene.h"
 #include "tests/unit/test.h"
 
@@ -627,8 +627,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(leases_may_outlive_the_job),
 	};
 
-	setenv("STANDIN_GPUS", "2", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
+	standin_tell("STANDIN_GPUS", "2");
+	standin_tell("STANDIN_BYTES", "67108864");
 	if (argc == 2)
 		return fake_gpu_main(argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);

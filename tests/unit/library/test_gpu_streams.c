@@ -4,16 +4,14 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/library/gpu_scene.h"
 #include "tests/unit/test.h"
-
-extern char **environ;
 
 /* ---- Gathers ---- */
 
@@ -91,7 +89,8 @@ static void a_wait_that_is_missing_is_found(void **state)
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-	assert_int_equal(posix_spawn(&process, "/proc/self/exe", &actions, NULL, arguments, environ), 0);
+	assert_int_equal(
+		posix_spawn(&process, "/proc/self/exe", &actions, NULL, arguments, standin_environment()), 0);
 	posix_spawn_file_actions_destroy(&actions);
 	close(ends[1]);
 	assert_int_equal(waitpid(process, &status, 0), process);
@@ -483,8 +482,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(threads_gather_and_release_side_by_side),
 	};
 
-	setenv("STANDIN_GPUS", "2", 1);
-	setenv("STANDIN_BYTES", "67108864", 1);
+	standin_tell("STANDIN_GPUS", "2");
+	standin_tell("STANDIN_BYTES", "67108864");
 	if (argc == 2)
 		return fake_gpu_main(argv);
 	if (argc == 3)

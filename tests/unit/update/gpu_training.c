@@ -1,10 +1,10 @@
 #include "tests/unit/update/gpu_training.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "offload/cuda/gpus.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
 #include "tests/unit/test.h"
 
@@ -17,9 +17,9 @@ int gpu_training_setup(void **state)
 {
 	struct gpus gpus;
 
-	setenv("STANDIN_GPUS", "1", 1);
-	setenv("STANDIN_BYTES", "1073741824", 1);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_GPUS", "1");
+	standin_tell("STANDIN_BYTES", "1073741824");
+	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
 	gpu_peer_start(&peer);
@@ -30,7 +30,7 @@ int gpu_training_teardown(void **state)
 {
 	int r;
 
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	r = scene_teardown(state);
 	gpu_peer_end(&peer);
 	return r;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/durability/durable.h"
@@ -13,6 +12,7 @@
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
 #include "daemon/update/warm_inside.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/seeds.h"
 #include "tests/unit/test.h"
 #include "tests/unit/update/gpu_training.h"
@@ -201,11 +201,11 @@ static void a_gpu_that_cannot_update_leaves_it_to_processors(void **state)
 	for (unsigned i = 0; i < ARRAY_LENGTH(failures); i++) {
 		struct trained trained;
 
-		setenv("STANDIN_FAILURES", failures[i], 1);
+		standin_tell("STANDIN_FAILURES", failures[i]);
 		trained = train(&options, 1, false);
 		assert_true(trained.hash == expected);
 		assert_int_equal(trained.by_gpus, 0);
-		unsetenv("STANDIN_FAILURES");
+		standin_tell("STANDIN_FAILURES", NULL);
 	}
 }
 
@@ -215,7 +215,7 @@ static void memory_that_is_not_registered_is_left_to_processors(void **state)
 	uint64_t expected = train(&options, NO_GPU, false).hash;
 	struct trained trained;
 
-	setenv("STANDIN_FAILURES", "cuMemHostRegister_v2=1", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemHostRegister_v2=1");
 	trained = train(&options, 1, false);
 	assert_true(trained.hash == expected);
 	assert_int_equal(trained.by_gpus, 0);
@@ -253,10 +253,10 @@ static void a_gpu_that_fails_in_an_update_costs_what_is_not_durable(void **state
 
 		assert_int_equal(gpu_training_ask(1, 0), 0);
 		scene_settle(&scene);
-		setenv("STANDIN_FAILURES", failures[i], 1);
+		standin_tell("STANDIN_FAILURES", failures[i]);
 		step = go_on_until_it_breaks(job);
 		assert_non_null(strstr(job->epoch.reason, "its update on a GPU has failed"));
-		unsetenv("STANDIN_FAILURES");
+		standin_tell("STANDIN_FAILURES", NULL);
 		actor_die(&actor);
 		scene_settle(&scene);
 		again.mode = MODE_RESUME;

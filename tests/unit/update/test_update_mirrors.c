@@ -2,7 +2,6 @@
  * between, and what is there is not copied again. As test_gpu_mirrors the GPU is a real one. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/durability/durable.h"
@@ -10,6 +9,7 @@
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
+#include "tests/lib/gpu/script.h"
 #include "tests/unit/test.h"
 #include "tests/unit/update/gpu_training.h"
 
@@ -463,9 +463,9 @@ static void a_gpu_that_fails_costs_what_is_not_durable(void **state)
 		for (step = 0; step < 4; step++)
 			gpu_training_step(step);
 		assert_true(gpu_updates_figures(job).spared_bytes > 0);
-		setenv("STANDIN_FAILURES", failures[i], 1);
+		standin_tell("STANDIN_FAILURES", failures[i]);
 		step = go_on_until_it_breaks(job, step);
-		unsetenv("STANDIN_FAILURES");
+		standin_tell("STANDIN_FAILURES", NULL);
 		actor_die(&actor);
 		scene_settle(&scene);
 		training.options.mode = MODE_RESUME;
@@ -487,9 +487,9 @@ static void a_gpu_without_memory_for_it_updates_as_before(void **state)
 	uint64_t expected = train_on(training, 0, 0).hash;
 	struct trained trained;
 
-	setenv("STANDIN_FAILURES", "cuMemCreate#3=2", 1);
+	standin_tell("STANDIN_FAILURES", "cuMemCreate#3=2");
 	trained = train_on(training, 1, BUDGET);
-	unsetenv("STANDIN_FAILURES");
+	standin_tell("STANDIN_FAILURES", NULL);
 	assert_true(trained.hash == expected);
 	assert_int_equal(trained.all_spared + trained.state_bytes, 0);
 	assert_true(trained.to_gpu > 0);
