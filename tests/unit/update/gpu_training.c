@@ -6,6 +6,7 @@
 #include "offload/cuda/gpus.h"
 #include "tests/lib/gpu/script.h"
 #include "tests/unit/gpu/gpu_actor.h"
+#include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
 
 struct actor actor;
@@ -22,8 +23,14 @@ int gpu_training_setup(void **state)
 	standin_tell("STANDIN_FAILURES", NULL);
 	gpus_find(&gpus);
 	memcpy(uuid, &gpus.gpus[0].uuid, sizeof(uuid));
-	gpu_peer_start(&peer);
 	return scene_setup(state);
+}
+
+static void end_peer(void)
+{
+	if (peer.pid > 0)
+		gpu_peer_end(&peer);
+	peer.pid = 0;
 }
 
 int gpu_training_teardown(void **state)
@@ -32,7 +39,7 @@ int gpu_training_teardown(void **state)
 
 	standin_tell("STANDIN_FAILURES", NULL);
 	r = scene_teardown(state);
-	gpu_peer_end(&peer);
+	end_peer();
 	return r;
 }
 
@@ -46,6 +53,10 @@ struct actor_job gpu_training_options(uint32_t parameters_on, uint32_t optimizer
 
 int gpu_training_ask(float fraction, uint64_t budget)
 {
+	if (peer.pid == 0)
+		gpu_peer_start(&peer);
+	/* Its death is seen at once. */
+	scene_job("play")->members.ranks[actor.rank]->pid = peer.pid;
 	return actor_await(&actor, gpu_actor_send_attach_for(&peer, &actor, uuid, budget, fraction), 0)
 		->status;
 }
@@ -82,6 +93,12 @@ uint64_t gpu_training_hash(const struct job *job, uint64_t version)
 			hash = add_state(hash, unit, job->options.optimizer->slots[slot], version);
 	}
 	return hash;
+}
+
+void gpu_training_end(struct job *job)
+{
+	end_peer();
+	training_end(&actor, job);
 }
 
 int gpu_training_main(int argc, char **argv)

@@ -17,6 +17,8 @@ struct actor_job gpu_training_options(uint32_t parameters_on, uint32_t optimizer
 int gpu_training_ask(float fraction, uint64_t budget);
 /* What is pinned for the coming steps is pinned after the first one. */
 void gpu_training_step(uint64_t step);
+/* The rank's process has died, so nobody waits whether its GPU still works for it. */
+void gpu_training_end(struct job *job);
 /* Of all values, masters, and what the optimizer keeps. */
 uint64_t gpu_training_hash(const struct job *job, uint64_t version);
 

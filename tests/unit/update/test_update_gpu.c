@@ -62,7 +62,7 @@ static struct trained train(const struct actor_job *options, float fraction, boo
 				    .all = STEPS * all_elements(job),
 				    .by_gpus = update_elements(job, SHARE_GPUS),
 				    .by_processors = update_elements(job, SHARE_PROCESSORS) };
-	training_end(&actor, job);
+	gpu_training_end(job);
 	return trained;
 }
 
@@ -137,7 +137,7 @@ static void memory_that_is_wanted_back_is_given_up(void **state)
 	assert_false(gpu_updates_reach(gpu_updates_find(job), memory, 1));
 	gpu_training_step(2);
 	assert_true(gpu_training_hash(job, STEPS) == expected);
-	training_end(&actor, job);
+	gpu_training_end(job);
 }
 
 static void early_updates_have_the_same_bits(void **state)
@@ -168,7 +168,7 @@ static void a_fraction_that_is_none_is_refused(void **state)
 		assert_int_equal(gpu_training_ask(fractions[i], 0), -EINVAL);
 		assert_non_null(strstr(actor_message(&actor), "from 0 to 1, or -1"));
 	}
-	training_end(&actor, job);
+	gpu_training_end(job);
 }
 
 /* What the units need least has the precedence. */
@@ -185,7 +185,7 @@ static void a_budget_without_room_for_updates_leaves_them_to_processors(void **s
 		tier = queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
 		assert_true((gpu_updates_find(job) != NULL) == (i == 1));
 		assert_true(tier->memory.bytes + gpu_passes_held_bytes(tier) <= budgets[i]);
-		training_end(&actor, job);
+		gpu_training_end(job);
 	}
 }
 
@@ -267,7 +267,7 @@ static void a_gpu_that_fails_in_an_update_costs_what_is_not_durable(void **state
 		for (; step < STEPS; step++)
 			gpu_training_step(step);
 		assert_true(step > STEPS || gpu_training_hash(job, STEPS) == expected);
-		training_end(&actor, job);
+		gpu_training_end(job);
 		/* As for the next daemon. */
 		scene.node->gpu->in_use[0].has_failed_update = false;
 	}
@@ -294,7 +294,7 @@ static void a_rank_that_dies_while_a_gpu_updates_leaves_it_whole(void **state)
 	job = training_start(&actor, &options, elements, UNITS);
 	assert_int_equal(actor.step, STEPS);
 	assert_true(gpu_training_hash(job, STEPS) == expected);
-	training_end(&actor, job);
+	gpu_training_end(job);
 }
 
 int main(int argc, char **argv)

@@ -87,7 +87,7 @@ static struct trained train(const struct training *training)
 				    .spared = after.spared_bytes - before.spared_bytes,
 				    .all_spared = after.spared_bytes,
 				    .state_bytes = has_gpu ? gpu_mirrors_bytes(the_tier(job)) : 0 };
-	training_end(&actor, job);
+	gpu_training_end(job);
 	return trained;
 }
 
@@ -380,7 +380,7 @@ static void what_is_rolled_back_is_copied_again(void **state)
 	for (uint64_t step = 3; step < STEPS; step++)
 		gpu_training_step(step);
 	assert_true(gpu_training_hash(job, STEPS) == expected);
-	training_end(&actor, job);
+	gpu_training_end(job);
 }
 
 static void a_rank_that_comes_back_finds_the_same_bits(void **state)
@@ -402,7 +402,7 @@ static void a_rank_that_comes_back_finds_the_same_bits(void **state)
 		assert_int_equal(actor.step, step + 1);
 	}
 	assert_true(gpu_training_hash(job, STEPS) == expected);
-	training_end(&actor, job);
+	gpu_training_end(job);
 }
 
 static void the_next_daemon_goes_on_with_the_same_bits(void **state)
@@ -426,7 +426,7 @@ static void the_next_daemon_goes_on_with_the_same_bits(void **state)
 	for (uint64_t step = 4; step < STEPS; step++)
 		gpu_training_step(step);
 	assert_true(gpu_training_hash(job, STEPS) == expected);
-	training_end(&actor, job);
+	gpu_training_end(job);
 }
 
 #ifndef ON_HARDWARE
@@ -475,7 +475,7 @@ static void a_gpu_that_fails_costs_what_is_not_durable(void **state)
 		for (; step < STEPS; step++)
 			gpu_training_step(step);
 		assert_true(gpu_training_hash(job, STEPS) == expected);
-		training_end(&actor, job);
+		gpu_training_end(job);
 		/* As for the next daemon. */
 		scene.node->gpu->in_use[0].has_failed_update = false;
 	}
@@ -524,7 +524,7 @@ static void it_has_what_the_budget_leaves(void **state)
 		assert_true(now >= spared);
 		increases += now > spared;
 		spared = now;
-		training_end(&actor, job);
+		gpu_training_end(job);
 	}
 	/* One more place, and another one, until there is room for all. */
 	assert_int_equal(increases, 4);
