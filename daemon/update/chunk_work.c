@@ -86,6 +86,29 @@ static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_
 		format_widen(kind, sum, count, values);
 }
 
+/* Elements first … of the section get values of its own. */
+static bool has_drawn(const struct chunk *chunk, const struct tensor *tensor, uint64_t first, uint64_t count,
+		      uint64_t *ret_first, uint64_t *ret_count)
+{
+	return tensor->layout.section == chunk->section && tensor->initializer != INITIALIZE_NONE &&
+	       !tensor->has_source &&
+	       intersect(first, count, tensor->layout.first, tensor->layout.elements, ret_first, ret_count);
+}
+
+/* Each of them does, and so nothing was written. */
+static bool are_all_drawn(const struct chunk *chunk, const struct unit *unit, uint64_t first, uint64_t count)
+{
+	uint64_t drawn = 0;
+
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		uint64_t from, length;
+
+		if (has_drawn(chunk, &unit->tensors[i], first, count, &from, &length))
+			drawn += length;
+	}
+	return drawn == count;
+}
+
 static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			    uint64_t at)
 {
@@ -94,16 +117,15 @@ static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t 
 	struct optimizer_arrays arrays = chunk_arrays_at(chunk, at);
 	float values[SUM_TILE];
 
-	take_first_values(chunk, index, first, count, arrays.master, values);
+	if (!are_all_drawn(chunk, unit, first, count))
+		take_first_values(chunk, index, first, count, arrays.master, values);
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
 		const struct tensor *tensor = &unit->tensors[i];
 		uint64_t from, length;
 
-		if (tensor->layout.section != chunk->section || tensor->initializer == INITIALIZE_NONE ||
-		    tensor->has_source ||
-		    !intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
-			continue;
-		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, values + (from - first));
+		if (has_drawn(chunk, tensor, first, count, &from, &length))
+			sweep_fill_tensor(job, tensor, from - tensor->layout.first, length,
+					  values + (from - first));
 	}
 	format_keep(state_master_kind(chunk->section), values, count, arrays.parameter, arrays.master);
 }

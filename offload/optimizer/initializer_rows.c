@@ -15,35 +15,45 @@ struct draws {
 };
 
 /* One round of Philox4x32. */
-INLINE void mix(struct draws *at, uint32_t key, uint32_t other_key)
+INLINE void mix(words at[INITIALIZER_BLOCK], words key, words other_key)
 {
-	for (unsigned i = 0; i < BLOCKS; i++) {
-		uint64_t a = UINT64_C(0xd2511f53) * at->word[0][i];
-		uint64_t b = UINT64_C(0xcd9e8d57) * at->word[2][i];
+	words high, other_high, low = multiply_wide(at[0], all_words(UINT32_C(0xd2511f53)), &high);
+	words other_low = multiply_wide(at[2], all_words(UINT32_C(0xcd9e8d57)), &other_high);
 
-		at->word[0][i] = (uint32_t)(b >> 32) ^ at->word[1][i] ^ key;
-		at->word[1][i] = (uint32_t)b;
-		at->word[2][i] = (uint32_t)(a >> 32) ^ at->word[3][i] ^ other_key;
-		at->word[3][i] = (uint32_t)a;
+	at[0] = differ(differ(other_high, at[1]), key);
+	at[1] = other_low;
+	at[2] = differ(differ(high, at[3]), other_key);
+	at[3] = low;
+}
+
+INLINE void find_words_of_lanes(const struct initializer *initializer, unsigned first, struct draws *draws)
+{
+	words key = all_words((uint32_t)initializer->seed), step = all_words(UINT32_C(0x9e3779b9));
+	words other_key = all_words((uint32_t)(initializer->seed >> 32));
+	words other_step = all_words(UINT32_C(0xbb67ae85));
+	words at[INITIALIZER_BLOCK] = { load_words(&draws->word[0][first]),
+					load_words(&draws->word[1][first]),
+					all_words((uint32_t)initializer->tensor),
+					all_words((uint32_t)(initializer->tensor >> 32)) };
+
+	for (int round = 0; round < 10; round++) {
+		mix(at, key, other_key);
+		key = add(key, step);
+		other_key = add(other_key, other_step);
 	}
+	for (unsigned i = 0; i < INITIALIZER_BLOCK; i++)
+		store_words(&draws->word[i][first], at[i]);
 }
 
 /* Those of initializer_philox(). */
 INLINE void find_words(const struct initializer *initializer, uint64_t block, struct draws *ret_draws)
 {
-	uint32_t key = (uint32_t)initializer->seed, other_key = (uint32_t)(initializer->seed >> 32);
-
 	for (unsigned i = 0; i < BLOCKS; i++) {
 		ret_draws->word[0][i] = (uint32_t)(block + i);
 		ret_draws->word[1][i] = (uint32_t)((block + i) >> 32);
-		ret_draws->word[2][i] = (uint32_t)initializer->tensor;
-		ret_draws->word[3][i] = (uint32_t)(initializer->tensor >> 32);
 	}
-	for (int round = 0; round < 10; round++) {
-		mix(ret_draws, key, other_key);
-		key += UINT32_C(0x9e3779b9);
-		other_key += UINT32_C(0xbb67ae85);
-	}
+	for (unsigned first = 0; first < BLOCKS; first += VECTOR_LANES)
+		find_words_of_lanes(initializer, first, ret_draws);
 }
 
 /* Polynomials as docs/numerics.md says: each product and sum rounded, from the last one on. They are written

@@ -13,7 +13,9 @@
  * and `words`, the bits of each lane, for
  *   bits_of(x), from_bits(x), all_words(x)
  *   lanes()                    0, 1, …
+ *   load_words(from), store_words(to, x)
  *   add, multiply_low, greatest, of numbers without sign
+ *   multiply_wide(x, y, ret_high)   both halves of each product of numbers without sign: returns the lower
  *   both, either, differ       and, or, exclusive or
  *   shift_left(x, places), shift_right(x, places)
  *   add_where_less(x, y, a, b) x + y where a is less than b, both below 2^31; else x

@@ -113,6 +113,16 @@ static inline words lanes(void)
 	return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
 }
 
+static inline words load_words(const uint32_t *from)
+{
+	return _mm256_loadu_si256((const __m256i *)from);
+}
+
+static inline void store_words(uint32_t *to, words x)
+{
+	_mm256_storeu_si256((__m256i *)to, x);
+}
+
 static inline words add(words a, words b)
 {
 	return _mm256_add_epi32(a, b);
@@ -121,6 +131,16 @@ static inline words add(words a, words b)
 static inline words multiply_low(words a, words b)
 {
 	return _mm256_mullo_epi32(a, b);
+}
+
+/* Of even lanes and odd ones. */
+static inline words multiply_wide(words a, words b, words *ret_high)
+{
+	words even = _mm256_mul_epu32(a, b);
+	words odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+
+	*ret_high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+	return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
 }
 
 static inline words both(words a, words b)

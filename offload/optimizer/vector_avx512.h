@@ -121,6 +121,16 @@ static inline words lanes(void)
 	return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
+static inline words load_words(const uint32_t *from)
+{
+	return _mm512_loadu_si512(from);
+}
+
+static inline void store_words(uint32_t *to, words x)
+{
+	_mm512_storeu_si512(to, x);
+}
+
 static inline words add(words a, words b)
 {
 	return _mm512_add_epi32(a, b);
@@ -129,6 +139,16 @@ static inline words add(words a, words b)
 static inline words multiply_low(words a, words b)
 {
 	return _mm512_mullo_epi32(a, b);
+}
+
+/* Of even lanes and odd ones. */
+static inline words multiply_wide(words a, words b, words *ret_high)
+{
+	words even = _mm512_mul_epu32(a, b);
+	words odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+
+	*ret_high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+	return _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
 }
 
 static inline words both(words a, words b)

@@ -104,6 +104,16 @@ static inline words lanes(void)
 	return 0;
 }
 
+static inline words load_words(const uint32_t *from)
+{
+	return *from;
+}
+
+static inline void store_words(uint32_t *to, words x)
+{
+	*to = x;
+}
+
 static inline words add(words a, words b)
 {
 	return a + b;
@@ -112,6 +122,14 @@ static inline words add(words a, words b)
 static inline words multiply_low(words a, words b)
 {
 	return a * b;
+}
+
+static inline words multiply_wide(words a, words b, words *ret_high)
+{
+	uint64_t product = (uint64_t)a * b;
+
+	*ret_high = (words)(product >> 32);
+	return (words)product;
 }
 
 static inline words both(words a, words b)

@@ -1,6 +1,7 @@
 #include "tests/bench/fio.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <cjson/cJSON.h>
@@ -35,7 +36,6 @@ static double parse_rate(const char *text)
 	return sum > 0 ? sum : -EPROTO;
 }
 
-/* seconds 0: the whole file, once. */
 static double run(const struct fio_job *job, double seconds)
 {
 	char command[4608], limit[64] = "", size[64] = "--readonly", text[65536];
@@ -60,12 +60,26 @@ double fio_run(void *context, double seconds)
 	return run(context, seconds);
 }
 
+static void name_file(struct fio_job *job, const char *folder)
+{
+	snprintf(job->file, sizeof(job->file), "%s/fio", folder);
+}
+
+int fio_reserve_file(struct fio_job *job, const char *folder)
+{
+	_cleanup_close_ int fd = -1;
+
+	name_file(job, folder);
+	fd = open(job->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : -posix_fallocate(fd, 0, FIO_FILE_BYTES);
+}
+
 int fio_make_file(struct fio_job *job, const char *folder)
 {
 	struct fio_job writing = { .direction = "write", .depth = MAKING_DEPTH };
 	double rate;
 
-	snprintf(job->file, sizeof(job->file), "%s/fio", folder);
+	name_file(job, folder);
 	snprintf(writing.file, sizeof(writing.file), "%s", job->file);
 	rate = run(&writing, 0);
 	return rate < 0 ? (int)rate : 0;

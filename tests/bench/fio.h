@@ -27,10 +27,14 @@ bool fio_is_installed(void);
 /* Makes the job's file in a folder, and writes all of it: blocks that are reserved alone are slower. */
 int fio_make_file(struct fio_job *job, const char *folder);
 
+/* Makes one of blocks that are reserved and not written, as those of a new store are: for one run. */
+int fio_reserve_file(struct fio_job *job, const char *folder);
+
 /* The job reads the largest file below a folder. -ENOENT. */
 int fio_use_largest_file(struct fio_job *job, const char *folder);
 
-/* A side of a comparison, whose context is a struct fio_job. Bytes per second, or a negative errno. */
+/* A side of a comparison, whose context is a struct fio_job. seconds 0: the whole file, once. Bytes per
+ * second, or a negative errno. */
 double fio_run(void *context, double seconds);
 
 /* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it. Says how fast it was at each
