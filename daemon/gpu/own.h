@@ -169,6 +169,7 @@ struct gpu_pack {
 	uint64_t began_ns;	  /* as trace_now() said */
 	struct gpu_rank *awaited; /* whose event the copy is behind */
 	bool is_held;		  /* the copy is submitted by gpu_packs_resume() */
+	bool is_pinned;		  /* in host memory */
 	struct gpu_share *share;  /* exchange.h; NULL: it comes by itself */
 	struct gpu_tier *tier;
 };
@@ -425,6 +426,7 @@ bool gpu_pack_load(struct gpu_pack *pack, uint32_t distance);
 /* Its copy, when it is time for that; and its end. */
 void gpu_pack_submit(struct gpu_pack *pack);
 void gpu_pack_finish(struct gpu_pack *pack, int status);
+void gpu_pack_unpin(struct gpu_pack *pack);
 /* Fails those who wait. */
 void gpu_pack_fail(struct gpu_pack *pack, int status);
 /* Those whose copies were held because a rank might die go on. */

@@ -182,6 +182,14 @@ static bool take_slot(struct gpu_pack *pack, uint32_t distance)
 
 /* ---- Copies ---- */
 
+/* Its values in host memory may change, and leave. */
+void gpu_pack_unpin(struct gpu_pack *pack)
+{
+	if (pack->is_pinned)
+		residency_unpin(pack->tier->job, gpu_pack_number(pack));
+	pack->is_pinned = false;
+}
+
 void gpu_pack_finish(struct gpu_pack *pack, int status)
 {
 	struct job *job = pack->tier->job;
@@ -193,7 +201,7 @@ void gpu_pack_finish(struct gpu_pack *pack, int status)
 		gpu_share_break(pack);
 	gpu_share_leave(pack);
 	pack->tier->moving_bytes -= units_of(pack)->slot_bytes;
-	residency_unpin(job, gpu_pack_number(pack));
+	gpu_pack_unpin(pack);
 	if (status == 0)
 		trace_copied(job, pack->priority == TIER_DEMAND ? TRACE_GPU_GATHER : TRACE_GPU_PREFETCH,
 			     gpu_pack_number(pack), pack->tier->gpu->number, units_of(pack)->slot_bytes,
@@ -278,9 +286,14 @@ void gpu_pack_submit(struct gpu_pack *pack)
 	uint32_t number = gpu_pack_number(pack);
 	struct gpu_event *after;
 
-	pack->is_held = gpu_ranks_may_die(tier);
+	pack->is_held = tier->state == GPU_TIER_OPEN && gpu_ranks_may_die(tier);
 	if (pack->is_held)
 		return;
+	/* Its values are not kept any more. */
+	if (tier->state == GPU_TIER_FAILED) {
+		gpu_pack_finish(pack, -ECANCELED);
+		return;
+	}
 	after = take_behind(pack);
 	pack->copy = (struct gpu_copy){ .request.done = on_copied,
 					.direction = GPU_FROM_HOST,
@@ -306,6 +319,7 @@ void gpu_copy(struct gpu_pack *pack)
 	uint32_t number = gpu_pack_number(pack);
 
 	residency_pin(job, number);
+	pack->is_pinned = true;
 	pack->version = residency_version(job, number);
 	pack->began_ns = trace_now(job);
 	pack->tier->moving_bytes += units_of(pack)->slot_bytes;

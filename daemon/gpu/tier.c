@@ -427,6 +427,9 @@ static void forget_packs(struct gpu_tier *tier, int status)
 			gpu_step(pack, GPU_LEAVE_QUEUE);
 		else if (pack->state == GPU_EXPECTED)
 			gpu_step(pack, GPU_FAIL);
+		/* A copy that never ends may read anything: nobody uses what it writes. */
+		if (tier->state == GPU_TIER_FAILED)
+			gpu_pack_unpin(pack);
 	}
 }
 

@@ -561,6 +561,65 @@ static void a_gpu_whose_driver_hangs_is_lost(void **state)
 	assert_non_null(strstr(actor_message(&second), "has not come back"));
 }
 
+/* The pack is kept where it is for a copy that does not end. */
+static void a_decided_step_does_not_wait_for_a_driver_that_hangs(void **state)
+{
+	uint32_t waiting, step;
+	const void *address;
+	struct job *job;
+
+	skip_without_stand_in();
+	job = actor_play(&scene, &actor);
+	attach(2 * UNIT_BYTES);
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
+		training_push(&actor, unit, 1);
+	gpu_peer_block("cuMemcpyAsync");
+	waiting = gpu_actor_send_gather(&actor, 0, 0);
+	while (!residency_is_pinned(job, job->catalog.units[0].pack))
+		scene_wait(&scene);
+	gpu_peer_await_blocked();
+	step = actor_send_step(&actor, 0.1f);
+	while (job->decided == 0)
+		scene_wait(&scene);
+	atomic_store(&tier_of(job)->gpu->engine->at_work_since_ns, 1);
+	gpu_check_engines(scene.node);
+	assert_non_null(strstr(refused(waiting, -ENODEV), "has not come back"));
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	assert_int_equal(actor_gather(&actor, 0, 1, &address), 0);
+	gpu_peer_unblock();
+	actor_die(&actor);
+	scene_settle(&scene);
+}
+
+/* It waited for a rank that may have died. */
+static void what_is_held_for_a_gpu_that_is_lost_is_not_copied(void **state)
+{
+	struct gpu_tier *tier;
+	struct gpu_pack *pack;
+	uint32_t waiting;
+
+	skip_without_stand_in();
+	open_two_ranks();
+	attach(2 * UNIT_BYTES);
+	assert_int_equal(actor_await(&other, send_attach(&other, 0), 0)->status, 0);
+	tier = tier_of(scene_job(NULL));
+	pack = &tier->packs[tier->job->catalog.units[2].pack];
+	tier->ranks[1]->draining = GPU_MAY_DIE;
+	waiting = gpu_actor_send_gather(&actor, 2, 0);
+	while (!pack->is_held)
+		scene_wait(&scene);
+	while (!tier->gpu->is_lost) {
+		atomic_store(&tier->gpu->engine->at_work_since_ns, 1);
+		gpu_check_engines(scene.node);
+	}
+	assert_int_equal(actor_await(&actor, waiting, 0)->status, -ENODEV);
+	assert_false(residency_is_pinned(tier->job, gpu_pack_number(pack)));
+	tier->ranks[1]->draining = GPU_STAYS;
+	gpu_packs_resume(tier);
+	assert_false(pack->is_held);
+	assert_int_equal(pack->state, GPU_ABSENT);
+}
+
 static void begin_another(struct actor *second)
 {
 	const struct actor_job another = { .name = "other", .stage = 3 };
@@ -614,6 +673,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_tier_without_a_budget_keeps_all_units),
+		TEST(a_decided_step_does_not_wait_for_a_driver_that_hangs),
+		TEST(what_is_held_for_a_gpu_that_is_lost_is_not_copied),
 		TEST(units_take_turns_in_the_slots_that_there_are),
 		TEST(nothing_is_overwritten_before_what_reads_it_has_ended),
 		TEST(a_step_brings_newer_values),
