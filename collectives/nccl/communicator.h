@@ -112,6 +112,9 @@ struct communicator_operation {
 	enum reduce_format format; /* of a sum's contributions */
 	unsigned root;		   /* of a broadcast */
 	const bool *is_absent;	   /* by rank: contributes nothing to a sum, not all of them; NULL: none */
+	/* Of a reduce-scatter: of each piece only so many elements from that one on are summed, as far as
+	 * the piece has them, and a rank gets these alone. 0: the whole pieces. */
+	uint64_t window_first, window_count;
 };
 
 /* What one rank asks for. The caller owns it, and leaves it and its memory alone until done() runs, once. */
@@ -124,7 +127,7 @@ struct communicator_request {
 	 * already. Ranks of one GPU may have the same. */
 	void *array;
 	const void *contribution; /* of a sum: the whole array, unless the rank is absent */
-	float *sum;		  /* of a reduce-scatter: the rank's piece of it */
+	float *sum;		  /* of a reduce-scatter: the rank's piece of it, or the window's part */
 	bool is_added;		  /* else the sum is overwritten; of an all-reduce all ranks' are equal */
 	/* NULL, or called before the first and after the last of the operation is on the stream: the owner
 	 * has the stream wait for what makes the memory ready, and others for the stream. 0, or a negative

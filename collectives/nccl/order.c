@@ -44,6 +44,7 @@ int communicator_announce(struct communicator *communicator, const struct commun
 	int r = check_number(communicator, operation->sequence);
 
 	assert(operation->name && operation->bounds[0] == 0 && operation->root < communicator->rank_count);
+	assert(operation->window_count == 0 || operation->kind == COMMUNICATOR_REDUCE_SCATTER);
 	if (r < 0)
 		return r;
 	if (slot->is_announced)

@@ -28,17 +28,31 @@ static uint64_t part_elements(const struct communicator *communicator,
 	       reduce_element_bytes(operation->format) / PART_ELEMENTS * PART_ELEMENTS;
 }
 
-/* Of a rank's piece, what is summed in a step. */
+/* At most so many elements of another part, from that one on. */
+static struct part cut(struct part part, uint64_t skip, uint64_t most)
+{
+	uint64_t left = part.count > skip ? part.count - skip : 0;
+
+	return (struct part){ part.first + part.count - left, left < most ? left : most };
+}
+
+/* Of a rank's piece, what the operation sums. */
+static struct part summed_part(const struct communicator_operation *operation, unsigned rank)
+{
+	const struct part piece = { operation->bounds[rank],
+				    operation->bounds[rank + 1] - operation->bounds[rank] };
+
+	return operation->window_count == 0 ? piece
+					    : cut(piece, operation->window_first, operation->window_count);
+}
+
+/* And what is summed in a step. */
 static struct part part_of(const struct communicator *communicator,
 			   const struct communicator_operation *operation, unsigned rank, unsigned step)
 {
 	uint64_t most = part_elements(communicator, operation);
-	uint64_t first = operation->bounds[rank] + (step > 0 ? step * most : 0);
-	uint64_t end = operation->bounds[rank + 1];
 
-	if (first >= end)
-		return (struct part){ end, 0 };
-	return (struct part){ first, end - first < most ? end - first : most };
+	return cut(summed_part(operation, rank), step > 0 ? step * most : 0, most);
 }
 
 static unsigned count_parts(const struct communicator *communicator,
@@ -47,7 +61,7 @@ static unsigned count_parts(const struct communicator *communicator,
 	uint64_t most = part_elements(communicator, operation), largest = 1;
 
 	for (unsigned rank = 0; rank < communicator->rank_count; rank++) {
-		uint64_t count = operation->bounds[rank + 1] - operation->bounds[rank];
+		uint64_t count = summed_part(operation, rank).count;
 
 		largest = count > largest ? count : largest;
 	}
@@ -246,7 +260,7 @@ static int put_sum(struct communicator *communicator, const struct slot *slot, s
 	const struct communicator_operation *operation = &slot->operation;
 	struct part part = part_of(communicator, operation, rank, slot->step);
 	const struct communicator_request *request = slot->requests[rank];
-	uint64_t start = operation->kind == COMMUNICATOR_ALL_REDUCE ? 0 : operation->bounds[rank];
+	uint64_t start = operation->kind == COMMUNICATOR_ALL_REDUCE ? 0 : summed_part(operation, rank).first;
 	const void *contributions[REDUCE_MAX_RANKS] = { NULL };
 	unsigned other = 0;
 

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 
+#include "collectives/cuda/sum.h"
 #include "common/clock.h"
 #include "offload/cuda/gpu_stream.h"
 
@@ -85,14 +86,20 @@ void exchange_thread_reap(struct exchange_thread *thread)
 
 /* ---- What a communicator asks of its GPUs ---- */
 
-static struct gpu_stream *stream_of(void *owner, int gpu)
+static unsigned local_of(const struct exchange_group *group, int gpu)
 {
-	const struct exchange_group *group = owner;
 	unsigned local = 0;
 
 	while (group->members[local].gpu != (unsigned)gpu)
 		local++;
-	return group->streams[local];
+	return local;
+}
+
+static struct gpu_stream *stream_of(void *owner, int gpu)
+{
+	const struct exchange_group *group = owner;
+
+	return group->streams[local_of(group, gpu)];
 }
 
 static int use(void *owner, int gpu)
@@ -107,7 +114,15 @@ static int copy(void *owner, int gpu, void *stream, void *to, const void *from, 
 
 static int sum(void *owner, int gpu, void *stream, const struct communicator_sum *all)
 {
-	return -EOPNOTSUPP;
+	const struct exchange_group *group = owner;
+	struct sum_arguments arguments = {
+		.sum = all->sum, .count = all->count, .rank_count = all->rank_count, .is_added = all->is_added
+	};
+
+	memcpy(arguments.contributions, all->contributions, all->rank_count * sizeof(*all->contributions));
+	return gpu_stream_launch(stream_of(owner, gpu),
+				 group->members[local_of(group, gpu)].sums[all->format],
+				 sum_blocks(all->count), SUM_THREADS, &arguments);
 }
 
 static int mark(void *owner, int gpu, void *stream, uint64_t *ret_mark)
@@ -179,6 +194,7 @@ static int make_communicator(struct exchange_thread *thread, struct exchange_gro
 						.member_of_rank = group->member_of_rank,
 						.local_count = group->member_count,
 						.members = members,
+						.staging_bytes = group->staging_bytes,
 						.creation_timeout_ns = group->timeout_ns,
 						.operation_timeout_ns = group->timeout_ns,
 						.ops = &gpu_ops,
@@ -189,6 +205,7 @@ static int make_communicator(struct exchange_thread *thread, struct exchange_gro
 		members[i] = (struct communicator_member){
 			.gpu = (int)group->members[i].gpu,
 			.stream = gpu_stream_handle(group->streams[i]),
+			.staging = (void *)(uintptr_t)group->members[i].staging,
 		};
 	if (r < 0)
 		return r;
@@ -256,22 +273,20 @@ static void on_rank_done(struct communicator_request *request, int status)
 static int announce(struct exchange_operation *operation)
 {
 	struct exchange_group *group = operation->group;
-	struct communicator_operation announced = { .sequence = group->operations,
-						    .kind = operation->kind,
-						    .name = operation->name,
-						    .bounds = operation->bounds };
-	int r = group->communicator ? communicator_announce(group->communicator, &announced) : -ECANCELED;
+	int r;
 
+	operation->what.sequence = group->operations;
+	r = group->communicator ? communicator_announce(group->communicator, &operation->what) : -ECANCELED;
 	if (r < 0)
 		return r;
 	group->operations++;
 	for (unsigned rank = 0; rank < group->rank_count; rank++) {
 		struct communicator_request *request = &operation->requests[rank];
 
-		request->sequence = announced.sequence;
-		request->kind = operation->kind;
+		request->sequence = operation->what.sequence;
+		request->kind = operation->what.kind;
 		request->rank = rank;
-		request->count = operation->bounds[group->rank_count];
+		request->count = operation->what.bounds[group->rank_count];
 		request->done = on_rank_done;
 		request->owner = operation;
 		/* What was announced is asked for once. */

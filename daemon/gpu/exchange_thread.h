@@ -37,6 +37,10 @@ struct exchange_member {
 	struct gpu_engine *engine;
 	driver_address memory;
 	size_t bytes;
+	/* For sums: the group's staging_bytes of its memory, and kernels that its engine has loaded, by
+	 * format. */
+	driver_address staging;
+	struct driver_function *const *sums;
 };
 
 /* The communicator of a job in an epoch. The caller owns it; it and all that it points to is lent from
@@ -47,7 +51,8 @@ struct exchange_group {
 	unsigned rank_count, member_count;
 	const unsigned *member_of_rank; /* by rank */
 	struct exchange_member members[GPUS_MAX];
-	uint64_t timeout_ns; /* of its creation, and of an operation */
+	size_t staging_bytes; /* 0: it sums nothing */
+	uint64_t timeout_ns;  /* of its creation, and of an operation */
 	/* Once, unless it fails before, or is to end. */
 	void (*ready)(struct exchange_group *group);
 	/* Once, if it fails before it is to end. What it had is done before, and what it gets fails. */
@@ -69,9 +74,7 @@ struct exchange_group {
 /* An operation of all ranks. Lent until done(). */
 struct exchange_operation {
 	struct exchange_group *group;
-	enum communicator_kind kind;
-	const char *name;		       /* for texts */
-	const uint64_t *bounds;		       /* as a communicator_operation has them */
+	struct communicator_operation what;    /* the thread gives it its number */
 	struct communicator_request *requests; /* by rank: array, or contribution and sum */
 	void (*done)(struct exchange_operation *operation, int status); /* 0 or a negative errno */
 

@@ -167,9 +167,11 @@ static void move(struct gpu_share *share)
 						     pack->tier->slots.offsets[pack->slot])
 		};
 	}
-	share->operation.kind = COMMUNICATOR_ALL_GATHER;
-	share->operation.name = pack_name(exchange->job, gpu_pack_number(share->pack[0]));
-	share->operation.bounds = share->bounds;
+	share->operation.what = (struct communicator_operation){
+		.kind = COMMUNICATOR_ALL_GATHER,
+		.name = pack_name(exchange->job, gpu_pack_number(share->pack[0])),
+		.bounds = share->bounds,
+	};
 	share->operation.done = on_moved;
 	exchange_submit(&share->operation);
 }

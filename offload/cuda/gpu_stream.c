@@ -84,6 +84,18 @@ int gpu_stream_copy(struct gpu_stream *stream, driver_address to, driver_address
 			     stream->engine->driver.copy(to, from, bytes, stream->stream));
 }
 
+int gpu_stream_launch(struct gpu_stream *stream, struct driver_function *function, uint32_t blocks,
+		      uint32_t threads, const void *parameter)
+{
+	void *parameters[] = { (void *)parameter };
+	int r = gpu_stream_use(stream);
+
+	return r < 0 ? r
+		     : check(stream, "cuLaunchKernel",
+			     stream->engine->driver.launch(function, blocks, 1, 1, threads, 1, 1, 0,
+							   stream->stream, parameters, NULL));
+}
+
 int gpu_stream_mark(struct gpu_stream *stream, uint64_t *ret_mark)
 {
 	int r = gpu_stream_use(stream);

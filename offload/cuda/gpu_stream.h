@@ -23,6 +23,9 @@ struct driver_stream *gpu_stream_handle(const struct gpu_stream *stream);
 /* The context is the calling thread's from now on. */
 int gpu_stream_use(struct gpu_stream *stream);
 int gpu_stream_copy(struct gpu_stream *stream, driver_address to, driver_address from, size_t bytes);
+/* A kernel that the engine has loaded (gpu_program.h). Its one parameter is copied. */
+int gpu_stream_launch(struct gpu_stream *stream, struct driver_function *function, uint32_t blocks,
+		      uint32_t threads, const void *parameter);
 /* A mark behind all that is on the stream now. */
 int gpu_stream_mark(struct gpu_stream *stream, uint64_t *ret_mark);
 /* 1: the GPU is past it; 0: not yet. */

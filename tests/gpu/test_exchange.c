@@ -121,12 +121,12 @@ static void gather(void)
 	for (unsigned i = 0; i < GPUS; i++)
 		requests[i] =
 			(struct communicator_request){ .array = (void *)(uintptr_t)memories[i].address };
-	operation = (struct exchange_operation){ .group = &group,
-						 .kind = COMMUNICATOR_ALL_GATHER,
-						 .name = "layer 7",
-						 .bounds = bounds,
-						 .requests = requests,
-						 .done = on_done };
+	operation = (struct exchange_operation){
+		.group = &group,
+		.what = { .kind = COMMUNICATOR_ALL_GATHER, .name = "layer 7", .bounds = bounds },
+		.requests = requests,
+		.done = on_done
+	};
 	exchange_submit(&operation);
 }
 

@@ -161,6 +161,54 @@ static void a_sum_that_staging_memory_does_not_hold_takes_several_steps(void **s
 	node_free(&node);
 }
 
+/* Of each rank's piece: as if the elements before the window, and after it, were not there. */
+static void assert_window(struct node *node, uint64_t sequence, uint64_t first, uint64_t count)
+{
+	struct trial trial;
+
+	trial_new(&trial, node, sequence, COMMUNICATOR_REDUCE_SCATTER, REDUCE_BF16, 2500);
+	trial.operation.window_first = first;
+	trial.operation.window_count = count;
+	for (unsigned rank = 0; rank < node->rank_count; rank++)
+		for (uint64_t i = 0; i < 2500; i++)
+			trial.asked[rank].request.sum[i] = -1;
+	assert_int_equal(trial_announce(&trial, node), 0);
+	trial_ask(&trial, node);
+	nodes_await_done(node, 1, &trial);
+	for (unsigned rank = 0; rank < node->rank_count; rank++) {
+		const float *sum = trial.asked[rank].request.sum;
+		const float *expected = (const float *)trial.expected + trial.bounds[rank];
+		uint64_t piece = trial.bounds[rank + 1] - trial.bounds[rank];
+		uint64_t end = first + count < piece ? first + count : piece;
+
+		for (uint64_t i = first; i < end; i++)
+			assert_true(sum[i - first] == expected[i]);
+		/* It has room for no more. */
+		for (uint64_t i = first < end ? end - first : 0; i < piece; i++)
+			assert_true(sum[i] == -1);
+	}
+	trial_free(&trial);
+}
+
+static void of_each_piece_a_window_may_be_summed(void **state)
+{
+	const struct node_plan plan = { .rank_count = 3,
+					.gpu_of_rank = { 0, 1, 0 },
+					.staging_bytes = 2 * 128 * 4 };
+	uint64_t sequence = 0;
+	struct node node;
+
+	machine_reset(*state);
+	assert_int_equal(node_new(&node, *state, &plan), 0);
+	assert_window(&node, sequence++, 0, 300);
+	assert_window(&node, sequence++, 300, 300);
+	/* The pieces have 833, and the last 834. */
+	assert_window(&node, sequence++, 600, 300);
+	assert_window(&node, sequence++, 833, 300);
+	assert_window(&node, sequence++, 900, 300);
+	node_free(&node);
+}
+
 static void without_staging_memory_there_are_no_sums(void **state)
 {
 	static const uint64_t bounds[] = { 0, 4, 8 };
@@ -346,6 +394,7 @@ int main(void)
 		TEST(ranks_may_have_one_array),
 		TEST(sums_have_the_bits_of_the_processor),
 		TEST(a_sum_that_staging_memory_does_not_hold_takes_several_steps),
+		TEST(of_each_piece_a_window_may_be_summed),
 		TEST(without_staging_memory_there_are_no_sums),
 		TEST(members_may_be_of_several_nodes),
 		TEST(operations_run_in_the_order_announced_and_not_in_that_asked_for),

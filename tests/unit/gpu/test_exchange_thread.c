@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <string.h>
 
+#include "collectives/cuda/sum.h"
 #include "daemon/gpu/exchange_thread.h"
 #include "tests/lib/gpu/nccl_calls.h"
 #include "tests/unit/cuda/gpu_support.h"
 
 #define RANKS 3
 #define BYTES 3000
+#define MEMORY (64 << 10)
 
 static struct gpu_fixture fixture;
 static struct gpu_memory memories[2];
@@ -20,7 +22,7 @@ static int set_up(void **state)
 	gpu_fixture_open(&fixture);
 	standin_tell("STANDIN_NCCL", NULL);
 	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(gpu_memory_create_now(fixture.engines[i], &memories[i], BYTES), 0);
+		assert_int_equal(gpu_memory_create_now(fixture.engines[i], &memories[i], MEMORY), 0);
 	assert_int_equal(exchange_thread_new(&thread), 0);
 	return 0;
 }
@@ -71,8 +73,10 @@ static void on_ended(struct exchange_group *group)
 /* Two ranks share the first GPU. */
 static const unsigned member_of_rank[RANKS] = { 0, 0, 1 };
 static struct exchange_group group;
+static struct driver_function *functions[2][REDUCE_FORMATS]; /* kernels, for sums */
 
-static void begin(uint64_t timeout_ns)
+/* staging: where its memory for sums begins in that of each GPU. */
+static void begin_with(uint64_t timeout_ns, uint64_t staging, size_t staging_bytes)
 {
 	memset(&heard, 0, sizeof(heard));
 	group = (struct exchange_group){ .job = "gpt",
@@ -80,6 +84,7 @@ static void begin(uint64_t timeout_ns)
 					 .rank_count = RANKS,
 					 .member_count = 2,
 					 .member_of_rank = member_of_rank,
+					 .staging_bytes = staging_bytes,
 					 .timeout_ns = timeout_ns,
 					 .ready = on_ready,
 					 .failed = on_failed,
@@ -88,8 +93,15 @@ static void begin(uint64_t timeout_ns)
 		group.members[i] = (struct exchange_member){ .gpu = i,
 							     .engine = fixture.engines[i],
 							     .memory = memories[i].address,
-							     .bytes = memories[i].bytes };
+							     .bytes = memories[i].bytes,
+							     .staging = memories[i].address + staging,
+							     .sums = functions[i] };
 	exchange_begin(thread, &group);
+}
+
+static void begin(uint64_t timeout_ns)
+{
+	begin_with(timeout_ns, 0, 0);
 }
 
 #define LONG UINT64_C(60000000000)
@@ -123,12 +135,11 @@ static void submit(struct played *played, enum communicator_kind kind)
 {
 	static const uint64_t bounds[RANKS + 1] = { 0, 1000, 1000, BYTES };
 
-	*played = (struct played){ .operation = { .group = &group,
-						  .kind = kind,
-						  .name = "layer 7",
-						  .bounds = bounds,
-						  .requests = played->requests,
-						  .done = on_done } };
+	*played =
+		(struct played){ .operation = { .group = &group,
+						.what = { .kind = kind, .name = "layer 7", .bounds = bounds },
+						.requests = played->requests,
+						.done = on_done } };
 	for (unsigned rank = 0; rank < RANKS; rank++)
 		played->requests[rank].array = (void *)(uintptr_t)memories[member_of_rank[rank]].address;
 	exchange_submit(&played->operation);
@@ -270,7 +281,93 @@ static void whatever_it_is_at_it_ends(void **state)
 	assert_int_equal(heard.failed, 0);
 }
 
-static void sums_are_refused(void **state)
+/* ---- Sums ---- */
+
+#define ELEMENTS 700 /* of each rank's piece; a window has some of them */
+#define WINDOW_FIRST 100
+#define WINDOW_COUNT 500
+#define PARTS_BYTES 4096 /* where each rank's contribution begins, and its sum, and the staging memory */
+
+static struct gpu_kernels kernels[2];
+
+static void load_kernels(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		kernels[i] = (struct gpu_kernels){ .image = sum_image(),
+						   .count = REDUCE_FORMATS,
+						   .names = sum_names,
+						   .functions = functions[i] };
+		assert_int_equal(gpu_kernels_load_now(fixture.engines[i], &kernels[i]), 0);
+	}
+}
+
+static float *place_of(unsigned rank, unsigned part)
+{
+	return (float *)(uintptr_t)(memories[member_of_rank[rank]].address +
+				    (rank * 4 + part) * (uint64_t)PARTS_BYTES);
+}
+
+static float value_of(unsigned rank, unsigned element)
+{
+	return (float)(element % 13) * 0.25f + (float)rank;
+}
+
+/* Rank 1 contributes nothing, and gets its piece all the same. */
+static void submit_sum(struct played *played)
+{
+	static const uint64_t bounds[RANKS + 1] = { 0, ELEMENTS, 2 * ELEMENTS, 3 * ELEMENTS };
+	static const bool absent[RANKS] = { false, true, false };
+
+	*played = (struct played){ .operation = { .group = &group,
+						  .what = { .kind = COMMUNICATOR_REDUCE_SCATTER,
+							    .name = "layer 7",
+							    .bounds = bounds,
+							    .format = REDUCE_FP32,
+							    .is_absent = absent,
+							    .window_first = WINDOW_FIRST,
+							    .window_count = WINDOW_COUNT },
+						  .requests = played->requests,
+						  .done = on_done } };
+	for (unsigned rank = 0; rank < RANKS; rank++) {
+		for (unsigned i = 0; i < 3 * ELEMENTS; i++)
+			place_of(rank, 0)[i] = value_of(rank, i);
+		played->requests[rank].contribution = absent[rank] ? NULL : place_of(rank, 0);
+		played->requests[rank].sum = place_of(rank, 3);
+	}
+	exchange_submit(&played->operation);
+}
+
+/* By the kernels that the GPUs' engines have loaded. */
+static void each_rank_gets_its_piece_of_a_sum(void **state)
+{
+	struct played played;
+
+	if (!sum_image())
+		skip();
+	load_kernels();
+	begin_with(LONG, 12 * PARTS_BYTES, PARTS_BYTES / 2);
+	submit_sum(&played);
+	assert_int_equal(await(&played), 0);
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		for (unsigned i = 0; i < WINDOW_COUNT; i++) {
+			unsigned element = rank * ELEMENTS + WINDOW_FIRST + i;
+
+			assert_true(place_of(rank, 3)[i] == value_of(0, element) + value_of(2, element));
+		}
+	/* One that a GPU does not take fails, and all after it. */
+	standin_tell("STANDIN_FAILURES", "cuLaunchKernel=1");
+	submit_sum(&played);
+	assert_true(await(&played) < 0);
+	while (!heard.failed)
+		reap();
+	standin_tell("STANDIN_FAILURES", NULL);
+	assert_non_null(strstr(heard.problem, "cannot sum"));
+	end();
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(gpu_kernels_unload_now(fixture.engines[i], &kernels[i]), 0);
+}
+
+static void sums_are_refused_without_memory_for_them(void **state)
 {
 	struct played played;
 
@@ -293,7 +390,8 @@ int main(void)
 		TEST(what_fails_in_the_middle_is_told_after_its_operations),
 		TEST(what_is_not_done_in_time_fails),
 		TEST(whatever_it_is_at_it_ends),
-		TEST(sums_are_refused),
+		TEST(each_rank_gets_its_piece_of_a_sum),
+		TEST(sums_are_refused_without_memory_for_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
