@@ -1,5 +1,6 @@
 #include "daemon/gpu/exchange.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
@@ -8,6 +9,12 @@
 #include <string.h>
 
 #include "common/clock.h"
+
+/* Where sums of a rank begin in memory, for the GPU's sake. */
+#define GRAIN_ELEMENTS 64
+
+static_assert(GPU_ROUND_BYTES / sizeof(float) / GPU_RANKS >= GRAIN_ELEMENTS,
+	      "a round has room for all ranks");
 
 /* ---- States ---- */
 
@@ -113,6 +120,12 @@ static struct gpu_tier *tier_of(const struct job *job, uint32_t rank)
 	const struct gpu_rank *own = member ? member->gpu : NULL;
 
 	return own && own->leases && own->tier->state == GPU_TIER_OPEN ? own->tier : NULL;
+}
+
+bool gpu_exchange_is_ready(const struct gpu_exchange *exchange)
+{
+	return exchange && exchange->state == EXCHANGE_READY && job_is_live(exchange->job) &&
+	       exchange->epoch == exchange->job->epoch.number;
 }
 
 /* In the order of their first ranks, as members are numbered. */
@@ -254,6 +267,8 @@ static void give_up(struct gpu_exchange *exchange, const char *problem, gpu_exch
 		step(exchange, EXCHANGE_FAIL);
 		tell(exchange, problem);
 	}
+	if (exchange->give_up_sums)
+		exchange->give_up_sums(exchange, NULL);
 	lose_tiers(exchange, problem, fail);
 	job_settle(exchange->job);
 }
@@ -346,6 +361,46 @@ static void fill_group(struct gpu_exchange *exchange, uint32_t ranks)
 				exchange->member_of_rank[rank] = i;
 }
 
+/* ---- What it needs for sums, where all of its tiers have that ---- */
+
+/* 0: it has none, or cannot sum. */
+static driver_address pieces_of(const struct gpu_tier *tier)
+{
+	return tier->sums ? tier->passes->pieces.address : 0;
+}
+
+/* So many ranks of one member, at most. */
+static unsigned count_neighbours(const struct exchange_group *group)
+{
+	unsigned counts[GPUS_MAX] = { 0 }, most = 0;
+
+	for (unsigned rank = 0; rank < group->rank_count; rank++) {
+		unsigned count = ++counts[group->member_of_rank[rank]];
+
+		most = count > most ? count : most;
+	}
+	return most;
+}
+
+static void fill_sums(struct gpu_exchange *exchange)
+{
+	struct exchange_group *group = &exchange->group;
+
+	exchange->window = 0;
+	exchange->has_failed_sum = false;
+	for (unsigned i = 0; i < exchange->count; i++) {
+		const struct gpu_tier *tier = exchange->tiers[i];
+
+		if (!pieces_of(tier))
+			return;
+		group->members[i].staging = pieces_of(tier);
+		group->members[i].sums = tier->passes->sum_functions;
+	}
+	group->staging_bytes = GPU_STAGING_BYTES;
+	exchange->window =
+		GPU_ROUND_BYTES / sizeof(float) / count_neighbours(group) / GRAIN_ELEMENTS * GRAIN_ELEMENTS;
+}
+
 static int begin(struct gpu_exchange *exchange)
 {
 	struct job *job = exchange->job;
@@ -362,6 +417,7 @@ static int begin(struct gpu_exchange *exchange)
 	exchange->choice =
 		(struct gpu_choice){ .is_given = job->node->settings.gpu_exchange == GPU_EXCHANGE_ALWAYS };
 	fill_group(exchange, job->options.world_size);
+	fill_sums(exchange);
 	step(exchange, EXCHANGE_BEGIN);
 	exchange_begin(job->node->gpu->exchanges->thread, &exchange->group);
 	return 0;
@@ -388,8 +444,12 @@ static struct gpu_exchange *exchange_new(struct job *job)
 {
 	if (!job->gpu->exchange) {
 		job->gpu->exchange = calloc(1, sizeof(*job->gpu->exchange));
-		if (job->gpu->exchange)
-			job->gpu->exchange->job = job;
+		if (!job->gpu->exchange)
+			return NULL;
+		job->gpu->exchange->job = job;
+		queue_init(&job->gpu->exchange->scattering);
+		for (unsigned i = 0; i < GPU_ROUNDS; i++)
+			job->gpu->exchange->rounds[i].exchange = job->gpu->exchange;
 	}
 	return job->gpu->exchange;
 }

@@ -50,6 +50,45 @@ struct gpu_share {
 	uint64_t *bounds; /* by rank */
 };
 
+/* A sum that the GPUs of an exchange make (scatter.c). */
+struct gpu_scatter {
+	struct gpu_sum sum;
+	struct queue link; /* of the exchange's, while some of it has not begun */
+	/* What begins next: of that segment, which has so many elements before it in the unit, in each rank's
+	 * piece the elements from that one on. */
+	unsigned segment;
+	uint64_t before, first;
+	unsigned rounds; /* under way */
+	int status;
+};
+
+enum gpu_round_state {
+	ROUND_FREE,
+	ROUND_EXCHANGING, /* the thread has it */
+	ROUND_COPYING,	  /* its pieces are on their way to host memory */
+};
+
+/* Some of a sum: of each rank's piece of a segment as much as its GPU has memory for. */
+struct gpu_round {
+	struct gpu_exchange *exchange;
+	struct gpu_scatter *scatter; /* NULL: its sum does not wait for it any more */
+	enum gpu_round_state state;
+	struct exchange_operation operation;
+	struct communicator_request requests[GPU_RANKS]; /* these by rank */
+	uint64_t bounds[GPU_RANKS + 1];
+	bool is_absent[GPU_RANKS];
+	struct gpu_rank *ranks[GPU_RANKS]; /* whose contributions the GPUs may read; NULL: none */
+	struct gpu_round_piece {
+		struct gpu_copy copy;
+		struct gpu_round *round;
+		struct gpu_rank *rank;
+		bool is_under_way, is_given_up;
+	} pieces[GPU_RANKS];
+	unsigned moving;  /* pieces under way */
+	unsigned awaited; /* and those that the sum waits for */
+	int status;
+};
+
 struct gpu_exchange {
 	struct job *job;
 	enum exchange_state state;
@@ -60,7 +99,15 @@ struct gpu_exchange {
 	struct exchange_group group;
 	struct gpu_choice choice;
 	struct gpu_share shares[GPU_SHARES];
-	uint64_t bytes;	   /* that GPUs have got from one another */
+	struct gpu_scatter scatters[GPU_SUMS];
+	struct queue scattering; /* those that wait for a round */
+	struct gpu_round rounds[GPU_ROUNDS];
+	uint64_t window; /* elements of a rank's piece that a round takes; 0: they sum nothing together */
+	bool has_failed_sum;
+	/* No sum waits any longer for the tier's driver, which hangs, and whose ranks have been sent away; or
+	 * for the thread, if there is no tier: it does not come back from NCCL. NULL: there was no sum. */
+	void (*give_up_sums)(struct gpu_exchange *exchange, const struct gpu_tier *tier);
+	uint64_t bytes;	   /* of packs that GPUs have got from one another */
 	char problem[768]; /* that was told last, since one was ready; "" */
 };
 
@@ -75,6 +122,15 @@ void gpu_exchange_check(struct node *node, gpu_exchange_fail fail);
 bool gpu_exchange_hangs(const struct node *node, uint64_t patience_ns);
 void gpu_exchange_free(struct job *job);
 void gpu_exchange_node_free(struct node *node);
+
+/* It is ready, in the job's epoch. */
+bool gpu_exchange_is_ready(const struct gpu_exchange *exchange);
+
+/* ---- scatter.c ---- */
+
+/* As gpu_can_sum() and gpu_sum_begin() are, of a job with ranks on several GPUs. */
+bool gpu_scatter_can(const struct job *job);
+void gpu_scatter_begin(const struct gpu_sum_order *order);
 
 /* ---- share.c ---- */
 

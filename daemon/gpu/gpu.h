@@ -13,7 +13,8 @@
  * A rank that pushes from its GPU has memory there for itself (gradients.c), in which its gradient buffers
  * lie as they do in host memory. What it pushes is copied from the one to the other (push.c), behind the
  * event that the rank names; then it is as if the rank had pushed it from host memory. Where all ranks of a
- * job share the GPU, it can sum what they have pushed (sums.c), and the sum alone is copied.
+ * job share the GPU, it can sum what they have pushed (sums.c), and the sum alone is copied. So can several
+ * GPUs that exchange, each a part of it (scatter.c).
  *
  * Several GPUs of a job may get what they want next from one another, each a part from host memory and the
  * rest by NCCL (share.c, exchange.c); who asks for a pack waits for no other GPU.
@@ -101,7 +102,8 @@ void gpu_push(struct member *member, uint32_t buffer, struct gradient_span span,
 /* It ends with -ECANCELED, unless it is over. */
 void gpu_cancel_push(struct member *member, uint32_t buffer);
 
-/* All ranks of the job push from the same GPU, which can sum now what they have pushed there. */
+/* All ranks of the job push from GPUs, which can sum now what they have pushed there: one that they share, or
+ * several that exchange. */
 bool gpu_can_sum(const struct job *job);
 
 /* So many of a job at a time. */
@@ -110,14 +112,15 @@ bool gpu_can_sum(const struct job *job);
 #define GPU_SUM_NONE UINT64_MAX
 
 /* Of a sum that is over; on the loop. */
-typedef void (*gpu_summed)(void *context, int status, const char *problem);
+typedef void (*gpu_summed)(void *context, int status);
 
-/* Contributions to a sum that are complete on the GPU. */
+/* Contributions to a sum that are complete on their GPUs. */
 struct gpu_sum_order {
 	struct job *job;
+	const char *name; /* of the unit, for texts */
 	const struct collective_segment *segments;
 	unsigned segment_count;
-	uint64_t bytes;		   /* of a contribution */
+	uint64_t share;		   /* elements of the sum that take a contribution's place */
 	uint64_t first[GPU_RANKS]; /* by rank: the byte of its gradient buffers that its contribution begins
 				      at */
 	gpu_summed done;
@@ -125,10 +128,10 @@ struct gpu_sum_order {
 };
 
 /* Sums them in the order of docs/numerics.md, after gpu_can_sum() has said yes in this turn. The sum, in
- * fp32, is written to host memory where the contributions would be copied to: to the place of the first
- * rank's, and what does not fit there to that of the next one's. Together they are as large, at least. done()
- * never runs inside this call. After an error these places may have anything, and that GPU sums no more, for
- * no job, until the daemon ends. */
+ * fp32, is written to host memory where the contributions would be copied to: its first elements to the place
+ * of the first rank that contributes, as many of the next ones to that of the second, and so on. done() never
+ * runs inside this call. After an error these places may have anything, the contributions are on their GPUs
+ * as before, and gpu_can_sum() says no. */
 void gpu_sum_begin(const struct gpu_sum_order *order);
 
 /* Bytes of contributions that GPUs have summed, since the daemon has the job. */

@@ -196,27 +196,36 @@ struct gpu_passes {
 	struct driver_function *update_functions[KERNELS_COUNT], *sum_functions[REDUCE_FORMATS];
 	struct gpu_kernels update_kernels, sum_kernels;
 	struct gpu_memory memory;
+	struct gpu_memory pieces;    /* for sums with other GPUs (scatter.c); no address: none */
 	struct gpu_updater *updater; /* NULL: it takes none */
 	int status;
 	struct gpu_problem problem;
 };
 
-/* Contributions of ranks being summed there: one pass after the other, each of elements in one format whose
- * sums lie side by side in host memory. */
+/* Contributions of ranks being summed. */
 struct gpu_sum {
-	struct gpu_pass pass;
-	struct gpu_tier *tier;
+	struct job *job;
 	bool is_running;
 	gpu_summed done; /* NULL: who waited has been told */
 	void *context;
+	const char *name; /* of the unit */
 	struct collective_segment segments[UNIT_TRAINABLE_SECTIONS];
 	unsigned segment_count, rank_count;
 	struct gpu_summand {
 		struct gpu_rank *rank; /* NULL: it contributes nothing */
 		uint64_t first;	       /* byte of its gradient buffers */
 	} summands[GPU_RANKS];
-	uint64_t bytes;		   /* of a contribution */
-	uint64_t elements, summed; /* of all segments */
+	uint64_t share;	   /* elements that take the place of a contribution */
+	uint64_t elements; /* of all segments */
+};
+
+/* By one GPU: one pass after the other, each of elements in one format whose sums lie side by side in host
+ * memory. */
+struct gpu_pass_sum {
+	struct gpu_sum sum;
+	struct gpu_pass pass;
+	struct gpu_tier *tier;
+	uint64_t summed; /* elements */
 	/* Of the pass. */
 	const struct collective_segment *segment;
 	uint64_t skip; /* elements of it */
@@ -249,12 +258,13 @@ struct gpu_tier {
 	struct directory_header *directory;
 	float update_fraction;
 	bool has_room_for_passes;    /* its budget has */
+	bool has_room_for_pieces;    /* likewise */
 	struct gpu_passes *passes;   /* NULL: there are none */
 	struct gpu_updates *updates; /* NULL: it makes none */
 	uint64_t mirror_room;	     /* bytes that its budget leaves for mirrors */
 	struct gpu_mirrors *mirrors; /* NULL: there are none */
 	bool may_sum;		     /* as the node's settings said */
-	struct gpu_sum *sums;	     /* GPU_SUMS of them; NULL: it sums nothing */
+	struct gpu_pass_sum *sums;   /* GPU_SUMS of them; NULL: it sums nothing */
 	struct slots slots;
 	struct gpu_slot *places; /* by slot */
 	struct gpu_pack *packs;
@@ -320,6 +330,13 @@ void gpu_tier_fail(struct gpu_tier *tier, int status, const char *problem);
 /* Of the GPU, for chunks on their way; and what they take of the budget, or really have. */
 #define GPU_PASSES_BYTES ((size_t)6 << 20)
 uint64_t gpu_passes_bytes(const struct gpu_tier *tier);
+/* And for sums with other GPUs: a communicator's staging memory, and what rounds of sums have on its way to
+ * host memory. */
+#define GPU_STAGING_BYTES ((size_t)8 << 20)
+#define GPU_ROUND_BYTES ((size_t)4 << 20)
+#define GPU_ROUNDS 2
+#define GPU_PIECES_BYTES (GPU_STAGING_BYTES + GPU_ROUNDS * GPU_ROUND_BYTES)
+uint64_t gpu_pieces_bytes(const struct gpu_tier *tier);
 uint64_t gpu_passes_held_bytes(const struct gpu_tier *tier);
 /* With the tier's opening, and once all that was asked for has come home: came() hears of each request. */
 void gpu_passes_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier));
@@ -390,6 +407,18 @@ uint64_t gpu_gradients_bytes(const struct gpu_tier *tier);
 /* The tier has failed: who waits for memory there is told. */
 void gpu_fail_asking(struct gpu_tier *tier);
 
+/* ---- push.c ---- */
+
+/* Its engine writes to the rank's gradient buffers in host memory meanwhile. gpu_gradients_go_on() follows.
+ */
+void gpu_begin_moving(struct gpu_rank *rank);
+void gpu_end_moving(struct gpu_rank *rank);
+
+/* ---- sums.c ---- */
+
+/* What the order says. */
+void gpu_sum_init(struct gpu_sum *sum, const struct gpu_sum_order *order);
+
 /* ---- push_end.c ---- */
 
 /* Its GPU is lost, and nobody knows what that still does: nothing of the member's host memory is used again.
@@ -397,7 +426,7 @@ void gpu_fail_asking(struct gpu_tier *tier);
 void gpu_send_away(struct member *member, const char *problem);
 /* Who waits is told, once: what a driver brings home that hung was given up before. */
 void gpu_end_push(struct gpu_push *push, int status, const char *problem);
-void gpu_end_sum(struct gpu_sum *sum, int status, const char *problem);
+void gpu_end_sum(struct gpu_sum *sum, int status);
 /* The tier's driver hangs, and what it was asked for may never come home: who waits for what was pushed is
  * told, and its ranks are sent away. */
 void gpu_give_pushes_up(struct gpu_tier *tier);

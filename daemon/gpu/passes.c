@@ -23,9 +23,30 @@ uint64_t gpu_passes_bytes(const struct gpu_tier *tier)
 	return are_wanted(tier) ? GPU_PASSES_BYTES : 0;
 }
 
+/* Several GPUs may come to sum together. */
+static bool are_pieces_wanted(const struct gpu_tier *tier)
+{
+	const struct node *node = tier->job->node;
+
+	return are_sums_wanted(tier) && node->gpu->gpus.count > 1 &&
+	       node->settings.gpu_exchange != GPU_EXCHANGE_NEVER;
+}
+
+uint64_t gpu_pieces_bytes(const struct gpu_tier *tier)
+{
+	return are_pieces_wanted(tier) ? GPU_PIECES_BYTES : 0;
+}
+
+static uint64_t held_bytes(const struct gpu_memory *memory)
+{
+	return memory->address ? memory->bytes : 0;
+}
+
 uint64_t gpu_passes_held_bytes(const struct gpu_tier *tier)
 {
-	return tier->passes && tier->passes->memory.address ? tier->passes->memory.bytes : 0;
+	const struct gpu_passes *passes = tier->passes;
+
+	return passes ? held_bytes(&passes->memory) + held_bytes(&passes->pieces) : 0;
 }
 
 /* ---- They are made ---- */
@@ -46,6 +67,18 @@ static void on_memory(struct gpu_request *request, int status)
 	come(container_of(memory, struct gpu_passes, memory), request, status);
 }
 
+/* Without it GPUs sum nothing together. */
+static void on_pieces(struct gpu_request *request, int status)
+{
+	struct gpu_memory *memory = container_of(request, struct gpu_memory, request);
+	struct gpu_passes *passes = container_of(memory, struct gpu_passes, pieces);
+
+	if (status < 0)
+		log_info("what ranks of job %s push from several GPUs is summed by processors: %s",
+			 passes->tier->job->name, request->problem.text);
+	passes->came(passes->tier);
+}
+
 static void on_update_kernels(struct gpu_request *request, int status)
 {
 	struct gpu_kernels *kernels = container_of(request, struct gpu_kernels, request);
@@ -58,6 +91,12 @@ static void on_sum_kernels(struct gpu_request *request, int status)
 	struct gpu_kernels *kernels = container_of(request, struct gpu_kernels, request);
 
 	come(container_of(kernels, struct gpu_passes, sum_kernels), request, status);
+}
+
+static void create(struct gpu_tier *tier, struct gpu_memory *memory)
+{
+	tier->outstanding++;
+	gpu_memory_create(tier->gpu->engine, memory);
 }
 
 static void load(struct gpu_tier *tier, struct gpu_kernels *kernels)
@@ -78,6 +117,8 @@ void gpu_passes_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier))
 	passes->came = came;
 	passes->memory =
 		(struct gpu_memory){ .request.done = on_memory, .bytes = GPU_PASSES_BYTES, .fd = -1 };
+	passes->pieces =
+		(struct gpu_memory){ .request.done = on_pieces, .bytes = GPU_PIECES_BYTES, .fd = -1 };
 	passes->update_kernels = (struct gpu_kernels){ .request.done = on_update_kernels,
 						       .image = kernels_image(),
 						       .count = KERNELS_COUNT,
@@ -88,8 +129,9 @@ void gpu_passes_make(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier))
 						    .count = REDUCE_FORMATS,
 						    .names = sum_names,
 						    .functions = passes->sum_functions };
-	tier->outstanding++;
-	gpu_memory_create(tier->gpu->engine, &passes->memory);
+	create(tier, &passes->memory);
+	if (are_pieces_wanted(tier) && tier->has_room_for_pieces)
+		create(tier, &passes->pieces);
 	if (gpu_updates_are_wanted(tier))
 		load(tier, &passes->update_kernels);
 	if (are_sums_wanted(tier))
@@ -141,6 +183,23 @@ static void on_memory_gone(struct gpu_request *request, int status)
 	come(container_of(memory, struct gpu_passes, memory), request, 0);
 }
 
+static void on_pieces_gone(struct gpu_request *request, int status)
+{
+	struct gpu_memory *memory = container_of(request, struct gpu_memory, request);
+
+	come(container_of(memory, struct gpu_passes, pieces), request, 0);
+}
+
+static void destroy(struct gpu_tier *tier, struct gpu_memory *memory,
+		    void (*done)(struct gpu_request *request, int status))
+{
+	if (!memory->address)
+		return;
+	tier->outstanding++;
+	memory->request.done = done;
+	gpu_memory_destroy(tier->gpu->engine, memory);
+}
+
 static void unload(struct gpu_tier *tier, struct gpu_kernels *kernels)
 {
 	if (!kernels->module)
@@ -160,11 +219,8 @@ void gpu_passes_close(struct gpu_tier *tier, void (*came)(struct gpu_tier *tier)
 	passes->updater = gpu_updater_free(passes->updater);
 	unload(tier, &passes->update_kernels);
 	unload(tier, &passes->sum_kernels);
-	if (passes->memory.address) {
-		tier->outstanding++;
-		passes->memory.request.done = on_memory_gone;
-		gpu_memory_destroy(tier->gpu->engine, &passes->memory);
-	}
+	destroy(tier, &passes->memory, on_memory_gone);
+	destroy(tier, &passes->pieces, on_pieces_gone);
 }
 
 void gpu_passes_free(struct gpu_tier *tier)

@@ -16,15 +16,27 @@ int gpu_check_push(const struct member *member, char *message, size_t size)
 	return 0;
 }
 
+void gpu_begin_moving(struct gpu_rank *rank)
+{
+	rank->busy++;
+	rank->tier->outstanding++;
+	rank->gradients.moving++;
+}
+
+void gpu_end_moving(struct gpu_rank *rank)
+{
+	rank->busy--;
+	rank->tier->outstanding--;
+	rank->gradients.moving--;
+}
+
 static void on_copied(struct gpu_request *request, int status)
 {
 	struct gpu_copy *copy = container_of(request, struct gpu_copy, request);
 	struct gpu_push *push = container_of(copy, struct gpu_push, copy);
 	struct gpu_rank *rank = push->rank;
 
-	rank->busy--;
-	rank->tier->outstanding--;
-	rank->gradients.moving--;
+	gpu_end_moving(rank);
 	if (status == -ENODEV && copy->begun > 0)
 		gpu_send_away(rank->member, request->problem.text);
 	gpu_end_push(push, status, request->problem.text);
@@ -47,9 +59,7 @@ void gpu_push(struct member *member, uint32_t buffer, struct gradient_span span,
 				   .from = rank->gradients.memory.address + span.first,
 				   .bytes = span.bytes,
 				   .after = event > 0 ? &rank->events[gpu_event_at(event)].event : NULL };
-	rank->busy++;
-	rank->tier->outstanding++;
-	rank->gradients.moving++;
+	gpu_begin_moving(rank);
 	gpu_copy_submit(rank->tier->gpu->engine, &push->copy);
 }
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 #include "daemon/telemetry/telemetry.h"
 
 void gpu_send_away(struct member *member, const char *problem)
@@ -28,12 +28,26 @@ void gpu_end_push(struct gpu_push *push, int status, const char *problem)
 		done(rank->member, (uint32_t)(push - rank->gradients.pushes), status, problem);
 }
 
-void gpu_end_sum(struct gpu_sum *sum, int status, const char *problem)
+static uint64_t contributed_bytes(const struct gpu_sum *sum)
+{
+	uint64_t bytes = 0, contributions = 0;
+
+	for (unsigned i = 0; i < sum->segment_count; i++)
+		bytes += sum->segments[i].count * reduce_element_bytes(sum->segments[i].format);
+	for (unsigned i = 0; i < sum->rank_count; i++)
+		contributions += sum->summands[i].rank != NULL;
+	return bytes * contributions;
+}
+
+void gpu_end_sum(struct gpu_sum *sum, int status)
 {
 	gpu_summed done = TAKE_PTR(sum->done);
 
-	if (done)
-		done(sum->context, status, problem);
+	if (!done)
+		return;
+	if (status == 0)
+		sum->job->gpu->summed_bytes += contributed_bytes(sum);
+	done(sum->context, status);
 }
 
 /* The copies are the engine's still. Until they come home, which may be never, the rank's memory is there. */
@@ -48,10 +62,14 @@ static void give_up(struct gpu_rank *rank)
 
 void gpu_give_pushes_up(struct gpu_tier *tier)
 {
+	struct gpu_exchange *exchange = tier->job->gpu->exchange;
+
 	for (unsigned i = 0; i < GPU_RANKS; i++)
 		if (tier->ranks[i])
 			give_up(tier->ranks[i]);
 	for (unsigned i = 0; tier->sums && i < GPU_SUMS; i++)
-		if (tier->sums[i].is_running)
-			gpu_end_sum(&tier->sums[i], -ENODEV, tier->problem);
+		if (tier->sums[i].sum.is_running)
+			gpu_end_sum(&tier->sums[i].sum, -ENODEV);
+	if (exchange && exchange->give_up_sums)
+		exchange->give_up_sums(exchange, tier);
 }

@@ -1,14 +1,15 @@
-/* Sums, on a GPU that all ranks of a job share, of what they have pushed from there: passes of its tier
- * (passes.c), whose kernel adds in the order of docs/numerics.md.
+/* Sums, on GPUs, of what ranks have pushed from there: by the GPU that all ranks of a job share, or by
+ * several that exchange (scatter.c).
  *
- * A sum is written to the ranks' gradient buffers in host memory, where their contributions would be copied
- * to: they are registered with the GPU, and of one that is lost nobody but these ranks has what it may still
- * write to. So a sum fails as a push does (push_end.c). */
+ * The one GPU makes passes of its tier (passes.c), whose kernel adds in the order of docs/numerics.md. A sum
+ * is written to the ranks' gradient buffers in host memory, where their contributions would be copied to:
+ * they are registered with the GPU, and of one that is lost nobody but these ranks has what it may still
+ * write to. So a sum that loses its GPU fails as a push does (push_end.c). */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/gpu/own.h"
+#include "daemon/gpu/exchange.h"
 
 static_assert(sizeof(struct sum_arguments) <= GPU_ARGUMENTS_BYTES && GPU_RANKS <= SUM_MAX_RANKS,
 	      "a chunk has room for them");
@@ -33,9 +34,11 @@ static struct gpu_tier *find_tier(const struct job *job)
 
 bool gpu_can_sum(const struct job *job)
 {
-	struct gpu_tier *tier = find_tier(job);
+	const struct gpu_tier *tier = find_tier(job);
 
-	return tier && tier->state == GPU_TIER_OPEN && tier->sums && !tier->gpu->has_failed_sum;
+	if (!tier)
+		return gpu_scatter_can(job);
+	return tier->state == GPU_TIER_OPEN && tier->sums && !tier->gpu->has_failed_sum;
 }
 
 uint64_t gpu_summed_bytes(const struct job *job)
@@ -43,22 +46,45 @@ uint64_t gpu_summed_bytes(const struct job *job)
 	return job->gpu->summed_bytes;
 }
 
+/* ---- A sum, whoever makes it ---- */
+
+void gpu_sum_init(struct gpu_sum *sum, const struct gpu_sum_order *order)
+{
+	assert(order->segment_count <= UNIT_TRAINABLE_SECTIONS);
+	*sum = (struct gpu_sum){ .job = order->job,
+				 .is_running = true,
+				 .done = order->done,
+				 .context = order->context,
+				 .name = order->name,
+				 .segment_count = order->segment_count,
+				 .rank_count = order->job->options.world_size,
+				 .share = order->share };
+	memcpy(sum->segments, order->segments, order->segment_count * sizeof(*order->segments));
+	for (unsigned i = 0; i < order->segment_count; i++)
+		sum->elements += order->segments[i].count;
+	for (uint32_t i = 0; i < sum->rank_count; i++)
+		if (order->first[i] != GPU_SUM_NONE)
+			sum->summands[i] =
+				(struct gpu_summand){ order->job->members.ranks[i]->gpu, order->first[i] };
+}
+
 /* ---- Passes ---- */
 
 static void find_parts(const struct gpu_pass *pass, struct gpu_pass_part parts[GPU_PARTS])
 {
-	const struct gpu_sum *sum = container_of(pass, struct gpu_sum, pass);
+	const struct gpu_pass_sum *own = container_of(pass, struct gpu_pass_sum, pass);
 
-	parts[0] = (struct gpu_pass_part){ { (uintptr_t)sum->to, false }, 1, sizeof(float), false, true };
+	parts[0] = (struct gpu_pass_part){ { (uintptr_t)own->to, false }, 1, sizeof(float), false, true };
 }
 
 static const char *launch(const struct gpu_pass *pass, const struct gpu_chunk *chunk, void *arguments,
 			  struct gpu_step *ret_step)
 {
-	const struct gpu_sum *sum = container_of(pass, struct gpu_sum, pass);
+	const struct gpu_pass_sum *own = container_of(pass, struct gpu_pass_sum, pass);
+	const struct gpu_sum *sum = &own->sum;
 	struct sum_arguments *with = arguments;
-	uint64_t skip = sum->segment->offset +
-			(sum->skip + chunk->first) * reduce_element_bytes(sum->segment->format);
+	uint64_t skip = own->segment->offset +
+			(own->skip + chunk->first) * reduce_element_bytes(own->segment->format);
 
 	*with = (struct sum_arguments){ .sum = (float *)(uintptr_t)chunk->here[0],
 					.count = chunk->count,
@@ -74,70 +100,58 @@ static const char *launch(const struct gpu_pass *pass, const struct gpu_chunk *c
 	*ret_step = (struct gpu_step){ .arguments = with,
 				       .blocks = sum_blocks(chunk->count),
 				       .threads = SUM_THREADS };
-	return sum_kernel(sum->segment->format);
+	return sum_kernel(own->segment->format);
 }
 
 static const struct gpu_pass_kind sum_kind = { SUM_THREADS * SUM_GROUP, find_parts, launch };
 
 /* Of the next element: its segment. */
-static void find_segment(struct gpu_sum *sum)
+static void find_segment(struct gpu_pass_sum *own)
 {
-	sum->segment = sum->segments;
-	sum->skip = sum->summed;
-	while (sum->skip >= sum->segment->count)
-		sum->skip -= (sum->segment++)->count;
+	own->segment = own->sum.segments;
+	own->skip = own->summed;
+	while (own->skip >= own->segment->count)
+		own->skip -= (own->segment++)->count;
 }
 
 /* And its sum's place. Returns for how many of them there is room. */
-static uint64_t find_place(struct gpu_sum *sum)
+static uint64_t find_place(struct gpu_pass_sum *own)
 {
-	const struct gpu_summand *summand = sum->summands;
-	uint64_t at = sum->summed * sizeof(float);
+	const struct gpu_summand *summand = own->sum.summands;
+	uint64_t at = own->summed, share = own->sum.share;
 
-	for (; !summand->rank || at >= sum->bytes; summand++)
-		at -= summand->rank ? sum->bytes : 0;
-	sum->to = summand->rank->member->gradients.base + summand->first + at;
-	return (sum->bytes - at) / sizeof(float);
+	for (; !summand->rank || at >= share; summand++)
+		at -= summand->rank ? share : 0;
+	own->to = summand->rank->member->gradients.base + summand->first + at * sizeof(float);
+	return share - at;
 }
 
-static void begin_pass(struct gpu_sum *sum)
+static void begin_pass(struct gpu_pass_sum *own)
 {
-	uint64_t left, room = find_place(sum);
+	uint64_t left, room = find_place(own);
 
-	find_segment(sum);
-	left = sum->segment->count - sum->skip;
-	sum->pass.count = left < room ? left : room;
-	gpu_updater_run(sum->tier->passes->updater, &sum->pass, &sum_kind);
+	find_segment(own);
+	left = own->segment->count - own->skip;
+	own->pass.count = left < room ? left : room;
+	gpu_updater_run(own->tier->passes->updater, &own->pass, &sum_kind);
 }
 
-/* ---- A sum ---- */
-
-static uint64_t contributed_bytes(const struct gpu_sum *sum)
+static void for_each_rank(const struct gpu_pass_sum *own,
+			  void (*call)(struct gpu_rank *rank, const char *problem))
 {
-	uint64_t bytes = 0;
-
-	for (unsigned i = 0; i < sum->rank_count; i++)
-		bytes += sum->summands[i].rank ? sum->bytes : 0;
-	return bytes;
+	for (unsigned i = 0; i < own->sum.rank_count; i++)
+		if (own->sum.summands[i].rank)
+			call(own->sum.summands[i].rank, own->pass.problem.text);
 }
 
-static void let_ranks_go(const struct gpu_sum *sum)
+static void hold(struct gpu_rank *rank, const char *problem)
 {
-	for (unsigned i = 0; i < sum->rank_count; i++) {
-		struct gpu_rank *rank = sum->summands[i].rank;
-
-		if (!rank)
-			continue;
-		rank->busy--;
-		rank->gradients.moving--;
-	}
+	gpu_begin_moving(rank);
 }
 
-static void for_each_rank(const struct gpu_sum *sum, void (*call)(struct gpu_rank *rank, const char *problem))
+static void let_go(struct gpu_rank *rank, const char *problem)
 {
-	for (unsigned i = 0; i < sum->rank_count; i++)
-		if (sum->summands[i].rank)
-			call(sum->summands[i].rank, sum->pass.problem.text);
+	gpu_end_moving(rank);
 }
 
 static void send_away(struct gpu_rank *rank, const char *problem)
@@ -150,71 +164,58 @@ static void go_on(struct gpu_rank *rank, const char *problem)
 	gpu_gradients_go_on(rank);
 }
 
+/* For no job, until the daemon ends. */
+static void refuse_more(struct gpu_tier *tier, const char *problem)
+{
+	if (!tier->gpu->has_failed_sum)
+		log_warning("what ranks push from %s is summed there no more, falling back to processors: %s",
+			    gpu_engine_name(tier->gpu->engine), problem);
+	tier->gpu->has_failed_sum = true;
+}
+
 static void on_summed(struct gpu_pass *pass, int status)
 {
-	struct gpu_sum *sum = container_of(pass, struct gpu_sum, pass);
-	struct gpu_tier *tier = sum->tier;
+	struct gpu_pass_sum *own = container_of(pass, struct gpu_pass_sum, pass);
+	struct job *job = own->sum.job;
 
-	sum->summed += pass->count;
-	if (status == 0 && sum->summed < sum->elements) {
-		begin_pass(sum);
+	own->summed += pass->count;
+	if (status == 0 && own->summed < own->sum.elements) {
+		begin_pass(own);
 		return;
 	}
 	if (status < 0)
-		tier->gpu->has_failed_sum = true;
-	else
-		tier->job->gpu->summed_bytes += contributed_bytes(sum);
-	let_ranks_go(sum);
+		refuse_more(own->tier, pass->problem.text);
+	for_each_rank(own, let_go);
 	if (status == -ENODEV)
-		for_each_rank(sum, send_away);
-	gpu_end_sum(sum, status, pass->problem.text);
-	for_each_rank(sum, go_on);
-	sum->is_running = false;
-	tier->outstanding--;
-	job_settle(tier->job);
+		for_each_rank(own, send_away);
+	gpu_end_sum(&own->sum, status);
+	for_each_rank(own, go_on);
+	own->sum.is_running = false;
+	job_settle(job);
 }
 
-static void set_summands(struct gpu_sum *sum, const struct gpu_sum_order *order)
+static struct gpu_pass_sum *find_free(struct gpu_tier *tier)
 {
-	sum->rank_count = order->job->options.world_size;
-	for (uint32_t i = 0; i < sum->rank_count; i++) {
-		struct gpu_rank *rank = order->job->members.ranks[i]->gpu;
+	struct gpu_pass_sum *own = tier->sums;
 
-		sum->summands[i] = (struct gpu_summand){ order->first[i] == GPU_SUM_NONE ? NULL : rank,
-							 order->first[i] };
-		if (!sum->summands[i].rank)
-			continue;
-		rank->busy++;
-		rank->gradients.moving++;
-	}
-}
-
-static struct gpu_sum *find_free(struct gpu_tier *tier)
-{
-	struct gpu_sum *sum = tier->sums;
-
-	for (; sum->is_running; sum++)
-		assert(sum < &tier->sums[GPU_SUMS - 1]);
-	return sum;
+	for (; own->sum.is_running; own++)
+		assert(own < &tier->sums[GPU_SUMS - 1]);
+	return own;
 }
 
 void gpu_sum_begin(const struct gpu_sum_order *order)
 {
 	struct gpu_tier *tier = find_tier(order->job);
-	struct gpu_sum *sum = find_free(tier);
+	struct gpu_pass_sum *own;
 
-	assert(order->segment_count <= UNIT_TRAINABLE_SECTIONS);
-	*sum = (struct gpu_sum){ .pass = { .done = on_summed, .kernels = &tier->passes->sum_kernels },
-				 .tier = tier,
-				 .is_running = true,
-				 .done = order->done,
-				 .context = order->context,
-				 .segment_count = order->segment_count,
-				 .bytes = order->bytes };
-	memcpy(sum->segments, order->segments, order->segment_count * sizeof(*order->segments));
-	for (unsigned i = 0; i < order->segment_count; i++)
-		sum->elements += order->segments[i].count;
-	set_summands(sum, order);
-	tier->outstanding++;
-	begin_pass(sum);
+	if (!tier) {
+		gpu_scatter_begin(order);
+		return;
+	}
+	own = find_free(tier);
+	*own = (struct gpu_pass_sum){ .pass = { .done = on_summed, .kernels = &tier->passes->sum_kernels },
+				      .tier = tier };
+	gpu_sum_init(&own->sum, order);
+	for_each_rank(own, hold);
+	begin_pass(own);
 }

@@ -65,20 +65,26 @@ static uint64_t room_for_mirrors(const struct gpu_tier *tier, uint64_t gradients
 }
 
 /* Gradients and passes have room where the least of parameters has room beside them; passes come last,
- * because processors can make all updates and sums. Mirrors have what is left. */
+ * because processors can make all updates and sums, and after them what is for sums with other GPUs. Mirrors
+ * have what is left. */
 static int plan_within(struct gpu_tier *tier, uint64_t budget)
 {
 	uint64_t gradients = tier->has_gradients ? gradients_to_come(tier) : 0,
-		 passes = gpu_passes_bytes(tier);
+		 passes = gpu_passes_bytes(tier), pieces = gpu_pieces_bytes(tier);
 	int r;
 
-	tier->has_room_for_passes = true;
+	tier->has_room_for_passes = tier->has_room_for_pieces = true;
 	tier->mirror_room = 0;
 	if (budget == 0)
 		return plan_slots(tier, budget);
-	r = plan_beside(tier, budget, size_sum(gradients, passes));
+	r = plan_beside(tier, budget, size_sum(gradients, passes + pieces));
+	if (r == 0 && pieces > 0) {
+		tier->has_room_for_pieces = false;
+		pieces = 0;
+		r = plan_beside(tier, budget, size_sum(gradients, passes));
+	}
 	if (r > 0)
-		tier->mirror_room = room_for_mirrors(tier, gradients, passes);
+		tier->mirror_room = room_for_mirrors(tier, gradients, passes + pieces);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	tier->has_room_for_passes = passes == 0;

@@ -12,8 +12,12 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "common/size.h"
 #include "daemon/gpu/gpu.h"
 #include "daemon/gradients/own.h"
+
+/* Elements. */
+#define SHARE_GRAIN 64
 
 static_assert(GPU_SUMS >= REDUCTIONS, "a sum for each");
 
@@ -76,28 +80,36 @@ static bool is_void(const struct reduction *reduction)
 	return false;
 }
 
-static void on_summed(void *context, int status, const char *problem)
+static void on_summed(void *context, int status)
 {
 	struct reduction *reduction = context;
 
-	if (status < 0 && !is_void(reduction))
-		job_abort(reduction->job, -ESTALE,
-			  "the gradients of unit \"%s\" that its ranks have pushed cannot be summed: %s",
-			  unit_of(reduction)->name, problem);
-	if (status < 0)
+	if (status == 0)
+		combined_add_next(reduction);
+	else if (is_void(reduction))
 		reduction_void(reduction);
 	else
-		combined_add_next(reduction);
+		reduction_put_back(reduction);
+}
+
+/* Evenly, so that GPUs which sum together have as much to copy; and aligned for them. */
+static uint64_t share_of(const struct unit *unit, uint32_t contributions)
+{
+	uint64_t room = unit_gradient_bytes(unit) / sizeof(float);
+	uint64_t share = size_align(size_divide_up(unit->trainable, contributions), SHARE_GRAIN);
+
+	return share < room ? share : room;
 }
 
 void combined_begin(struct reduction *reduction)
 {
 	struct gpu_sum_order order = { .job = reduction->job,
+				       .name = unit_of(reduction)->name,
 				       .segments = reduction->segments,
 				       .segment_count = reduction->push.segment_count,
-				       .bytes = unit_gradient_bytes(unit_of(reduction)),
 				       .done = on_summed,
 				       .context = reduction };
+	uint32_t count = 0;
 
 	for (uint32_t rank = 0; rank < reduction->job->options.world_size; rank++) {
 		const struct contribution *contribution = reduction->contributions[rank];
@@ -105,7 +117,9 @@ void combined_begin(struct reduction *reduction)
 		order.first[rank] = contribution ? (uint64_t)((const char *)contribution->data -
 							      contribution->member->gradients.base)
 						 : GPU_SUM_NONE;
+		count += contribution != NULL;
 	}
+	reduction->share = order.share = share_of(unit_of(reduction), count);
 	reduction->place = 0;
 	reduction->added = 0;
 	gpu_sum_begin(&order);
@@ -114,8 +128,7 @@ void combined_begin(struct reduction *reduction)
 bool combined_add_next(struct reduction *reduction)
 {
 	uint64_t left = unit_of(reduction)->trainable - reduction->added;
-	uint64_t room = unit_gradient_bytes(unit_of(reduction)) / sizeof(float);
-	uint64_t count = left < room ? left : room;
+	uint64_t count = left < reduction->share ? left : reduction->share;
 
 	if (left == 0)
 		return false;

@@ -86,6 +86,7 @@ struct reduction {
 	struct contribution **contributions; /* by rank */
 	bool is_combined;		     /* a GPU sums them first */
 	uint32_t place;			     /* the next rank in whose place there may be some of that sum */
+	uint64_t share;			     /* elements of it that each place has, at most */
 	uint64_t added;			     /* elements of it */
 };
 
@@ -144,12 +145,15 @@ bool combined_may_be(const struct contribution *contribution);
 /* What is collected can be added now, after a sum on a GPU if is_combined says so. False: of some the bytes
  * have to come home first, and are on their way. */
 bool combined_choose(struct reduction *reduction);
-/* They are summed on the GPU; then some of that sum is added to the unit's, or all is void. */
+/* They are summed on the GPU; then some of that sum is added to the unit's. Or all is void, or waits again to
+ * come home. */
 void combined_begin(struct reduction *reduction);
 /* So are more of it, when some have been. False: those were all. */
 bool combined_add_next(struct reduction *reduction);
 /* The contributions of a reduction whose epoch has ended are not added. */
 void reduction_void(struct reduction *reduction);
+/* Those that a GPU could not sum wait as before. */
+void reduction_put_back(struct reduction *reduction);
 
 /* A rank that waits for a buffer has its contribution put aside, if it waits for others. */
 void spare_help(struct member *member);

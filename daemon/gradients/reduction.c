@@ -76,6 +76,23 @@ void reduction_void(struct reduction *reduction)
 	finish(reduction);
 }
 
+void reduction_put_back(struct reduction *reduction)
+{
+	struct sum *sum = reduction->sum;
+
+	for (uint32_t rank = 0; rank < reduction->job->options.world_size; rank++) {
+		struct contribution *contribution = TAKE_PTR(reduction->contributions[rank]);
+
+		if (!contribution)
+			continue;
+		contribution->is_reading = false;
+		contribution_wait(contribution);
+	}
+	sum->has_content = reduction->push.is_added;
+	sum->next--;
+	finish(reduction);
+}
+
 /* It has as many micro-batches as in the last step: so this is likely all of it, some of which caches still
  * have, and a step that ends need not wait for it to be read again. Spilled sums are measured when they
  * leave; small ones together with the step. */

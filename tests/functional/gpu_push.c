@@ -1,10 +1,10 @@
-/* Ranks that push gradients from the memory of a GPU, which a stand-in plays: what comes of it has the bits
+/* Ranks that push gradients from the memory of GPUs, which a stand-in plays: what comes of it has the bits
  * of what comes of the same gradients in host memory, also where ranks are killed.
  *
  * usage: gpu_push RANKS STAGE FORMAT BUDGET_MIB PLACES [DEATHS], with FORMAT fp32, bf16, fp16 or wide (bf16
  * whose gradients are fp32), and PLACES gpu, mixed (then some of the pushes come from host memory), some
- * (then some ranks do not push some units), or updated (then the GPU makes updates, too). So often the last
- * rank is killed, and another one comes. */
+ * (then some ranks do not push some units), updated (then the GPU makes updates, too), or several (then ranks
+ * are on two GPUs in turn, and take more steps). So often the last rank is killed, and another one comes. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,15 +16,14 @@
 #define TENSORS 2
 #define ELEMENTS 30001ul
 #define FEW_ELEMENTS 333ul
-#define STEPS 4
 #define MICRO_BATCHES 2
 #define READ_BYTES 4096ul
 
 static struct driver driver;
 static struct driver_stream *stream;
-static unsigned long ranks, stage, budget_mib;
+static unsigned long ranks, stage, budget_mib, steps = 4;
 static uint32_t format = TIERD_FP32, gradient_format;
-static bool is_mixed, are_some, is_updated;
+static bool is_mixed, are_some, is_updated, are_several;
 
 /* What streams copy from, which must stay as it is until they have. */
 static struct source {
@@ -35,13 +34,18 @@ static unsigned char parameters[READ_BYTES] __attribute__((aligned(4096)));
 
 static const unsigned long elements[TENSORS] = { ELEMENTS, FEW_ELEMENTS };
 
-static void open_gpu(void)
+static int gpu_of(unsigned rank)
+{
+	return are_several ? (int)(rank % 2) : 0;
+}
+
+static void open_gpu(int gpu)
 {
 	struct dynamic_library library = { 0 };
 	struct driver_context *context;
 
 	REQUIRE(driver_open(&driver, &library));
-	REQUIRE(driver.context_retain(&context, 0) == DRIVER_DONE);
+	REQUIRE(driver.context_retain(&context, gpu) == DRIVER_DONE);
 	REQUIRE(driver.context_enter(context) == DRIVER_DONE);
 	REQUIRE(driver.host_register(sources, sizeof(sources), 0) == DRIVER_DONE);
 	REQUIRE(driver.host_register(parameters, sizeof(parameters), 0) == DRIVER_DONE);
@@ -66,7 +70,7 @@ static struct tierd_job *join(struct tierd_node *node, unsigned rank, const char
 
 	options.stage = (uint32_t)stage;
 	options.clip_norm = 1.0f;
-	options.gpu = has_gpu ? 0 : -1;
+	options.gpu = has_gpu ? gpu_of(rank) : -1;
 	options.gpu_budget = budget_mib << 20;
 	options.gpu_gradients = has_gpu;
 	options.gpu_update = has_gpu && is_updated ? 1 : 0;
@@ -216,14 +220,14 @@ static bool train(struct crowd_board *board, unsigned rank, struct tierd_job *jo
 
 	TRY(tierd_job_ready(job, -1, &state));
 	REQUIRE(!has_gpu || state.gpu_bytes > 0);
-	for (uint64_t step = state.step; step < STEPS; step++) {
+	for (uint64_t step = state.step; step < steps; step++) {
 		if (has_gpu)
 			note_step(board, rank, step);
 		if (!take_step(job, rank, step, has_gpu))
 			return false;
 	}
 	if (has_gpu)
-		note_step(board, rank, STEPS);
+		note_step(board, rank, steps);
 	return true;
 }
 
@@ -239,7 +243,7 @@ static bool compare(struct tierd_job *host, struct tierd_job *gpu)
 
 		TRY(tierd_gather(host, unit, &one));
 		TRY(tierd_gather(gpu, unit, &other));
-		REQUIRE(one.version == STEPS && other.version == STEPS);
+		REQUIRE(one.version == steps && other.version == steps);
 		for (unsigned tensor = 0; tensor < TENSORS; tensor++)
 			REQUIRE(memcmp(tierd_at(&one, tensor), tierd_at(&other, tensor),
 				       elements[tensor] * bytes) == 0);
@@ -254,7 +258,7 @@ static void run(struct crowd_board *board, unsigned rank, void *argument)
 	struct tierd_node *node = support_connect();
 	struct tierd_job *host = join(node, rank, "host", false), *gpu = join(node, rank, "gpu", true);
 
-	open_gpu();
+	open_gpu(gpu_of(rank));
 	while (!train(board, rank, host, false) || !train(board, rank, gpu, true) || !compare(host, gpu) ||
 	       !crowd_arrive(board, rank, gpu))
 		;
@@ -267,13 +271,13 @@ static void run(struct crowd_board *board, unsigned rank, void *argument)
  * the jobs for who waits for them in the other. */
 static void kill_last(struct crowd *crowd, unsigned long deaths)
 {
-	uint64_t seed = 1, killed = 0, steps;
+	uint64_t seed = 1, killed = 0, taken;
 
 	for (unsigned long death = 0; death < deaths; death++) {
-		for (steps = 0; (steps & 0xff) < 1 || steps >> 8 == killed;
-		     steps = crowd->board->steps[ranks - 1])
+		for (taken = 0; (taken & 0xff) < 1 || taken >> 8 == killed;
+		     taken = crowd->board->steps[ranks - 1])
 			crowd_check(crowd);
-		killed = steps >> 8;
+		killed = taken >> 8;
 		crowd_pass_time(&seed, 30000);
 		crowd_replace(crowd, (unsigned)ranks - 1);
 	}
@@ -294,6 +298,9 @@ int main(int argc, char **argv)
 	is_mixed = strcmp(argv[5], "mixed") == 0;
 	are_some = strcmp(argv[5], "some") == 0;
 	is_updated = strcmp(argv[5], "updated") == 0;
+	are_several = strcmp(argv[5], "several") == 0;
+	if (are_several)
+		steps = 12;
 	crowd_start(&crowd, (unsigned)ranks, 0, run, NULL);
 	kill_last(&crowd, argc > 6 ? strtoul(argv[6], NULL, 10) : 0);
 	crowd_finish(&crowd);

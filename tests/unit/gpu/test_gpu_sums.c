@@ -497,25 +497,44 @@ static void push_both(uint32_t numbers[2])
 }
 
 /* That GPU sums no more, and what is pushed is copied. */
-static void a_kernel_that_cannot_be_launched_ends_the_epoch(void **state)
+/* That GPU sums no more. */
+static void push_a_sum_that_fails(void)
+{
+	standin_tell("STANDIN_FAILURES", "cuLaunchKernel=1");
+	push_by_all(2, 0, pair);
+	standin_tell("STANDIN_FAILURES", NULL);
+}
+
+static void what_cannot_be_summed_there_is_copied(void **state)
 {
 	struct job *job;
-	uint32_t numbers[2];
 
 	skip_without_stand_in();
 	job = play(2);
-	standin_tell("STANDIN_FAILURES", "cuLaunchKernel=1");
-	push_both(numbers);
-	for (unsigned i = 0; i < 2; i++)
-		expect_stale(
-			&ranks[i], numbers[i],
-			"the gradients of unit \"u0\" that its ranks have pushed cannot be summed: GPU 0");
-	standin_tell("STANDIN_FAILURES", NULL);
-	await_quiet(job);
-	get_ready(2);
-	push_by_all(2, 0, pair);
+	/* As a step leaves it. */
+	memset(gradient_sum(job, 0), 0x40, PLAY_ELEMENTS * sizeof(float));
+	push_a_sum_that_fails();
 	expect_sum(job, 0, pair, 2);
+	push_by_all(2, 1, pair);
+	expect_sum(job, 1, pair, 2);
 	assert_int_equal(gpu_summed_bytes(job), 0);
+	assert_int_equal(copied_bytes(), 4 * UNIT_BYTES);
+}
+
+static void what_cannot_be_summed_is_added_to_what_was(void **state)
+{
+	const struct part all = { true, 0, PLAY_ELEMENTS };
+	const float *sums;
+	struct job *job;
+
+	skip_without_stand_in();
+	job = play(2);
+	sums = (const float *)gradient_sum(job, 0);
+	push_by_all(2, 0, pair);
+	push_a_sum_that_fails();
+	for (uint64_t i = 0; i < PLAY_ELEMENTS; i++)
+		assert_value(sums[i], 2 * tree_at(&all, pair, 2, i), i);
+	assert_int_equal(gpu_summed_bytes(job), 2 * UNIT_BYTES);
 	assert_int_equal(copied_bytes(), 2 * UNIT_BYTES);
 }
 
@@ -592,7 +611,8 @@ int main(int argc, char **argv)
 		TEST(chunks_come_out_of_the_budget),
 		TEST(what_waits_is_void_when_a_rank_dies),
 		TEST(what_is_being_summed_is_void_when_a_rank_dies),
-		TEST(a_kernel_that_cannot_be_launched_ends_the_epoch),
+		TEST(what_cannot_be_summed_there_is_copied),
+		TEST(what_cannot_be_summed_is_added_to_what_was),
 		TEST(ranks_whose_sum_a_lost_gpu_may_write_are_sent_away),
 		TEST(nobody_waits_for_a_sum_of_a_driver_that_hangs),
 		TEST(what_waits_on_a_gpu_that_is_lost_ends_the_epoch),
