@@ -7,6 +7,7 @@ WRITING = "daemon/values/writing.c"
 THROTTLE = "daemon/session/throttle.c"
 GPU_PACK = "daemon/gpu/pack.c"
 GPU_RANK = "daemon/gpu/rank.c"
+GPU_SCATTER = "daemon/gpu/scatter.c"
 CHUNK_GPU = "daemon/update/chunk_gpu.c"
 SHARE = "daemon/update/share.c"
 WARM = "daemon/update/warm.c"
@@ -667,7 +668,25 @@ MUTANTS = (
         "ranks not sent away whose gradient buffers a lost GPU may write a sum to",
         "gpu_sums",
         "daemon/gpu/sums.c",
-        (("if (status == -ENODEV)", "if (status == -ENODEV && sum->bytes == 0)"),),
+        (("if (status == -ENODEV)", "if (status == -ENODEV && own->tier == NULL)"),),
+    ),
+    (
+        "what several GPUs sum brought home while they still write to its place",
+        "scatter",
+        GPU_SCATTER,
+        (("if (scatter->rounds > 0 || !queue_is_empty(&scatter->link))", "if (scatter->status == 0 && (scatter->rounds > 0 || !queue_is_empty(&scatter->link)))"),),
+    ),
+    (
+        "contributions given back while NCCL may still read them",
+        "scatter",
+        GPU_SCATTER,
+        (("\tsummand->rank->busy++;\n", ""), ("\t\trank->busy--;\n", "")),
+    ),
+    (
+        "a rank taken for one on the exchange's first GPU, because it came later",
+        "scatter",
+        GPU_SCATTER,
+        ((" &&\n\t       rank->tier == exchange->tiers[exchange->member_of_rank[number]];", ";"),),
     ),
     (
         "gradients on a GPU taken for those in host memory",
