@@ -672,13 +672,13 @@ MUTANTS = (
     ),
     (
         "what several GPUs sum brought home while they still write to its place",
-        "scatter",
+        "scatter_failures",
         GPU_SCATTER,
         (("if (scatter->rounds > 0 || !queue_is_empty(&scatter->link))", "if (scatter->status == 0 && (scatter->rounds > 0 || !queue_is_empty(&scatter->link)))"),),
     ),
     (
         "contributions given back while NCCL may still read them",
-        "scatter",
+        "scatter_failures",
         GPU_SCATTER,
         (("\tsummand->rank->busy++;\n", ""), ("\t\trank->busy--;\n", "")),
     ),
