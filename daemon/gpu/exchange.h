@@ -1,5 +1,6 @@
 /* What a job's GPUs exchange in an epoch: packs that all of them want next, of which each copies its part
- * from host memory, and gets the rest of the others (collectives/nccl).
+ * from host memory, and gets the rest of the others (collectives/nccl). And sums of what the job's ranks push
+ * from there (scatter.c).
  *
  * It is made when the order of gathers is known and the job has tiers on several GPUs, and ends with the
  * epoch, or where a tier comes or goes; then there may be another. While there is none, or it has failed,
