@@ -143,6 +143,8 @@ struct job *crew_play(const struct crew *whom)
 
 	crew_learn_order();
 	crew_await(EXCHANGE_READY);
+	/* What is fetched ahead is there, and takes no failure that is meant for a sum. */
+	scene_settle(&scene);
 	return job;
 }
 
