@@ -145,10 +145,8 @@ static void on_moved(struct exchange_operation *operation, int status)
 		pack->tier->outstanding--;
 		if (status == 0)
 			gpu_pack_finish(pack, 0);
-		else if (pack->tier->state == GPU_TIER_OPEN)
-			gpu_pack_submit(pack);
 		else
-			gpu_pack_finish(pack, status);
+			gpu_pack_submit(pack);
 	}
 }
 

@@ -1,14 +1,14 @@
-/* Contributions that a GPU sums, because all ranks of the job push from it.
+/* Contributions that a GPU sums, because all ranks of the job push from it; or several GPUs that exchange.
  *
- * Each waits in the GPU's memory, once it is complete there, until all of its micro-batch are there. The GPU
- * sums them in the order of docs/numerics.md. That sum takes their place in host memory, and workers add it
- * to the unit's as if one rank had pushed it in fp32: the same bits. So each sum is begun, spilled and
+ * Each waits in its GPU's memory, once it is complete there, until all of its micro-batch are there. They are
+ * summed there in the order of docs/numerics.md. That sum takes their place in host memory, and workers add
+ * it to the unit's as if one rank had pushed it in fp32: the same bits. So each sum is begun, spilled and
  * measured as any other.
  *
  * This is for stages 2 and 3, and for as many contributions as are no smaller than their sum. Then the bus
  * moves no more, and host memory is neither written nor read once for each rank; and they have room for the
  * sum. All else comes home first (arrival.c): what meets a contribution from host memory, a rank that waits
- * for its buffer, ranks on several GPUs. */
+ * for its buffer, ranks on several GPUs that do not exchange; and what could not be summed. */
 #include <assert.h>
 #include <errno.h>
 

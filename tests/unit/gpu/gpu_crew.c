@@ -126,9 +126,7 @@ void crew_set_node(void)
 struct job *crew_begin(const struct crew *whom)
 {
 	crew = whom;
-	scene.node->settings.gpu_sums = whom->has_no_sums ? GPU_SUMS_NEVER : GPU_SUMS_AUTO;
-	scene.node->settings.gpu_exchange = whom->has_no_exchange ? GPU_EXCHANGE_NEVER : GPU_EXCHANGE_ALWAYS;
-	scene.node->settings.gpu_exchange_seconds = 60;
+	crew_set_node();
 	for (unsigned rank = 0; rank < whom->ranks; rank++)
 		crew_enter(rank);
 	crew_get_ready();
@@ -198,19 +196,14 @@ int crew_result(unsigned rank, uint32_t number)
 	return status;
 }
 
-static void push_by(unsigned first, unsigned end, uint32_t unit, unsigned salt)
+void crew_push_all(uint32_t unit, unsigned salt)
 {
 	uint32_t numbers[CREW_RANKS];
 
-	for (unsigned rank = first; rank < end; rank++)
+	for (unsigned rank = 0; rank < crew->ranks; rank++)
 		numbers[rank] = crew_push(rank, unit, salt);
-	for (unsigned rank = first; rank < end; rank++)
+	for (unsigned rank = 0; rank < crew->ranks; rank++)
 		assert_int_equal(crew_result(rank, numbers[rank]), 0);
-}
-
-void crew_push_all(uint32_t unit, unsigned salt)
-{
-	push_by(0, crew->ranks, unit, salt);
 }
 
 /* What a processor makes of the contributions of ranks from first on. */

@@ -497,7 +497,6 @@ static void push_both(uint32_t numbers[2])
 }
 
 /* That GPU sums no more, and what is pushed is copied. */
-/* That GPU sums no more. */
 static void push_a_sum_that_fails(void)
 {
 	standin_tell("STANDIN_FAILURES", "cuLaunchKernel=1");

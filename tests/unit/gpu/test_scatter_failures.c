@@ -171,9 +171,6 @@ static void a_gpu_that_is_lost_in_a_copy_has_its_rank_sent_away(void **state)
 	/* A copy fails after it has begun. */
 	standin_tell("STANDIN_DELAY_US", "20000");
 	job = crew_play(&crew_pair);
-	for (unsigned rank = 0; rank < 2; rank++)
-		while (crew_rank(rank)->tier->outstanding > 0)
-			scene_wait(&scene);
 	standin_tell("STANDIN_FAILURES", "copy#1=700");
 	/* In one round: nothing of NCCL's is on the streams then. */
 	for (unsigned rank = 0; rank < 2; rank++)
