@@ -1,32 +1,42 @@
 #include "daemon/gpu/choice.h"
 
+static bool is_measured(const struct gpu_choice *choice, enum gpu_way way)
+{
+	return choice->ways[way].seen == GPU_CHOICE_TRIES;
+}
+
+static bool is_known(const struct gpu_choice *choice)
+{
+	return choice->is_given ||
+	       (is_measured(choice, GPU_WAY_PLAIN) && is_measured(choice, GPU_WAY_TOGETHER));
+}
+
 bool gpu_choice_is_plain(const struct gpu_choice *choice)
 {
-	for (unsigned way = 0; way < GPU_WAYS; way++)
-		if (choice->is_given || choice->ways[way].seen < GPU_CHOICE_TRIES)
-			return false;
-	return choice->ways[GPU_WAY_PLAIN].best <= choice->ways[GPU_WAY_SHARED].best;
+	return !choice->is_given && is_known(choice) &&
+	       choice->ways[GPU_WAY_PLAIN].best <= choice->ways[GPU_WAY_TOGETHER].best;
 }
 
 /* In turn, as long as one has tries left: those that broke off are not seen. */
-enum gpu_way gpu_choice_next(struct gpu_choice *choice)
+enum gpu_way gpu_choice_way(const struct gpu_choice *choice, uint64_t number)
 {
-	enum gpu_way way = GPU_WAY_SHARED;
-
-	if (choice->is_given)
-		return GPU_WAY_SHARED;
-	if (gpu_choice_is_plain(choice) ||
-	    (choice->ways[GPU_WAY_PLAIN].seen < GPU_CHOICE_TRIES &&
-	     choice->ways[GPU_WAY_PLAIN].begun < choice->ways[GPU_WAY_SHARED].begun))
-		way = GPU_WAY_PLAIN;
-	choice->ways[way].begun++;
-	return way;
+	if (is_known(choice))
+		return gpu_choice_is_plain(choice) ? GPU_WAY_PLAIN : GPU_WAY_TOGETHER;
+	return number % 2 == 0 ? GPU_WAY_TOGETHER : GPU_WAY_PLAIN;
 }
 
+enum gpu_way gpu_choice_next(struct gpu_choice *choice)
+{
+	return gpu_choice_way(choice, choice->next++);
+}
+
+/* As many of each way: of more the best would be better. */
 void gpu_choice_note(struct gpu_choice *choice, enum gpu_way way, uint64_t bytes, uint64_t ns)
 {
 	double each = (double)ns / (double)bytes;
 
+	if (choice->is_given || is_measured(choice, way))
+		return;
 	if (choice->ways[way].seen++ == 0 || each < choice->ways[way].best)
 		choice->ways[way].best = each;
 }

@@ -11,8 +11,6 @@
 #include "common/clock.h"
 #include "common/size.h"
 
-/* Smaller ones take as long as their calls. */
-#define LEAST_BYTES (UINT64_C(256) << 10)
 /* Where parts begin, for NCCL's sake. */
 #define PART_BYTES 16
 /* Ranks that train on the same are at most so many units apart. */
@@ -223,7 +221,7 @@ static bool is_in_host_memory(const struct job *job, uint32_t number)
 /* All of its GPUs lack it, and expect it. */
 static bool is_for_all(const struct gpu_exchange *exchange, uint32_t number, uint32_t ahead)
 {
-	if (bytes_of(exchange, number) < LEAST_BYTES || !is_in_host_memory(exchange->job, number))
+	if (bytes_of(exchange, number) < GPU_CHOICE_LEAST_BYTES || !is_in_host_memory(exchange->job, number))
 		return false;
 	for (unsigned i = 0; i < exchange->count; i++)
 		if (!gpu_pack_is_behind(&exchange->tiers[i]->packs[number]))

@@ -1,5 +1,5 @@
-/* The states of an exchange, pair by pair, and the choice between the two ways that packs come to several
- * GPUs. With --picture it prints the table of docs/architecture.md. */
+/* The states of an exchange, pair by pair, and the choice between two ways of bytes. With --picture it prints
+ * the table of docs/architecture.md. */
 #include <string.h>
 
 #include "daemon/gpu/exchange.h"
@@ -31,19 +31,19 @@ static void each_pair_of_state_and_event(void **state)
 	assert_int_equal(transition_reach(&exchange_table, 1), (1u << EXCHANGE_STATES) - 1);
 }
 
-/* Packs of 1000 bytes, each way in so many nanoseconds; returns how many were shared of the last 100. */
+/* Of 1000 bytes each, each way in so many nanoseconds; returns how many of the last 100 went together. */
 static unsigned play(struct gpu_choice *choice, const uint64_t ns[GPU_WAYS])
 {
-	unsigned shared = 0;
+	unsigned together = 0;
 
 	for (unsigned i = 0; i < 200; i++) {
 		enum gpu_way way = gpu_choice_next(choice);
 
 		/* Each first one has something to set up. */
 		gpu_choice_note(choice, way, 1000, choice->ways[way].seen == 0 ? 1000000 : ns[way]);
-		shared += i >= 100 && way == GPU_WAY_SHARED;
+		together += i >= 100 && way == GPU_WAY_TOGETHER;
 	}
-	return shared;
+	return together;
 }
 
 static void the_faster_way_is_taken(void **state)
@@ -55,9 +55,6 @@ static void the_faster_way_is_taken(void **state)
 	choice = (struct gpu_choice){ 0 };
 	assert_int_equal(play(&choice, (const uint64_t[]){ 500, 501 }), 0);
 	assert_true(gpu_choice_is_plain(&choice));
-	choice = (struct gpu_choice){ .is_given = true };
-	assert_int_equal(play(&choice, (const uint64_t[]){ 500, 5000 }), 100);
-	assert_false(gpu_choice_is_plain(&choice));
 }
 
 static void both_ways_are_tried_before_one_is_taken(void **state)
@@ -69,14 +66,42 @@ static void both_ways_are_tried_before_one_is_taken(void **state)
 	for (unsigned i = 0; i < 40; i++)
 		begun[gpu_choice_next(&choice)]++;
 	assert_int_equal(begun[GPU_WAY_PLAIN], 20);
-	assert_int_equal(begun[GPU_WAY_SHARED], 20);
+	assert_int_equal(begun[GPU_WAY_TOGETHER], 20);
 	for (unsigned i = 0; i < GPU_CHOICE_TRIES; i++) {
 		assert_false(gpu_choice_is_plain(&choice));
 		gpu_choice_note(&choice, GPU_WAY_PLAIN, 1000, 1);
 		assert_false(gpu_choice_is_plain(&choice));
-		gpu_choice_note(&choice, GPU_WAY_SHARED, 1000, 2);
+		gpu_choice_note(&choice, GPU_WAY_TOGETHER, 1000, 2);
 	}
 	assert_true(gpu_choice_is_plain(&choice));
+	for (uint64_t number = 0; number < 2; number++)
+		assert_int_equal(gpu_choice_way(&choice, number), GPU_WAY_PLAIN);
+}
+
+/* The best of more would be better. */
+static void as_many_of_each_way_count(void **state)
+{
+	struct gpu_choice choice = { 0 };
+
+	for (unsigned i = 0; i < GPU_CHOICE_TRIES; i++)
+		gpu_choice_note(&choice, GPU_WAY_TOGETHER, 1000, 3);
+	gpu_choice_note(&choice, GPU_WAY_TOGETHER, 1000, 1);
+	for (unsigned i = 0; i < GPU_CHOICE_TRIES; i++) {
+		for (uint64_t number = 0; number < 4; number++)
+			assert_int_equal(gpu_choice_way(&choice, number),
+					 number % 2 ? GPU_WAY_PLAIN : GPU_WAY_TOGETHER);
+		gpu_choice_note(&choice, GPU_WAY_PLAIN, 1000, 2);
+	}
+	assert_true(gpu_choice_is_plain(&choice));
+}
+
+static void what_is_given_is_not_measured(void **state)
+{
+	struct gpu_choice choice = { .is_given = true };
+
+	assert_int_equal(play(&choice, (const uint64_t[]){ 500, 5000 }), 100);
+	choice.is_given = false;
+	assert_int_equal(play(&choice, (const uint64_t[]){ 500, 499 }), 100);
 }
 
 int main(int count, char **arguments)
@@ -85,6 +110,8 @@ int main(int count, char **arguments)
 		cmocka_unit_test(each_pair_of_state_and_event),
 		cmocka_unit_test(the_faster_way_is_taken),
 		cmocka_unit_test(both_ways_are_tried_before_one_is_taken),
+		cmocka_unit_test(as_many_of_each_way_count),
+		cmocka_unit_test(what_is_given_is_not_measured),
 	};
 
 	if (count == 2 && strcmp(arguments[1], "--picture") == 0)
