@@ -41,6 +41,7 @@
 #ifndef TIERD_DAEMON_GPU_FRONT_H
 #define TIERD_DAEMON_GPU_FRONT_H
 
+#include "daemon/gpu/choice.h"
 #include "daemon/gpu/figures.h"
 #include "daemon/gpu/mirrors.h"
 #include "daemon/gpu/updates.h"
@@ -101,6 +102,9 @@ void gpu_push(struct member *member, uint32_t buffer, struct gradient_span span,
 	      gpu_pushed done);
 /* It ends with -ECANCELED, unless it is over. */
 void gpu_cancel_push(struct member *member, uint32_t buffer);
+/* Of one that is over, with status 0: when its event came, and the gradients were complete; 0: it had none.
+ */
+uint64_t gpu_pushed_complete_ns(const struct member *member, uint32_t buffer);
 
 /* All ranks of the job push from GPUs, which can sum now what they have pushed there: one that they share, or
  * several that exchange. */

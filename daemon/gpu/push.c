@@ -69,3 +69,8 @@ void gpu_cancel_push(struct member *member, uint32_t buffer)
 
 	gpu_copy_cancel(rank->tier->gpu->engine, &rank->gradients.pushes[buffer].copy);
 }
+
+uint64_t gpu_pushed_complete_ns(const struct member *member, uint32_t buffer)
+{
+	return member->gpu->gradients.pushes[buffer].copy.after_ns;
+}

@@ -136,6 +136,7 @@ static void release_held(struct gpu_engine *engine, struct gpu_lane *lane)
 		}
 		queue_remove(link);
 		copy->is_held = false;
+		copy->after_ns = clock_now_ns();
 		wait_in_line(engine, copy);
 	}
 }
@@ -234,6 +235,7 @@ void gpu_copy_submit(struct gpu_engine *engine, struct gpu_copy *copy)
 	assert(!copy->behind || copy->recorded);
 	copy->begun = 0;
 	copy->moving = 0;
+	copy->after_ns = 0;
 	copy->is_cancelled = false;
 	copy->wanted = copy->priority;
 	gpu_hand_over(engine, &copy->request, take);

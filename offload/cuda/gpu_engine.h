@@ -144,6 +144,9 @@ struct gpu_copy {
 	/* It begins when all has ended that this is behind, as of then; NULL: at once. The engine looks
 	 * again and again: another process's event may never come, so nothing may stand in line behind it. */
 	struct gpu_event *after;
+	/* Written by the engine, to be read when the copy is done: when all of that had ended; 0: it is
+	 * behind nothing. */
+	uint64_t after_ns;
 	/* Recorded behind it; NULL: none. Whoever waits for the event once recorded() has run, by
 	 * gpu_engine_reap(), waits for the copy. It does not run if the copy fails before. */
 	struct gpu_event *behind;
