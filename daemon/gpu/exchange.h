@@ -9,7 +9,6 @@
 #define TIERD_DAEMON_GPU_EXCHANGE_H
 
 #include "common/transition.h"
-#include "daemon/gpu/choice.h"
 #include "daemon/gpu/exchange_thread.h"
 #include "daemon/gpu/own.h"
 

@@ -343,7 +343,7 @@ struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *at
 				   .budget = attach->budget,
 				   .has_gradients = attach->has_gradients,
 				   .update_fraction = attach->update_fraction,
-				   .may_sum = job->node->settings.gpu_sums == GPU_SUMS_AUTO,
+				   .may_sum = job->node->settings.gpu_sums != GPU_SUMS_NEVER,
 				   .opening = { .tier = tier },
 				   .memory = { .fd = -1 },
 				   .directory_memory = MEMORY_INIT,

@@ -3,7 +3,6 @@
  * when it is complete there, and is copied only if it turns out that it is not summed there. */
 #include <errno.h>
 
-#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/own.h"
 
 static uint64_t *waiting_of(const struct contribution *contribution)
@@ -35,6 +34,7 @@ static void on_arrived(struct member *member, uint32_t buffer, int status, const
 		contribution_finish(contribution);
 	} else {
 		contribution->is_reading = false;
+		contribution->complete_ns = gpu_pushed_complete_ns(member, buffer);
 		contribution_wait(contribution);
 		sum_try(job, gradient_sum_of(job, contribution->unit, contribution->rank));
 		spare_help(member);

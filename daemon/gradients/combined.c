@@ -8,12 +8,17 @@
  * This is for stages 2 and 3, and for as many contributions as are no smaller than their sum. Then the bus
  * moves no more, and host memory is neither written nor read once for each rank; and they have room for the
  * sum. All else comes home first (arrival.c): what meets a contribution from host memory, a rank that waits
- * for its buffer, ranks on several GPUs that do not exchange; and what could not be summed. */
+ * for its buffer, ranks on several GPUs that do not exchange; and what could not be summed.
+ *
+ * Whether that is faster is measured, anew in each epoch, because ranks may come back on other GPUs: from
+ * when the last contribution is complete on its GPU until all are added. Micro-batches go each way in turn,
+ * with all of their units: so both ways are measured with the same units, and in the company that they would
+ * have. What is to come home begins to, as soon as it is complete, whatever it waits for there. */
 #include <assert.h>
 #include <errno.h>
 
+#include "common/clock.h"
 #include "common/size.h"
-#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/own.h"
 
 /* Elements. */
@@ -32,13 +37,30 @@ static bool is_worth_it(const struct unit *unit, uint32_t count)
 	return count * unit_gradient_bytes(unit) >= unit->trainable * sizeof(float);
 }
 
+/* As it is set now. */
+static struct gpu_choice *choice_of(struct job *job)
+{
+	struct gpu_choice *choice = &job->gradients->choice;
+
+	choice->is_given = job->node->settings.gpu_sums == GPU_SUMS_ALWAYS;
+	return choice;
+}
+
+/* Both ways are open to contributions of all ranks. */
+static bool has_choice(struct job *job, const struct unit *unit)
+{
+	return !gradient_is_of_ranks(job) && is_worth_it(unit, job->options.world_size) &&
+	       (choice_of(job)->is_given || unit_gradient_bytes(unit) >= GPU_CHOICE_LEAST_BYTES) &&
+	       gpu_can_sum(job);
+}
+
 bool combined_may_be(const struct contribution *contribution)
 {
-	const struct job *job = contribution->member->job;
+	struct job *job = contribution->member->job;
+	uint64_t number = contribution->step + contribution->micro_batch;
 
-	return !gradient_is_of_ranks(job) &&
-	       is_worth_it(&job->catalog.units[contribution->unit], job->options.world_size) &&
-	       gpu_can_sum(job);
+	return gpu_choice_way(choice_of(job), number) == GPU_WAY_TOGETHER &&
+	       has_choice(job, &job->catalog.units[contribution->unit]);
 }
 
 /* The first that cannot come ends the epoch, and with it the others. */
@@ -142,4 +164,25 @@ bool combined_add_next(struct reduction *reduction)
 	reduction->added += count;
 	collective_push(reduction->job->node->collective, &reduction->push);
 	return true;
+}
+
+void combined_note(const struct reduction *reduction)
+{
+	struct job *job = reduction->job;
+	uint64_t complete_ns = 0, bytes = 0;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct contribution *contribution = reduction->contributions[rank];
+
+		if (!contribution)
+			continue;
+		if (contribution->is_void || contribution->complete_ns == 0)
+			return;
+		if (contribution->complete_ns > complete_ns)
+			complete_ns = contribution->complete_ns;
+		bytes += unit_gradient_bytes(unit_of(reduction));
+	}
+	if (has_choice(job, unit_of(reduction)))
+		gpu_choice_note(choice_of(job), reduction->is_combined ? GPU_WAY_TOGETHER : GPU_WAY_PLAIN,
+				bytes, clock_now_ns() - complete_ns);
 }

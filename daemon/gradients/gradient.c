@@ -6,7 +6,6 @@
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/own.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/model/model.h"
@@ -396,6 +395,8 @@ void gradient_abort(struct job *job)
 	QUEUE_FOREACH (link, &job->gradients->all_spares)
 		void_contribution(&queue_entry(link, struct spare_buffer, all_link)->contribution);
 	gradient_reset_open(job);
+	/* Ranks may come back on other GPUs. */
+	job->gradients->choice = (struct gpu_choice){ 0 };
 }
 
 static void relabel_waiting(struct job *job, uint64_t step)

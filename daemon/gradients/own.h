@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_GRADIENTS_OWN_H
 #define TIERD_DAEMON_GRADIENTS_OWN_H
 
+#include "daemon/gpu/gpu.h"
 #include "daemon/gradients/gradients.h"
 #include "daemon/gradients/spill.h"
 #include "daemon/model/model.h"
@@ -30,6 +31,7 @@ struct job_gradients {
 	unsigned extra_spares; /* beyond the plan */
 	struct norm *norm;
 	struct norm_sums measured; /* of the open step; of those of its sums that struct sum says, and norm */
+	struct gpu_choice choice;  /* of the epoch: where what comes from GPUs is summed */
 };
 
 /* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */
@@ -61,6 +63,8 @@ struct contribution {
 	bool is_arriving; /* the GPU does, or will: in no queue */
 	bool is_on_gpu;	  /* it is in the memory of its rank's GPU, and not where data says */
 	bool is_void;	  /* one of them does, and its epoch has ended */
+	/* When it was complete on the GPU; 0: it was not pushed there, or has waited there and come home. */
+	uint64_t complete_ns;
 };
 
 /* A rank, as one that pushes. */
@@ -140,7 +144,7 @@ void arrival_void(struct contribution *contribution);
 /* Those of the job's ranks are of that step from now on. */
 void arrivals_relabel(struct job *job, uint64_t step);
 
-/* Whether it may wait on the GPU that it is pushed from, to be summed there. */
+/* Whether it is to wait on the GPU that it is pushed from, to be summed there. */
 bool combined_may_be(const struct contribution *contribution);
 /* What is collected can be added now, after a sum on a GPU if is_combined says so. False: of some the bytes
  * have to come home first, and are on their way. */
@@ -150,6 +154,8 @@ bool combined_choose(struct reduction *reduction);
 void combined_begin(struct reduction *reduction);
 /* So are more of it, when some have been. False: those were all. */
 bool combined_add_next(struct reduction *reduction);
+/* All contributions are added: how long that has taken by the way that they went. */
+void combined_note(const struct reduction *reduction);
 /* The contributions of a reduction whose epoch has ended are not added. */
 void reduction_void(struct reduction *reduction);
 /* Those that a GPU could not sum wait as before. */

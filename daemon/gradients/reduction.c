@@ -129,8 +129,10 @@ static void on_reduced(struct collective_push *push)
 	note_reduction(reduction);
 	if (reduction->is_combined && combined_add_next(reduction))
 		return;
-	if (reduction->sum)
+	if (reduction->sum) {
+		combined_note(reduction);
 		give_contributions_back(reduction);
+	}
 	if (!is_worth_measuring(job, reduction->sum)) {
 		finish(reduction);
 		return;

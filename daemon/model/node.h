@@ -45,10 +45,11 @@ enum gpu_exchange_mode {
 	GPU_EXCHANGE_NEVER,
 };
 
-/* Whether the GPU that all ranks of a job push from sums what they push. */
+/* Whether GPUs that all ranks of a job push from sum what they push. */
 enum gpu_sums_mode {
 	GPU_SUMS_NEVER,
-	GPU_SUMS_AUTO, /* where that moves no more over its bus */
+	GPU_SUMS_AUTO,	 /* where that moves no more over the bus, if it turns out to be faster */
+	GPU_SUMS_ALWAYS, /* wherever that moves no more */
 };
 
 /* As the configuration has it, and may change it while the node is there. */

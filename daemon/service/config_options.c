@@ -55,6 +55,7 @@ static const struct config_choice exchanges[] = {
 static const struct config_choice sums[] = {
 	{ "never", GPU_SUMS_NEVER },
 	{ "auto", GPU_SUMS_AUTO },
+	{ "always", GPU_SUMS_ALWAYS },
 	{ NULL, 0 },
 };
 
@@ -106,8 +107,8 @@ const struct config_option config_options[] = {
 	  "until what GPUs exchange has failed, and each copies all from host memory", CONFIG_COUNT,
 	  PLACE(gpu_exchange_seconds), 1, 3600, .is_live = true },
 	{ "gpu", "sums", "gpu-sums", "WHETHER",
-	  "a GPU that all ranks of a job push from sums what they push: never, or auto (where that moves no "
-	  "more)",
+	  "GPUs that all ranks of a job push from sum what they push, where that moves no more: never, auto "
+	  "(if that is faster) or always",
 	  CONFIG_CHOICE, PLACE(gpu_sums), .choices = sums, .is_live = true },
 	{ "users", "administrators", "administrators", "NAMES",
 	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators),

@@ -18,7 +18,7 @@ expect_sums() {
 }
 
 push() {
-	tierd_start --gpu-sums auto --gpu-exchange always
+	tierd_start --gpu-sums always --gpu-exchange always
 	expect_status 0 "$program" "$@"
 	expect_sums
 	[ "$5" != updated ] || json 'any(job["update_spared_bytes"] > 0 for job in j)' jobs

@@ -11,6 +11,7 @@
 /* Elements. */
 #define LARGE 2600001
 #define SMALL 300007
+#define FEW_ELEMENTS 100003
 
 const struct crew *crew;
 struct actor crew_actors[CREW_RANKS];
@@ -53,10 +54,13 @@ static void define_units(struct actor *actor)
 		{ "halves", FORMAT_BF16, INITIALIZE_ONES, SMALL },
 		{ "half", FORMAT_BF16, INITIALIZE_ONES, LARGE },
 		{ "whole", FORMAT_FP32, INITIALIZE_ONES, SMALL },
+		{ "few", FORMAT_BF16, INITIALIZE_ONES, FEW_ELEMENTS },
 	};
 
 	assert_int_equal(actor_define(actor, "halves", tensors, 1), 0);
 	assert_int_equal(actor_define(actor, "both", tensors + 1, 2), 0);
+	if (crew->has_few)
+		assert_int_equal(actor_define(actor, "few", tensors + 3, 1), 0);
 }
 
 void crew_enter(unsigned rank)
@@ -116,9 +120,16 @@ void crew_await(enum exchange_state wanted)
 		scene_wait(&scene);
 }
 
+static enum gpu_sums_mode sums_mode(void)
+{
+	if (crew->has_no_sums)
+		return GPU_SUMS_NEVER;
+	return crew->is_measured ? GPU_SUMS_AUTO : GPU_SUMS_ALWAYS;
+}
+
 void crew_set_node(void)
 {
-	scene.node->settings.gpu_sums = crew->has_no_sums ? GPU_SUMS_NEVER : GPU_SUMS_AUTO;
+	scene.node->settings.gpu_sums = sums_mode();
 	scene.node->settings.gpu_exchange = crew->has_no_exchange ? GPU_EXCHANGE_NEVER : GPU_EXCHANGE_ALWAYS;
 	scene.node->settings.gpu_exchange_seconds = 60;
 }
@@ -260,6 +271,22 @@ void crew_expect(uint32_t unit, unsigned micro_batches)
 uint64_t crew_bytes(uint32_t unit)
 {
 	return unit_gradient_bytes(&scene_job(NULL)->catalog.units[unit]);
+}
+
+/* Of those with the same GPU the first. */
+uint64_t crew_copied_bytes(void)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned rank = 0; rank < crew->ranks; rank++) {
+		bool is_first = true;
+
+		for (unsigned other = 0; other < rank; other++)
+			is_first &= crew->gpus[other] != crew->gpus[rank];
+		if (is_first)
+			bytes += gpu_engine_traffic(crew_rank(rank)->tier->gpu->engine, GPU_TO_HOST).bytes;
+	}
+	return bytes;
 }
 
 void crew_await_complete(const struct job *job)

@@ -14,11 +14,13 @@ struct crew {
 	unsigned gpus[CREW_RANKS]; /* by rank */
 	uint64_t budget;
 	bool has_no_exchange, has_no_sums;
+	bool is_measured; /* whether sums are faster */
+	bool has_few;	  /* one more unit, with few elements */
 };
 
 /* A round takes some of a unit, where a rank has 2^20 elements of it. Units of one format, and of two, that
  * divide into nothing. */
-enum { HALVES, BOTH, UNITS };
+enum { HALVES, BOTH, UNITS, FEW = UNITS };
 
 /* The one that plays, and its ranks. */
 extern const struct crew *crew;
@@ -55,5 +57,7 @@ void crew_expect_from(unsigned first, uint32_t unit, unsigned micro_batches);
 void crew_expect(uint32_t unit, unsigned micro_batches);
 /* Of a rank's contribution. */
 uint64_t crew_bytes(uint32_t unit);
+/* By the GPUs of its ranks, to host memory. */
+uint64_t crew_copied_bytes(void);
 
 #endif

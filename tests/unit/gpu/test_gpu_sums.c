@@ -47,7 +47,7 @@ static int setup(void **state)
 	}
 	r = scene_setup(state);
 	if (r == 0)
-		scene.node->settings.gpu_sums = GPU_SUMS_AUTO;
+		scene.node->settings.gpu_sums = GPU_SUMS_ALWAYS;
 	return r;
 }
 

@@ -7,22 +7,6 @@
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, crew_setup, crew_teardown)
 
-/* By the GPUs of the first ranks. */
-static uint64_t copied_bytes(void)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned rank = 0; rank < crew->ranks; rank++) {
-		bool is_first = true;
-
-		for (unsigned other = 0; other < rank; other++)
-			is_first &= crew->gpus[other] != crew->gpus[rank];
-		if (is_first)
-			bytes += gpu_engine_traffic(crew_rank(rank)->tier->gpu->engine, GPU_TO_HOST).bytes;
-	}
-	return bytes;
-}
-
 /* ---- Sums ---- */
 
 /* Two micro-batches of each unit. What comes to host memory is the sums alone. */
@@ -38,7 +22,7 @@ static void expect_sums(const struct crew *plan)
 			summed += plan->ranks * crew_bytes(unit);
 			copied += job->catalog.units[unit].trainable * sizeof(float);
 			assert_int_equal(gpu_summed_bytes(job), summed);
-			assert_int_equal(copied_bytes(), copied);
+			assert_int_equal(crew_copied_bytes(), copied);
 		}
 }
 
@@ -101,7 +85,7 @@ static void expect_copies(unsigned micro_batches)
 	crew_push_all(HALVES, micro_batches - 1);
 	crew_expect(HALVES, micro_batches);
 	assert_int_equal(gpu_summed_bytes(scene_job(NULL)), 0);
-	assert_int_equal(copied_bytes(), micro_batches * crew->ranks * crew_bytes(HALVES));
+	assert_int_equal(crew_copied_bytes(), micro_batches * crew->ranks * crew_bytes(HALVES));
 }
 
 static void before_there_is_an_exchange_they_are_copied(void **state)

@@ -164,7 +164,7 @@ static void every_key_is_read(void **state)
 				   "[gpu]\n"
 				   "exchange = never\n"
 				   "exchange_seconds = 18\n"
-				   "sums = auto\n"
+				   "sums = always\n"
 				   "[users]\n"
 				   "administrators = root, @0 77\n"
 				   "limit = root host_maximum=2G nvme_default=3M\n"
@@ -209,7 +209,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
 	assert_int_equal(config->gpu_exchange, GPU_EXCHANGE_NEVER);
 	assert_int_equal(config->gpu_exchange_seconds, 18);
-	assert_int_equal(config->gpu_sums, GPU_SUMS_AUTO);
+	assert_int_equal(config->gpu_sums, GPU_SUMS_ALWAYS);
 	assert_int_equal(config->limits.count, 3);
 	assert_int_equal(config->limits.entries[0].principal.kind, PRINCIPAL_USER);
 	assert_int_equal(config->limits.entries[0].quota.host_maximum, 2 * GIB);
