@@ -695,6 +695,30 @@ MUTANTS = (
         (("\tbring_home(reduction);\n\treturn false;", "\tif (0)\n\t\tbring_home(reduction);\n\treturn true;"),),
     ),
     (
+        "gradients summed by GPUs where processors are faster",
+        "combined",
+        "daemon/gradients/combined.c",
+        (("return gpu_choice_way(choice_of(job), number) == GPU_WAY_TOGETHER &&\n\t       has_choice", "(void)number;\n\treturn has_choice"),),
+    ),
+    (
+        "the time of a sum by GPUs taken for that of one by processors",
+        "combined",
+        "daemon/gradients/combined.c",
+        (("reduction->is_combined ? GPU_WAY_TOGETHER : GPU_WAY_PLAIN", "reduction->is_combined ? GPU_WAY_PLAIN : GPU_WAY_TOGETHER"),),
+    ),
+    (
+        "gradients that came home late timed as if they had come at once",
+        "combined",
+        "daemon/gradients/arrival.c",
+        (("contribution->complete_ns = gpu_pushed_complete_ns(member, buffer);", "if (contribution->complete_ns == 0)\n\t\t\tcontribution->complete_ns = gpu_pushed_complete_ns(member, buffer);"),),
+    ),
+    (
+        "small gradients that tell how fast a sum by GPUs is",
+        "combined",
+        "daemon/gradients/combined.c",
+        (("unit_gradient_bytes(unit) >= GPU_CHOICE_LEAST_BYTES", "unit_gradient_bytes(unit) > 0"),),
+    ),
+    (
         "a step decided while gradients of it come from a GPU",
         "gpu_push",
         "daemon/gradients/arrival.c",
