@@ -94,7 +94,8 @@ struct gpu_memory {
 
 /* -ENOMEM: the problem has how much is free. Otherwise as the driver. */
 void gpu_memory_create(struct gpu_engine *engine, struct gpu_memory *memory);
-/* No copy may be on its way from or to it. Succeeds also where the GPU is lost. */
+/* No copy may be on its way from or to it. Succeeds also where the GPU is lost, whose memory goes after its
+ * context, when it, or another GPU, is closed. */
 void gpu_memory_destroy(struct gpu_engine *engine, struct gpu_memory *memory);
 
 /* Host memory that all GPUs copy from and to at full speed, because it stays where it is. Whole pages.

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/size.h"
 #include "offload/cuda/gpu_private.h"
@@ -95,6 +96,72 @@ static int export(struct gpu_engine *engine, struct gpu_memory *memory)
 	return fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
+/* ---- What the driver has not taken back ---- */
+
+/* A GPU that is lost may use it as long as its context is there; and the driver keeps it when that goes. */
+struct left {
+	int device;
+	struct gpu_memory memory;
+	struct queue link;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct queue all_left = { &all_left, &all_left };
+
+/* Without host memory for that it goes with the process. */
+static void leave(const struct gpu_engine *engine, const struct gpu_memory *memory)
+{
+	struct left *left = calloc(1, sizeof(*left));
+
+	if (!left)
+		return;
+	left->device = engine->device;
+	left->memory = *memory;
+	pthread_mutex_lock(&lock);
+	queue_push(&all_left, &left->link);
+	pthread_mutex_unlock(&lock);
+}
+
+static struct left *take_left(uint64_t contexts)
+{
+	struct left *found = NULL;
+
+	pthread_mutex_lock(&lock);
+	QUEUE_FOREACH (link, &all_left) {
+		struct left *left = queue_entry(link, struct left, link);
+
+		if (!found && !(contexts >> left->device & 1))
+			found = left;
+	}
+	if (found)
+		queue_remove(&found->link);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void gpu_memory_forget(const struct gpu_engine *engine)
+{
+	const struct driver *driver = &engine->driver;
+	struct left *left;
+
+	/* The thread's own has gone, and these calls want none. */
+	(void)driver->context_enter(NULL);
+	while ((left = take_left(gpu_contexts(engine)))) {
+		const struct gpu_memory *memory = &left->memory;
+		int error = DRIVER_DONE;
+
+		if (memory->is_mapped)
+			error = driver->memory_unmap(memory->address, memory->bytes);
+		if (memory->is_reserved && error == DRIVER_DONE)
+			(void)driver->address_free(memory->address, memory->bytes);
+		if (memory->allocation)
+			(void)driver->memory_release(memory->allocation);
+		free(left);
+	}
+}
+
+/* ---- Making and unmaking ---- */
+
 /* What there is of it. Goes on after a failure, and returns the first. */
 static int undo(struct gpu_engine *engine, struct gpu_memory *memory, struct gpu_problem *problem)
 {
@@ -102,15 +169,23 @@ static int undo(struct gpu_engine *engine, struct gpu_memory *memory, struct gpu
 	int r = 0, other = 0;
 
 	memory->fd = fd_close(memory->fd);
-	if (memory->is_mapped && !engine->is_lost)
+	if (memory->is_mapped && !engine->is_lost) {
 		r = gpu_check(engine, "cuMemUnmap", driver->memory_unmap(memory->address, memory->bytes),
 			      problem);
-	if (memory->is_reserved && r == 0 && !engine->is_lost)
+		memory->is_mapped = r < 0;
+	}
+	if (memory->is_reserved && r == 0 && !engine->is_lost) {
 		r = gpu_check(engine, "cuMemAddressFree",
 			      driver->address_free(memory->address, memory->bytes), problem);
-	if (memory->allocation && !engine->is_lost)
+		memory->is_reserved = r < 0;
+	}
+	if (memory->allocation && !engine->is_lost) {
 		other = gpu_check(engine, "cuMemRelease", driver->memory_release(memory->allocation),
 				  problem);
+		memory->allocation = other < 0 ? memory->allocation : 0;
+	}
+	if (memory->is_reserved || memory->allocation)
+		leave(engine, memory);
 	memory->address = memory->allocation = 0;
 	memory->is_mapped = memory->is_reserved = false;
 	return r < 0 ? r : other;

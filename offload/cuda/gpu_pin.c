@@ -111,25 +111,12 @@ static int unregister_there(const struct gpu_engine *engine, struct piece *piece
 	return error;
 }
 
-/* A bit for each GPU that has a context in this process. */
-static uint64_t find_contexts(const struct gpu_engine *engine)
-{
-	uint64_t found = 0;
-	unsigned flags;
-	int is_there;
-
-	for (int device = 0; device < GPUS_MAX; device++)
-		if (engine->driver.context_state(device, &flags, &is_there) == DRIVER_DONE && is_there)
-			found |= bit_of(device);
-	return found;
-}
-
 /* By any engine. Nobody knows what a GPU that is lost still does with the memory, so that stays registered as
  * long as the GPU's context is there. */
 static int unregister_piece(struct gpu_engine *engine, struct piece *piece, struct gpu_problem *problem)
 {
 	if (piece->lost_users)
-		piece->lost_users &= find_contexts(engine);
+		piece->lost_users &= gpu_contexts(engine);
 	if (!piece->lost_users)
 		return gpu_check(engine, "cuMemHostUnregister", unregister_there(engine, piece), problem);
 	if (piece->lost_users & bit_of(piece->device))
@@ -189,7 +176,7 @@ void gpu_pins_close(const struct gpu_engine *engine)
 
 void gpu_pins_forget(const struct gpu_engine *engine)
 {
-	uint64_t contexts = find_contexts(engine);
+	uint64_t contexts = gpu_contexts(engine);
 
 	pthread_mutex_lock(&lock);
 	pthread_mutex_lock(&kept_lock);

@@ -97,6 +97,10 @@ int gpu_thread_start(struct gpu_engine *engine, struct gpu_problem *problem);
 
 int gpu_lanes_open(struct gpu_engine *engine, struct gpu_problem *problem);
 void gpu_lanes_close(struct gpu_engine *engine);
+/* A bit for each GPU that has a context in this process. */
+uint64_t gpu_contexts(const struct gpu_engine *engine);
+/* A context has been let go: memory that the driver has not taken back goes, if its GPU's has gone. */
+void gpu_memory_forget(const struct gpu_engine *engine);
 /* The GPU's context is wanted no longer for what is kept. */
 void gpu_pins_close(const struct gpu_engine *engine);
 /* A context has been let go: what was kept for it alone is kept no more, if it has gone. */

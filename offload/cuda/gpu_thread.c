@@ -108,6 +108,18 @@ static void serve(struct gpu_engine *engine)
 	assert(is_idle(engine));
 }
 
+uint64_t gpu_contexts(const struct gpu_engine *engine)
+{
+	uint64_t found = 0;
+	unsigned flags;
+	int is_there;
+
+	for (int device = 0; device < GPUS_MAX; device++)
+		if (engine->driver.context_state(device, &flags, &is_there) == DRIVER_DONE && is_there)
+			found |= UINT64_C(1) << device;
+	return found;
+}
+
 static int enter(struct gpu_engine *engine, struct gpu_problem *problem)
 {
 	const struct driver *driver = &engine->driver;
@@ -158,6 +170,7 @@ static void *work(void *argument)
 	gpu_pins_close(engine);
 	(void)engine->driver.context_release(engine->device);
 	gpu_pins_forget(engine);
+	gpu_memory_forget(engine);
 	return NULL;
 }
 

@@ -50,17 +50,45 @@ static int write_late(int fd)
 	return write(STDOUT_FILENO, "", 1) == 1 ? 0 : give_up("nobody listens");
 }
 
+/* The engine gives memory back so, when the context of a GPU that was lost has gone; then it may be opened.
+ */
+static void ask_for_memory(driver_address address, driver_allocation allocation, size_t before)
+{
+	int released = hardware_driver.context_release(0), left = hardware_driver.context_enter(NULL);
+	int unmapped = hardware_driver.memory_unmap(address, BYTES);
+	int freed = hardware_driver.memory_release(allocation), entered;
+	struct driver_context *context;
+	size_t is_free = 0, unused;
+
+	entered = hardware_driver.context_retain(&context, 0);
+	if (entered == DRIVER_DONE)
+		entered = hardware_driver.context_enter(context);
+	if (entered == DRIVER_DONE)
+		entered = hardware_driver.memory_info(&is_free, &unused);
+	printf("asked: memory after its context (errors %d, %d): cuMemUnmap: error %d, cuMemRelease: error "
+	       "%d; the GPU again: error %d, %zu of %zu MiB are free\n",
+	       released, left, unmapped, freed, entered, is_free >> 20, before >> 20);
+}
+
 /* The engine takes a GPU for lost if cuMemGetInfo fails, too. */
 static int make_mistake(const char *mistake)
 {
-	size_t unused;
+	const struct driver_memory_kind kind = { .type = DRIVER_PINNED, .location = { DRIVER_ON_GPU, 0 } };
+	driver_allocation allocation;
+	driver_address address;
+	size_t before, unused;
 	int error, again;
 
 	hardware_enter();
+	hardware_expect(hardware_driver.memory_info(&before, &unused));
+	hardware_expect(hardware_driver.memory_create(&allocation, BYTES, &kind, 0));
+	hardware_expect(hardware_driver.address_reserve(&address, BYTES, 0, 0, 0));
+	hardware_expect(hardware_driver.memory_map(address, BYTES, 0, allocation, 0));
 	error = hardware_make_mistake(mistake);
 	again = hardware_driver.memory_info(&unused, &unused);
 	printf("asked: a kernel that goes wrong (%s): %s (error %d); then cuMemGetInfo: error %d\n", mistake,
 	       driver_text(&hardware_driver, error), error, again);
+	ask_for_memory(address, allocation, before);
 	return error != DRIVER_DONE && again != DRIVER_DONE ? 0 : give_up("cuMemGetInfo does not repeat it");
 }
 
