@@ -1,6 +1,7 @@
 /* What clients have open or mapped is taken back from them, so that nothing of it stays when it has left the
  * account. What cannot be taken back now is withheld: it stays in the account of the job's owner, and is
- * looked at again after a while. */
+ * looked at again after a while. So is what stays registered with a GPU, which would copy to its pages,
+ * whoever has them then; it stays in the account of the node. */
 #include "daemon/resources/disposal.h"
 
 #include <event2/event.h>
@@ -25,11 +26,12 @@ struct disposal {
 	struct made made;
 	bool is_trim;
 	bool is_stopping;    /* who outlives the daemon reads on, and nobody keeps an account */
-	struct queue link;   /* of the node's, if clients could have some of it */
+	struct queue link;   /* of the node's, if clients or GPUs could have some of it */
 	struct event *timer; /* to the next look */
 	unsigned delay_ms;   /* 0: nobody has looked yet */
+	/* By clients, and by GPUs; the second as the last look has found it. */
 	uint64_t withheld, found;
-	uint64_t leaked; /* by the last look */
+	uint64_t kept, registered;
 };
 
 /* ---- On the worker ---- */
@@ -43,23 +45,19 @@ static void take_back(const struct disposal *disposal, struct memory *memory)
 		memory_free(memory);
 }
 
-/* A GPU would copy to its pages, whoever has them then. */
-static bool leak(struct disposal *disposal, struct memory *memory)
+static bool is_registered(const struct memory *memory)
 {
-	if (!memory->base || !gpu_pin_keeps(memory->base, memory->length))
-		return false;
-	disposal->leaked += memory->fd >= 0 ? memory_resident(memory) : memory->length;
-	fd_close(memory->fd);
-	*memory = (struct memory)MEMORY_INIT;
-	return true;
+	return memory->base && gpu_pin_keeps(memory->base, memory->length);
 }
 
 static uint64_t unmake_memory(struct disposal *disposal, struct memory *memory)
 {
 	if (memory->base)
 		engine_buffer_remove(disposal->node->engine, memory->base, memory->length);
-	if (leak(disposal, memory))
+	if (is_registered(memory)) {
+		disposal->registered += memory->fd >= 0 ? memory_resident(memory) : memory->length;
 		return 0;
+	}
 	if (memory->fd >= 0 && !disposal->is_stopping)
 		take_back(disposal, memory);
 	else
@@ -77,7 +75,7 @@ static void unmake(struct disposal *disposal)
 		store_free(made->optimizer_store);
 	store_free(made->parameter_store);
 	made->gradient_store = made->optimizer_store = made->parameter_store = NULL;
-	disposal->found = 0;
+	disposal->found = disposal->registered = 0;
 	for (unsigned i = 0; i < ARRAY_LENGTH(memories); i++)
 		disposal->found += unmake_memory(disposal, memories[i]);
 	for (unsigned i = 0; i < NODE_MAX_PATHS; i++)
@@ -96,14 +94,24 @@ static void run_disposal(struct work *work)
 		(void)malloc_trim(0);
 }
 
-/* ---- What is withheld ---- */
+/* ---- What is withheld, or kept ---- */
+
+/* What a GPU still has goes with the process. */
+static void free_or_leave(struct memory *memory)
+{
+	if (is_registered(memory))
+		fd_close(memory->fd);
+	else
+		memory_free(memory);
+	*memory = (struct memory)MEMORY_INIT;
+}
 
 static void free_memory(struct made *made)
 {
-	memory_free(&made->arena);
-	memory_free(&made->cache);
-	memory_free(&made->sums);
-	memory_free(&made->directory);
+	free_or_leave(&made->arena);
+	free_or_leave(&made->cache);
+	free_or_leave(&made->sums);
+	free_or_leave(&made->directory);
 }
 
 static void disposal_free(struct disposal *disposal)
@@ -131,6 +139,10 @@ static void tell(const struct disposal *disposal)
 {
 	uid_t user = disposal->made.uid;
 
+	if (disposal->kept > 0)
+		log_warning("%llu MiB of host memory are registered with a GPU that is lost, or that has not "
+			    "let go of them: tierd keeps them until that GPU is closed",
+			    (unsigned long long)size_divide_up(disposal->kept, MIB));
 	if (disposal->withheld < MIB)
 		return;
 	events_of_node(disposal->node, EVENT_WITHHELD, &(struct log_fields){ .user = &user },
@@ -139,23 +151,16 @@ static void tell(const struct disposal *disposal)
 		       (unsigned long long)(disposal->withheld / MIB), (unsigned)user);
 }
 
-static void tell_leak(const struct disposal *disposal)
-{
-	if (disposal->leaked > 0)
-		log_error("%llu MiB of host memory cannot be given back, because a GPU's driver has not "
-			  "unregistered them: tierd keeps them until it ends",
-			  (unsigned long long)(size_divide_up(disposal->leaked, MIB)));
-}
-
 /* True: others may have waited for it. */
 static bool account(struct disposal *disposal)
 {
-	bool has_news = disposal->delay_ms == 0 || disposal->found != disposal->withheld;
+	bool has_news = disposal->delay_ms == 0 || disposal->found != disposal->withheld ||
+			disposal->registered != disposal->kept;
 
-	tell_leak(disposal);
-	disposal->node->resources->host_used += disposal->found - disposal->withheld + disposal->leaked;
-	disposal->leaked = 0;
+	disposal->node->resources->host_used +=
+		disposal->found + disposal->registered - disposal->withheld - disposal->kept;
 	disposal->withheld = disposal->found;
+	disposal->kept = disposal->registered;
 	return has_news && !queue_is_empty(&disposal->link);
 }
 
@@ -184,7 +189,9 @@ static void on_disposed(struct work *work)
 	bool has_news = account(disposal);
 
 	node_end_work(node);
-	if (disposal->withheld > 0)
+	if (disposal->kept > 0 && queue_is_empty(&disposal->link))
+		queue_push(&node->resources->withheld, &disposal->link);
+	if (disposal->withheld > 0 || disposal->kept > 0)
 		look_again_later(disposal);
 	else
 		disposal_free(disposal);

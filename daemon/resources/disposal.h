@@ -1,5 +1,6 @@
 /* A disposal gives memory and files back off the loop: unmapping, unpinning and unlinking can take seconds.
- */
+ * What a GPU has registered that is lost, or does not let go of it, stays until that GPU is closed, and
+ * counts in host_used. */
 #ifndef TIERD_DAEMON_DISPOSAL_H
 #define TIERD_DAEMON_DISPOSAL_H
 

@@ -8,6 +8,7 @@
 
 #include "daemon/gpu/own.h"
 #include "daemon/gradients/own.h"
+#include "daemon/resources/own.h"
 #include "daemon/telemetry/telemetry.h"
 #include "offload/cuda/gpu_private.h"
 #include "tests/lib/gpu/cuda_calls.h"
@@ -599,6 +600,62 @@ static void what_a_late_copy_writes_is_not_used_again(void **state)
 		scene_wait(&scene);
 }
 
+/* Beside what the job has, and what this process has mapped of it still. */
+static uint64_t host_bytes_of_others(const struct job *job)
+{
+	return budget_host_used(scene.node) - budget_host_bytes(job) - disposal_withheld_by_all(scene.node);
+}
+
+/* The other rank has its context as long as it is there. */
+static void what_a_lost_gpu_may_write_to_comes_back_with_its_context(void **state)
+{
+	struct job *job;
+	uint64_t before;
+	uint32_t number;
+
+	skip_without_stand_in();
+	open_two_ranks(2, 0);
+	job = scene_job(NULL);
+	before = host_bytes_of_others(job);
+	attach(&actor, 0);
+	map_gradients(&actor);
+	attach(&other, 0);
+	engine()->patience_ns = 1000000;
+	standin_hold(true);
+	number = push(0, 0);
+	assert_non_null(strstr(refused(number, -ESTALE), "has gradient buffers that a GPU may still write"));
+	standin_hold(false);
+	while (*(volatile char *)actor.gradients.base != BYTE)
+		usleep(1000);
+	while (host_bytes_of_others(job) == before)
+		scene_wait(&scene);
+	assert_false(has_lingering(job));
+	actor_die(&other);
+	while (host_bytes_of_others(job) > before)
+		scene_wait(&scene);
+}
+
+static void a_gpu_that_was_lost_has_all_of_its_memory_again(void **state)
+{
+	const struct gpu_in_use *gpu;
+
+	skip_without_stand_in();
+	/* Nothing fits there twice. */
+	standin_tell("STANDIN_BYTES", "25165824");
+	play(0);
+	gpu = tier_of(&actor)->gpu;
+	standin_tell("STANDIN_FAILURES", "cuMemcpyAsync=719!");
+	refused(push(0, 0), -ESTALE);
+	standin_tell("STANDIN_FAILURES", NULL);
+	assert_int_equal(actor_await(&actor, actor_send_leave(&actor, true), 0)->status, 0);
+	while (gpu->tiers > 0 || gpu->is_closing)
+		scene_wait(&scene);
+	go_on_without_gpu();
+	attach(&actor, PLAY_UNITS * UNIT_BYTES + actor.gradients.bytes + GPU_PASSES_BYTES);
+	map_gradients(&actor);
+	assert_int_equal(actor_await(&actor, push(0, 0), 0)->status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -623,6 +680,8 @@ int main(int argc, char **argv)
 		TEST(nobody_waits_for_a_push_of_a_driver_that_hangs),
 		TEST(nobody_waits_for_memory_of_a_driver_that_hangs),
 		TEST(what_a_late_copy_writes_is_not_used_again),
+		TEST(what_a_lost_gpu_may_write_to_comes_back_with_its_context),
+		TEST(a_gpu_that_was_lost_has_all_of_its_memory_again),
 	};
 
 	if (argc > 1)
