@@ -141,6 +141,14 @@ static void load_next(struct gpu_tier *tier)
 	}
 }
 
+/* Who was sent away keeps what it has there while it holds leases, and nobody tells when it does not. */
+static void look_at_those_sent_away(struct gpu_tier *tier)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++)
+		if (tier->ranks[i] && tier->ranks[i]->member && tier->ranks[i]->member->has_left)
+			member_release(tier->ranks[i]->member);
+}
+
 void gpu_serve(struct job *job)
 {
 	if (queue_is_empty(&job->gpu->tiers))
@@ -150,6 +158,8 @@ void gpu_serve(struct job *job)
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
+		if (tier->state == GPU_TIER_FAILED)
+			look_at_those_sent_away(tier);
 		if (gpu_tier_ends(tier) || tier->state != GPU_TIER_OPEN)
 			continue;
 		serve_queue(tier);

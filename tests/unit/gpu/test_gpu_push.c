@@ -635,6 +635,38 @@ static void what_a_lost_gpu_may_write_to_comes_back_with_its_context(void **stat
 		scene_wait(&scene);
 }
 
+/* It reads on, and then not any more, which nobody tells. */
+static void who_is_sent_away_keeps_a_lost_gpu_while_it_holds_leases(void **state)
+{
+	struct gpu_lease_header *leases;
+	struct job *job;
+	uint32_t number;
+
+	skip_without_stand_in();
+	open_two_ranks(2, 0);
+	job = scene_job(NULL);
+	attach(&actor, 0);
+	map_gradients(&actor);
+	leases = (struct gpu_lease_header *)actor.gpu_leases.base;
+	assert_int_equal(actor_await(&actor, gpu_actor_send_gather(&actor, 0, 0), 0)->status, 0);
+	scene_settle(&scene);
+	engine()->patience_ns = 1000000;
+	standin_hold(true);
+	number = push(0, 0);
+	assert_non_null(strstr(refused(number, -ESTALE), "has gradient buffers that a GPU may still write"));
+	standin_hold(false);
+	while (!has_lingering(job) ||
+	       queue_entry(queue_first(&job->members.lingering), struct member, link)->busy > 0)
+		scene_wait(&scene);
+	scene_settle(&scene);
+	assert_true(has_lingering(job));
+	assert_int_equal(atomic_fetch_sub(&gpu_lease_counters(leases)[0], 1), 1);
+	job_settle(job);
+	while (!gpu_is_gone(job))
+		scene_wait(&scene);
+	assert_false(has_lingering(job));
+}
+
 static void a_gpu_that_was_lost_has_all_of_its_memory_again(void **state)
 {
 	const struct gpu_in_use *gpu;
@@ -681,6 +713,7 @@ int main(int argc, char **argv)
 		TEST(nobody_waits_for_memory_of_a_driver_that_hangs),
 		TEST(what_a_late_copy_writes_is_not_used_again),
 		TEST(what_a_lost_gpu_may_write_to_comes_back_with_its_context),
+		TEST(who_is_sent_away_keeps_a_lost_gpu_while_it_holds_leases),
 		TEST(a_gpu_that_was_lost_has_all_of_its_memory_again),
 	};
 
