@@ -1,6 +1,7 @@
 /* Gradients that several GPUs sum together, where a rank dies, or something fails or hangs: no gradient is
  * lost while the epoch goes on, and nobody waits for what may never come back. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "daemon/gradients/own.h"
@@ -261,6 +262,87 @@ static void nobody_waits_for_a_driver_that_hangs(void **state)
 		scene_wait(&scene);
 }
 
+static struct gpu_memory plug;
+static bool is_plug_done;
+
+static void note_plug(struct gpu_request *request, int status)
+{
+	is_plug_done = status == 0;
+}
+
+/* In a call that nobody else makes, so that other GPUs go on. */
+static void hang(struct gpu_engine *engine)
+{
+	plug = (struct gpu_memory){ .request.done = note_plug, .bytes = 1, .fd = -1 };
+	is_plug_done = false;
+	gpu_memory_create(engine, &plug);
+	while (!is_plug_done)
+		scene_wait(&scene);
+	is_plug_done = false;
+	gpu_peer_block("cuMemUnmap");
+	gpu_engine_hurry(engine, UINT_MAX);
+	gpu_memory_destroy(engine, &plug);
+	gpu_peer_await_blocked();
+}
+
+/* What the GPU that does not hang has of them is there. */
+static bool are_rounds_stuck(void)
+{
+	for (unsigned i = 0; i < GPU_ROUNDS; i++)
+		if (crew_exchange()->rounds[i].state != ROUND_COPYING ||
+		    crew_exchange()->rounds[i].moving > 1)
+			return false;
+	return true;
+}
+
+/* The rank comes back on another GPU. */
+static void nobody_waits_for_rounds_that_a_driver_keeps(void **state)
+{
+	static const struct crew others = { .ranks = 2, .stage = 2, .gpus = { 0, 2 } };
+	struct job *job = crew_play(&crew_pair);
+	struct gpu_engine *engine = crew_rank(1)->tier->gpu->engine;
+	uint32_t numbers[2];
+
+	push_held(numbers);
+	hang(engine);
+	standin_hold(false);
+	while (!are_rounds_stuck())
+		scene_wait(&scene);
+	gpu_engine_hurry(engine, 0);
+	gpu_check_engines(scene.node);
+	assert_null(job->members.ranks[1]);
+	actor_die(&crew_actors[1]);
+	crew = &others;
+	crew_enter(1);
+	crew_get_ready();
+	crew_attach(1);
+	crew_learn_order();
+	crew_await(EXCHANGE_READY);
+	assert_true(are_rounds_stuck());
+	crew_push_all(BOTH, 0);
+	crew_expect(BOTH, 1);
+	assert_int_equal(gpu_summed_bytes(job), 0);
+	/* And when it has come back they serve again. */
+	gpu_peer_unblock();
+	while (is_under_way(ROUND_COPYING) || !is_plug_done)
+		scene_wait(&scene);
+	crew_push_all(BOTH, 1);
+	crew_expect(BOTH, 2);
+	assert_int_equal(gpu_summed_bytes(job), 2 * crew_bytes(BOTH));
+}
+
+/* As if the next epoch had begun before anybody had looked at the exchange. */
+static void gpus_sum_nothing_by_an_exchange_of_another_epoch(void **state)
+{
+	struct job *job = crew_play(&crew_pair);
+
+	assert_true(gpu_can_sum(job));
+	crew_exchange()->epoch--;
+	assert_false(gpu_can_sum(job));
+	crew_exchange()->epoch++;
+	assert_true(gpu_can_sum(job));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +355,8 @@ int main(int argc, char **argv)
 		TEST(a_gpu_that_is_lost_in_a_copy_has_its_rank_sent_away),
 		TEST(nobody_waits_for_nccl_that_does_not_return),
 		TEST(nobody_waits_for_a_driver_that_hangs),
+		TEST(nobody_waits_for_rounds_that_a_driver_keeps),
+		TEST(gpus_sum_nothing_by_an_exchange_of_another_epoch),
 	};
 
 	if (argc > 1)
