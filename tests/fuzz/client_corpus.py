@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzzers of libtierd and tierctl: answers of a daemon, right ones and others.
 
-usage: client_corpus.py FOLDER, which has folders library and tierctl
+usage: client_corpus.py FOLDER, which has folders library, library_gpu and tierctl
 """
 import errno
 import os
@@ -72,6 +72,59 @@ LIBRARY = {
     "groups_wrong_body": at(17, record(REPLY, reply(6, message(_1=1)))),
     "groups_refused": at(18, record(FAIL, bytes([errno.EBUSY]) + b"rank 0 has a step on its way")),
     "statistics": at(14, record(REPLY, reply(8, message(**{f"_{n}": n << 40 for n in range(1, 16)})))),
+}
+
+# ---- libtierd on a GPU ----
+
+# A hello, a job, two units, a ready; the GPU, and a gather there, gradients, and a push.
+ATTACH, GATHER_ON, GRADIENTS_ON, PUSH_ON = range(5, 9)
+EVENT_BYTES = 64
+
+
+def attached(page, **fields):
+    """Two pages in one, which begin as they say, and the memory of a GPU: proto/gpu_pages.h."""
+    body = reply(240, message(**{"_1": 4128, "_2": 4176, "_3": 2 << 20, **fields}))
+    return record(PAGES, struct.pack("<H", len(body)) + body + struct.pack("<IIII", *page))
+
+
+GPU_PAGE = (GPU_MAGIC := 0x67726974, GPU_VERSION := 1, 2, 0)
+LIBRARY_GPU = {
+    "good": b"",
+    "attach_refused": at(ATTACH, record(FAIL, bytes([errno.ENODEV]) + b"tierd sees no GPU")),
+    "attach_stale": at(ATTACH, record(FAIL, bytes([errno.ESTALE]) + b"call tierd_job_ready")),
+    "attach_wrong_body": at(ATTACH, record(REPLY, reply(241, message(_1=0)))),
+    "attach_without_memory": at(ATTACH, record(REPLY, reply(240, message(_1=4128, _2=4176, _3=2 << 20)))),
+    "attach_lying": at(ATTACH, attached(GPU_PAGE)),
+    "attach_whole": at(ATTACH, attached(GPU_PAGE, _4=1)),
+    "attach_other_pages": at(ATTACH, attached((1, 2, 3, 4))),
+    "attach_other_version": at(ATTACH, attached((GPU_MAGIC, GPU_VERSION + 1, 2, 0))),
+    "attach_other_units": at(ATTACH, attached((GPU_MAGIC, GPU_VERSION, 3, 0))),
+    "attach_small_pages": at(ATTACH, attached(GPU_PAGE, _1=4096, _2=64)),
+    "attach_large_pages": at(ATTACH, attached(GPU_PAGE, _1=1 << 40, _2=-1)),
+    "attach_no_bytes": at(ATTACH, attached(GPU_PAGE, _3=0)),
+    "attach_odd_bytes": at(ATTACH, attached(GPU_PAGE, _3=(2 << 20) + 1)),
+    "attach_huge": at(ATTACH, attached(GPU_PAGE, _3=1 << 62)),
+    "attach_short_event": at(ATTACH, attached(GPU_PAGE, _5=[bytes(EVENT_BYTES), bytes(EVENT_BYTES - 1)])),
+    "attach_no_event": at(ATTACH, attached(GPU_PAGE, _5=[bytes(EVENT_BYTES)] * 3)),
+    "gather_on_arrived": at(ATTACH, attached(GPU_PAGE), record(REPLY, reply(241, message(_1=65536, _2=0, _4=1)))),
+    "gather_on_event": at(GATHER_ON, record(REPLY, reply(241, message(_1=65536, _2=0, _3=15)))),
+    "gather_on_no_event": at(GATHER_ON, record(REPLY, reply(241, message(_1=65536, _2=0, _3=16)))),
+    "gather_on_far_event": at(GATHER_ON, record(REPLY, reply(241, message(_1=65536, _2=0, _3=0x7fffffff)))),
+    "gather_on_end": at(GATHER_ON, record(REPLY, reply(241, message(_1=(2 << 20) - 2048, _4=1)))),
+    "gather_on_beyond": at(GATHER_ON, record(REPLY, reply(241, message(_1=(2 << 20) - 1024, _4=1)))),
+    "gather_on_huge": at(GATHER_ON, record(REPLY, reply(241, message(_1=-1, _2=-1, _3=0xffffffff)))),
+    "gather_on_wrong_body": at(GATHER_ON, record(REPLY, reply(5, message(_1=0)))),
+    "gather_on_again": at(GATHER_ON, record(FAIL, bytes([errno.EAGAIN]))),
+    "gather_on_lost": at(GATHER_ON, record(FAIL, bytes([errno.ENODEV]) + b"GPU 0 is lost")),
+    "gather_on_epoch_ends": at(GATHER_ON, record(EVENT, ENDED)),
+    "gradients_on_refused": at(GRADIENTS_ON, record(FAIL, bytes([errno.ENOMEM]) + b"gpu_budget has no room")),
+    "gradients_on_without_memory": at(GRADIENTS_ON, record(REPLY, reply(242, message(_1=2 << 20)))),
+    "gradients_on_small": at(GRADIENTS_ON, record(PAGES, struct.pack("<H", 20) + reply(242, message(_1=4096)))),
+    "gradients_on_odd": at(GRADIENTS_ON, record(PAGES, struct.pack("<H", 20) + reply(242, message(_1=(2 << 20) + 1)))),
+    "gradients_on_huge": at(GRADIENTS_ON, record(PAGES, struct.pack("<H", 20) + reply(242, message(_1=-1)))),
+    "gradients_on_lying": at(GRADIENTS_ON, record(PAGES, struct.pack("<H", 20) + reply(242, message(_1=2 << 20)))),
+    "push_on_lost": at(PUSH_ON, record(FAIL, bytes([errno.ENODEV]) + b"GPU 0 is lost")),
+    "hang_up": at(GRADIENTS_ON, record(HANG_UP)),
 }
 
 # ---- tierctl ----
@@ -179,7 +232,7 @@ TIERCTL = {
 
 
 def main():
-    for folder, seeds in (("library", LIBRARY), ("tierctl", TIERCTL)):
+    for folder, seeds in (("library", LIBRARY), ("library_gpu", LIBRARY_GPU), ("tierctl", TIERCTL)):
         for name, content in seeds.items():
             with open(os.path.join(sys.argv[1], folder, name), "wb") as file:
                 file.write(content)

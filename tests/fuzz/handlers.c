@@ -1,11 +1,12 @@
 /* Fuzzes the daemon's handlers: two clients of a real node send what the input says, and scribble on the
  * pages that they share with it. Whatever they do, requests are answered once, nothing of the node is lost,
- * and it can be ended.
+ * and it can be ended. A stand-in plays a GPU, on which they may have events.
  *
  * An input is a script, whose actions say who (bit 0) does what (bits 1 and 2). The bytes are a packed
  * Request, or of what is written where on the lease page. */
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"
@@ -14,22 +15,47 @@
 #include "daemon/values/values.h"
 #include "tests/fuzz/script.h"
 #include "tests/unit/daemon_support.h"
+#include "tests/unit/fake_gpu.h"
 
 #define ACTORS 2
 #define MAX_RECORDS 64
 
 enum action { ACTION_REQUEST, ACTION_DIE, ACTION_SCRIBBLE, ACTION_SETTLE };
 
+int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static struct frame_arena *arena;
 static struct actor actors[ACTORS];
+static struct fake_gpu gpu; /* whose events they are */
+
+/* Its process is this program, too. */
+int LLVMFuzzerInitialize(int *count, char ***arguments)
+{
+	if (strcmp((*arguments)[0], FAKE_GPU_NAME) == 0)
+		exit(fake_gpu_main(*arguments));
+	fake_gpu_start(&gpu);
+	return 0;
+}
+
+/* No input knows the handle of an event: it has a name for that. */
+static void name_events(Tierd__Wire__GpuAttach *attach)
+{
+	for (size_t i = 0; i < attach->n_events; i++) {
+		ProtobufCBinaryData *event = &attach->events[i];
+
+		if (event->len == GPU_HANDLE_BYTES && memcmp(event->data, "event", 5) == 0)
+			memcpy(event->data, fake_gpu_handle(i % FAKE_GPU_SLOTS), GPU_HANDLE_BYTES);
+	}
+}
 
 /* Budgets of the input are bounded by the node's; what is left is time: sizes that only take long are cut. */
 static void tame(Tierd__Wire__Request *request)
 {
 	if (request->body_case == TIERD__WIRE__REQUEST__BODY_JOB_READY && request->job_ready->timeout_ms > 0)
 		request->job_ready->timeout_ms = 0;
+	if (request->body_case == BODY(GPU_ATTACH))
+		name_events(request->gpu_attach);
 }
 
 static void ask(struct actor *actor, const uint8_t *bytes, size_t length)

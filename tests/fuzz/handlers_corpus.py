@@ -59,6 +59,11 @@ def ask(who, kind, **fields):
     return record(who, 0, field(REQUESTS[kind], message(**fields)))
 
 
+# The first GPU of the stand-in, and events that the fuzzer knows by that name.
+EVENT = b"event" + bytes(59)
+A_GPU = {"_1": 1, "_2": 1, "_3": b"stand-in GPU" + bytes(4), "_4": 1 << 30, "_5": [EVENT] * 32, "_6": 1}
+
+
 def die(who):
     return record(who, 1)
 
@@ -243,9 +248,18 @@ SEEDS = {
                      + ask(1, "memory", _1=1) + ask(1, "memory", _1=1, _2=4096) + settle() + ask(1, "memory", _1=1, _2=1 << 41)
                      + ask(1, "copy", _1=1, _4="parameter", _6=10, _8=1) + ask(1, "copy", _1=1, _4="parameter", _6=10, _9=4096)
                      + ask(1, "memory", _1=1) + ask(1, "memory", _1=1, _2=4096) + ask(1, "close", _1=1) + settle() + die(1),
-    "gpu": begun(0, 1) + settle() + ask(0, "gpu", _1=1, _2=1, _3=bytes(16), _4=1 << 20, _5=[bytes(64)] * 32) + settle()
-           + ask(0, "gpu gather", _1=1, _2=1, _3=0, _5=1) + settle()
-           + ask(0, "gpu gradients", _1=1, _2=1) + ask(0, "push", _1=1, _2=1, _3=0, _4=0, _8=1) + settle(),
+    "gpu": begun(0, 1) + settle() + ask(0, "gpu", **A_GPU) + settle() + ask(0, "gpu gather", _1=1, _2=1, _3=0, _5=1) + settle()
+           + ask(0, "gpu gradients", _1=1, _2=1) + settle() + ask(0, "push", _1=1, _2=1, _3=0, _4=0, _8=1) + settle() + ask(0, "gpu", **A_GPU)
+           + ask(0, "gpu gather", _1=1, _2=1, _3=9, _5=1) + ask(0, "push", _1=1, _2=1, _3=1, _4=1, _8=-1) + settle(),
+    "gpu_refused": begun(0, 1) + settle() + ask(0, "gpu", **A_GPU | {"_3": bytes(16)}) + settle() + ask(0, "gpu gather", _1=1, _2=1, _3=0, _5=1)
+                   + ask(0, "gpu", **A_GPU | {"_5": [bytes(64)] * 32}) + settle() + ask(0, "gpu", **A_GPU | {"_5": [EVENT] * 31})
+                   + ask(0, "gpu", **A_GPU | {"_4": 1}) + settle() + ask(0, "gpu gradients", _1=1, _2=1) + ask(0, "gpu", **A_GPU | {"_2": 7})
+                   + ask(0, "gpu", **A_GPU | {"_7": 2.0}) + settle(),
+    "gpu_lost": begun(0, 2) + begun(1, 2) + settle() + ask(0, "gpu", **A_GPU) + ask(1, "gpu", **A_GPU) + die(1) + settle()
+                + ask(0, "gpu gradients", _1=1, _2=1) + ask(0, "gpu gather", _1=1, _2=1, _3=0, _5=1) + die(0) + settle(),
+    "gpu_together": begun(0, 2) + begun(1, 2) + settle() + ask(0, "gpu", **A_GPU) + ask(1, "gpu", **A_GPU) + settle()
+                    + ask(0, "gpu gradients", _1=1, _2=1) + ask(1, "gpu gradients", _1=1, _2=1) + settle()
+                    + b"".join(ask(who, "push", _1=1, _2=1, _3=0, _4=0, _8=1) for who in (0, 1)) + settle() + step(0) + step(1) + settle(),
     "await": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
              + ask(0, "await", _1=1, _2=10) + train(1) + settle(),
     "drop": begun(0, 1) + settle() + train(0) + ask(1, "drop", _1="play") + ask(1, "drop", _1="play", _4=1) + settle()

@@ -11,35 +11,49 @@
 #include "common/cleanup.h"
 
 #define PAGE_BYTES 8192
+#define MOST_FDS 3
 
 /* The header is right; only what it announces is not. */
 static void send_frame(struct fake_peer *peer, enum frame_type type, uint32_t number,
-		       const struct script_record *record, int fd)
+		       const struct script_record *record, const int *fds, unsigned count)
 {
 	uint32_t header[4] = { FRAME_MAGIC, 1 | (uint32_t)type << 16, (uint32_t)record->length, number };
 	struct iovec parts[] = { { header, sizeof(header) }, { (void *)record->bytes, record->length } };
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(MOST_FDS * sizeof(int))];
 	} control = { .bytes = { 0 } };
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
 
-	if (fd >= 0) {
+	if (count > 0) {
 		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(sizeof(int));
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
 		control.header.cmsg_level = SOL_SOCKET;
 		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+		control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
 	}
 	(void)!sendmsg(peer->fd, &message, MSG_NOSIGNAL);
 }
 
+/* A GPU's directory and lease page begin alike, and are one here. Returns how many there are. */
+static unsigned fill_fds(const struct liar *liar, const Tierd__Wire__Request *request, int page,
+			 int fds[MOST_FDS])
+{
+	fds[0] = request && request->body_case == BODY(GPU_GRADIENTS) ? liar->gpu_gradients : page;
+	fds[1] = page;
+	fds[2] = liar->gpu_memory;
+	return request && request->body_case == BODY(GPU_ATTACH) ? 3 : 1;
+}
+
 /* Of what the record has after its first two bytes, which are the length of its Reply. */
-static void send_page(struct fake_peer *peer, uint32_t number, const struct script_record *record)
+static void send_page(struct liar *liar, uint32_t number, const Tierd__Wire__Request *request,
+		      const struct script_record *record)
 {
 	_cleanup_close_ int fd = memfd_create("liar", MFD_CLOEXEC);
 	struct script_record reply = *record;
+	int fds[MOST_FDS];
+	unsigned count = fill_fds(liar, request, fd, fds);
 	size_t length;
 
 	assert(fd >= 0 && ftruncate(fd, PAGE_BYTES) == 0);
@@ -49,7 +63,7 @@ static void send_page(struct fake_peer *peer, uint32_t number, const struct scri
 		reply.length = length < record->length - 2 ? length : record->length - 2;
 		assert(pwrite(fd, reply.bytes + reply.length, record->length - 2 - reply.length, 0) >= 0);
 	}
-	send_frame(peer, FRAME_REPLY, number, &reply, fd);
+	send_frame(&liar->peer, FRAME_REPLY, number, &reply, fds, count);
 }
 
 static void fail(struct fake_peer *peer, uint32_t number, const struct script_record *record)
@@ -62,24 +76,27 @@ static void fail(struct fake_peer *peer, uint32_t number, const struct script_re
 	fake_peer_fail(peer, number, record->length > 0 ? -record->bytes[0] : 0, words);
 }
 
-/* True: the request has been answered, or never will be. */
-static bool lie(struct fake_peer *peer, uint32_t number, enum frame_type type,
+/* True: the request has been answered, or never will be. request: NULL of a hello. */
+static bool lie(struct liar *liar, uint32_t number, const Tierd__Wire__Request *request,
 		const struct script_record *record)
 {
+	enum frame_type type = request ? FRAME_REPLY : FRAME_HELLO_REPLY;
+	struct fake_peer *peer = &liar->peer;
+
 	switch ((enum liar_action)(record->action & 7)) {
 	case LIAR_ANSWER:
 		return false;
 	case LIAR_REPLY:
-		send_frame(peer, type, number, record, -1);
+		send_frame(peer, type, number, record, NULL, 0);
 		return true;
 	case LIAR_PAGES:
-		send_page(peer, number, record);
+		send_page(liar, number, request, record);
 		return true;
 	case LIAR_EVENT:
-		send_frame(peer, FRAME_EVENT, 0, record, -1);
+		send_frame(peer, FRAME_EVENT, 0, record, NULL, 0);
 		return false;
 	case LIAR_OTHER:
-		send_frame(peer, FRAME_REPLY, number + 1, record, -1);
+		send_frame(peer, FRAME_REPLY, number + 1, record, NULL, 0);
 		return false;
 	case LIAR_FAIL:
 		fail(peer, number, record);
@@ -112,13 +129,13 @@ static bool is_sound(const struct fake_peer *peer, const Tierd__Wire__Request *r
 }
 
 /* To who watches, all that is left is told at once. */
-static void answer_watch(struct liar *liar, uint32_t number)
+static void answer_watch(struct liar *liar, uint32_t number, const Tierd__Wire__Request *request)
 {
 	struct script_record record;
 
 	fake_peer_reply(&liar->peer, number, NULL);
 	while (script_next(&liar->script, &record))
-		lie(&liar->peer, number, FRAME_REPLY, &record);
+		lie(liar, number, request, &record);
 	shutdown(liar->peer.fd, SHUT_RDWR);
 }
 
@@ -128,10 +145,12 @@ static bool on_request(struct fake_peer *peer, uint32_t number, const Tierd__Wir
 	struct script_record record;
 
 	if (request->body_case == TIERD__WIRE__REQUEST__BODY_WATCH) {
-		answer_watch(liar, number);
+		answer_watch(liar, number, request);
 		return true;
 	}
-	if (script_next(&liar->script, &record) && lie(peer, number, FRAME_REPLY, &record))
+	if (script_next(&liar->script, &record) && lie(liar, number, request, &record))
+		return true;
+	if (liar->answer_gpu && liar->answer_gpu(liar, number, request))
 		return true;
 	if (is_sound(peer, request))
 		return false;
@@ -146,15 +165,15 @@ static bool on_hello(struct fake_peer *peer)
 						   .length = 4 };
 	struct script_record record;
 
-	if (!script_next(&liar->script, &record) || !lie(peer, 0, FRAME_HELLO_REPLY, &record))
-		send_frame(peer, FRAME_HELLO_REPLY, 0, &good, -1);
+	if (!script_next(&liar->script, &record) || !lie(liar, 0, NULL, &record))
+		send_frame(peer, FRAME_HELLO_REPLY, 0, &good, NULL, 0);
 	return true;
 }
 
 void liar_start(struct liar *liar, const uint8_t *bytes, size_t length)
 {
-	*liar = (struct liar){ .peer = { .hook = on_request, .greet = on_hello },
-			       .script = { bytes, length } };
+	liar->peer = (struct fake_peer){ .hook = on_request, .greet = on_hello };
+	liar->script = (struct script){ bytes, length };
 	fake_peer_start(&liar->peer);
 }
 

@@ -102,7 +102,7 @@ static void play(struct tierd_node *node)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	struct tierd_node *node;
-	struct liar liar;
+	struct liar liar = { 0 };
 
 	liar_start(&liar, bytes, length);
 	if (tierd_connect(liar.peer.path, &node) == 0) {

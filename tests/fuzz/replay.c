@@ -6,6 +6,8 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+/* Of those that have one. */
+int LLVMFuzzerInitialize(int *count, char ***arguments) __attribute__((weak));
 
 static int replay_file(const char *folder, const char *name)
 {
@@ -56,6 +58,8 @@ int main(int count, char *arguments[])
 {
 	unsigned files = 0;
 
+	if (LLVMFuzzerInitialize)
+		LLVMFuzzerInitialize(&count, &arguments);
 	for (int i = 1; i < count; i++) {
 		if (replay_folder(arguments[i], &files) < 0) {
 			perror(arguments[i]);

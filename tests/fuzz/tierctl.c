@@ -49,7 +49,7 @@ static void run(const char *const words[MAX_WORDS], bool is_json, char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-	struct liar liar;
+	struct liar liar = { 0 };
 
 	if (length == 0)
 		return 0;

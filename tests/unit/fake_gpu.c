@@ -189,7 +189,7 @@ static struct driver_event_handle copied[FAKE_GPU_SLOTS];
 
 void fake_gpu_start(struct fake_gpu *gpu)
 {
-	char number[16], *const arguments[] = { (char *)"fake-gpu", number, NULL };
+	char number[16], *const arguments[] = { (char *)FAKE_GPU_NAME, number, NULL };
 	struct order first;
 	int ends[2];
 
@@ -203,6 +203,11 @@ void fake_gpu_start(struct fake_gpu *gpu)
 	gpu->socket = ends[0];
 	gpu->fds[2] = receive_fd(gpu->socket, &first);
 	memcpy(copied, first.handles, sizeof(copied));
+}
+
+const void *fake_gpu_handle(unsigned slot)
+{
+	return &copied[slot];
 }
 
 static void drop_pages(struct fake_gpu *gpu)

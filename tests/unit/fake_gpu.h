@@ -9,6 +9,7 @@
 #define FAKE_GPU_BYTES ((uint64_t)2 << 20)
 #define FAKE_GPU_SLOT_BYTES 65536
 #define FAKE_GPU_SLOTS 16
+#define FAKE_GPU_NAME "fake-gpu" /* its first argument */
 
 struct fake_gpu {
 	bool is_whole;
@@ -30,6 +31,8 @@ struct fake_gpu {
 };
 
 void fake_gpu_start(struct fake_gpu *gpu);
+/* That of the event behind copies into a slot. */
+const void *fake_gpu_handle(unsigned slot);
 /* Its process ends, and has seen no race. */
 void fake_gpu_stop(struct fake_gpu *gpu);
 /* What main() does with arguments: it is that process. */
