@@ -154,29 +154,32 @@ def replied(number, body):
     return record(REPLY, reply(number, body))
 
 
-def page(kind, words, version=2):
+def page(kind, words, version=3):
     """As proto/statistics.h has it; the second copy is shown."""
     header = struct.pack("<IIIIQ5Q", 0x74737264, version, kind, 8 * len(words), 1, *[0] * 5)
     return record(PAGES, struct.pack("<H", 2) + b"\x0a\x00" + header + bytes(504 * 8) + struct.pack(f"<{len(words)}Q", *words))
 
 
 # Of one path and one GPU, whose sensors are not known; of the job that is listed.
-A_NODE = [1] * 311 + [UNKNOWN] * 185
-THIS_JOB = [3] * 68
+A_NODE = [1] * 312 + [UNKNOWN] * 185
+THIS_JOB = [3] * 69
 
 
 def asked(command, *answers):
     return bytes([command]) + GOOD + b"".join(answers)
 
 
-
-
 def options(world_size, optimizer):
-    return message(_1=message(_1="u", _2=1, _3=message(_1="t", _3=2, _4=5)),
-                   _2=message(_1="job", _3=world_size, _4=3, _6=optimizer, _16=message(_1=1.0)))
+    return message(_1="job", _3=world_size, _4=3, _6=optimizer, _16=message(_1=1.0))
 
 
-OPTIONS = options(2, 0)
+def planned(given):
+    """The job's only unit, and that there are no more."""
+    return replied(71, message(_1=message(_1="u", _2=1, _3=message(_1="t", _3=2, _4=5)), _2=given)), replied(71, message(_2=given))
+
+
+# Who lists leases, or plans, asks over another connection than what was asked before.
+LISTED = replied(10, message(_1=A_JOB, _2=1))
 TIERCTL = {
     "ping": asked(PING, record(REPLY, field(1, b""))),
     "no_hello": bytes([STATUS]) + record(HANG_UP),
@@ -192,42 +195,41 @@ TIERCTL = {
     "job": asked(JOB, replied(10, message(_1=A_JOB, _2=1))),
     "job_json": asked(JOB | JSON, replied(10, message(_1=A_JOB, _2=1))),
     "job_absent": asked(JOB, replied(10, b"")),
-    "units": asked(UNITS, replied(11, message(_1=A_UNIT, _2=2)), replied(11, message(_1=A_UNIT, _2=2))),
-    "units_json": asked(UNITS | JSON, replied(11, message(_1=A_UNIT, _2=1))),
-    "units_without_end": asked(UNITS, replied(11, message(_2=5))),
-    "tensors": asked(TENSORS, replied(10, message(_1=A_JOB, _2=1)), replied(11, message(_1=A_UNIT, _2=1)),
+    "units": asked(UNITS, LISTED, replied(11, message(_1=A_UNIT, _2=2)), replied(11, message(_1=A_UNIT, _2=2))),
+    "units_json": asked(UNITS | JSON, LISTED, replied(11, message(_1=A_UNIT, _2=1))),
+    "units_without_end": asked(UNITS, LISTED, replied(11, message(_2=5))),
+    "tensors": asked(TENSORS, LISTED, replied(11, message(_1=A_UNIT, _2=1)),
                      replied(71, message(_1=message(_1="layer 0", _2=3, _3=[A_TENSOR, A_SLICE]))),
                      replied(71, message(_1=[message(_1="layer 0", _2=3, _3=A_TENSOR), message(_1="surplus", _2=1, _3=A_TENSOR)]))),
-    "tensors_json": asked(TENSORS | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(11, message(_1=A_UNIT, _2=1)),
+    "tensors_json": asked(TENSORS | JSON, LISTED, replied(11, message(_1=A_UNIT, _2=1)),
                           replied(71, message(_1=message(_1="layer 0", _2=2, _3=[A_TENSOR, A_SLICE])))),
-    "tensors_without_end": asked(TENSORS, replied(10, message(_1=A_JOB, _2=1)), replied(11, message(_1=A_UNIT, _2=1)),
+    "tensors_without_end": asked(TENSORS, LISTED, replied(11, message(_1=A_UNIT, _2=1)),
                                  replied(71, message(_1=message(_1="layer 0", _2=3)))),
-    "leases": asked(LEASES, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
-    "leases_json": asked(LEASES | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
-    "leases_of": asked(LEASES_OF, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=0, _3=9))),
-    "evict": asked(EVICT, replied(10, message(_1=A_JOB, _2=1)), replied(51, message(_1=2, _2=1 << 30, _3=1, _4=1))),
+    "leases": asked(LEASES, LISTED, GOOD, replied(50, message(_1=LEASED, _2=1, _3=1))),
+    "leases_json": asked(LEASES | JSON, LISTED, GOOD, replied(50, message(_1=LEASED, _2=1, _3=1))),
+    "leases_of": asked(LEASES_OF, LISTED, GOOD, replied(50, message(_1=LEASED, _2=0, _3=9))),
+    "evict": asked(EVICT, LISTED, replied(51, message(_1=2, _2=1 << 30, _3=1, _4=1))),
     "top": asked(TOP, page(1, A_NODE)),
     "top_other_version": asked(TOP, page(1, [1], version=1)),
-    "metrics": asked(METRICS, page(1, A_NODE), replied(10, message(_1=A_JOB, _2=1)), page(2, THIS_JOB)),
+    "metrics": asked(METRICS, page(1, A_NODE), LISTED, page(2, THIS_JOB)),
     "watch": asked(WATCH, record(EVENT, field(110, message(
         _1=1700000000 << 30, _2="epoch-ended", _3=5, _4="rank 0 is lost", _5="job", _6=1, _7=1000, _8=1, _9=0, _10=1, _11=7,
         _12="layer 0", _13="nvme", _14="/nvme/0"))), record(EVENT, field(111, message(_1=5)))),
     "watch_json": asked(WATCH | JSON, record(EVENT, field(110, message(_2="\x1b[2J", _4="a\nb"))), record(EVENT)),
-    "verify": asked(VERIFY, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=17, _3=1 << 24, _4=5, _5=1)),
+    "verify": asked(VERIFY, LISTED, replied(180, message(_1=16, _2=17, _3=1 << 24, _4=5, _5=1)),
                     replied(180, message(_1=17, _2=17, _3=4096, _4=5, _5=1, _6=[DAMAGED, MENDED, message(_2="record")], _7=3))),
-    "verify_json": asked(VERIFY | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=16, _6=[DAMAGED, MENDED]))),
-    "verify_without_end": asked(VERIFY, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=0, _2=17))),
+    "verify_json": asked(VERIFY | JSON, LISTED, replied(180, message(_1=16, _2=16, _6=[DAMAGED, MENDED]))),
+    "verify_without_end": asked(VERIFY, LISTED, replied(180, message(_1=0, _2=17))),
     "scrub": asked(SCRUB, replied(181, message(_1=86400 * 30, _2=[message(_1="job", _2=1000, _3=80, _4=5, _5=1, _7=1 << 30, _8=2)]))),
     "scrub_json": asked(SCRUB | JSON, replied(181, message(_2=[message(_1="\x1b[2J", _7=1 << 62), b""]))),
     "plan": asked(PLAN, replied(9, NODE)),
     "plan_json": asked(PLAN | JSON, replied(9, NODE)),
-    "like": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, OPTIONS), replied(71, message(_2=b""))),
-    "like_cut": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)),
-                      replied(71, message(_2=b"", _1=message(_1="u", _2=3, _3=message(_1="t", _3=2, _4=5)))), replied(71, OPTIONS)),
-    "like_without_options": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, b"")),
-    "like_without_ranks": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, options(0, 0)), replied(71, message(_2=b""))),
-    "like_another_optimizer": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, options(2, 99)),
-                                    replied(71, message(_2=b""))),
+    "like": asked(LIKE, replied(9, NODE), GOOD, LISTED, *planned(options(2, 0))),
+    "like_cut": asked(LIKE, replied(9, NODE), GOOD, LISTED, replied(71, message(_1=message(_1="u", _2=3, _3=message(_1="t", _3=2, _4=5)), _2=options(2, 0))),
+                      *planned(options(2, 0))),
+    "like_without_options": asked(LIKE, replied(9, NODE), GOOD, LISTED, replied(71, b"")),
+    "like_without_ranks": asked(LIKE, replied(9, NODE), GOOD, LISTED, *planned(options(0, 0))),
+    "like_another_optimizer": asked(LIKE, replied(9, NODE), GOOD, LISTED, *planned(options(2, 99))),
 }
 
 
