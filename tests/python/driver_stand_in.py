@@ -7,6 +7,7 @@ ends the process at a race with what the daemon does.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import CapsuleType
@@ -15,12 +16,17 @@ from conftest import STANDINS
 
 ON_HOST, ON_GPU = 1, 2  # of DLPack
 
+_USED = b"used_dltensor"
+_set_name = ctypes.pythonapi.PyCapsule_SetName
+_set_name.restype, _set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
 class Driver:
     """Of this process, whose first one loads the library: whoever asks for libcuda.so.1 afterwards gets it."""
+
+    _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(str(STANDINS / "libcuda.so.1"))
@@ -29,6 +35,7 @@ class Driver:
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), 0)
         self._scratch: dict[int, Any] = {}
         self._registered: list[Any] = []  # still, of streams that are gone
+        self._functions: list[Any] = []  # that streams call
 
     def _call(self, name: str, *arguments: Any) -> None:
         error = getattr(self._library, name)(*arguments)
@@ -48,6 +55,13 @@ class Driver:
         self._registered.append(self._scratch.pop(stream))
         self._call("cuCtxSetCurrent", self._context)
         self._call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+
+    def launch(self, stream: int, function: Callable[[], None]) -> None:
+        """Has the stream call it, in a thread of the driver's."""
+        called = self._Function(lambda _: function())
+        self._functions.append(called)
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuLaunchHostFunc", ctypes.c_void_p(stream), called, None)
 
     def record(self, stream: int) -> int:
         """A new event."""
@@ -102,6 +116,11 @@ class Tensor:
     def device(self) -> tuple[int, int]:
         kind, number = (ctypes.c_int32 * 2).from_address(self._at + 8)
         return kind, number
+
+    def give_back(self) -> None:
+        """As who has taken it does, without the interpreter's lock."""
+        _set_name(self.capsule, _USED)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.c_size_t.from_address(self._at + 56).value)(self._at)
 
     def show_on_host(self) -> CapsuleType:
         """The capsule, of memory of the host: so frameworks take it that have no GPU."""

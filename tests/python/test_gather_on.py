@@ -6,6 +6,8 @@ import ctypes
 import errno
 import gc
 import itertools
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy
 import pytest
 
 import tierd
-from conftest import Daemon
+from conftest import PATIENCE, Daemon
 from driver_stand_in import ON_GPU, ON_HOST, Driver, Tensor
 from tierd import _core
 
@@ -50,6 +52,15 @@ def job(driver: Driver, gpu_daemon: Daemon) -> Iterator[_core.Job]:
     yield job
     gc.collect()
     job.detach()
+
+
+@pytest.fixture
+def no_switches() -> Iterator[None]:
+    """A thread goes on until it gives the interpreter's lock up by itself."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(PATIENCE)
+    yield
+    sys.setswitchinterval(interval)
 
 
 class OnHost:
@@ -116,6 +127,35 @@ def test_a_stream_that_is_destroyed_keeps_no_lease(job: _core.Job, driver: Drive
     job.push(0)
     job.step({"learning_rate": 1.0})
     assert job.gather_on(0, driver.stream()).version == 1
+
+
+@pytest.mark.parametrize("how", ["release", "lease", "capsule", "array", "tensor"])
+def test_python_goes_on_while_a_lease_of_a_stream_that_is_gone_comes_back(
+    job: _core.Job, driver: Driver, how: str, no_switches: None
+) -> None:
+    """All that the GPU was told is waited for, and may want Python: whoever waits has given the interpreter's lock up."""
+    stream, other = driver.stream(), driver.stream()
+    held: Any = job.gather_on(0, stream)
+    if how not in ("release", "lease"):
+        held = held.capsules()[0]
+    if how in ("array", "tensor"):
+        held = values(held) if how == "array" else Tensor(held)
+    driver.destroy(stream)
+    is_time, said = threading.Event(), list[str]()
+
+    def say() -> None:
+        is_time.wait()
+        said.append("meanwhile")
+
+    driver.launch(other, say)
+    is_time.set()
+    if how == "release":
+        held.release()
+    elif how == "tensor":
+        held.give_back()
+    del held
+    assert (said, job.leases()) == (["meanwhile"], 0)
+    driver.destroy(other)
 
 
 def test_memory_is_overwritten_behind_all_streams_that_used_it(gpu_daemon: Daemon, driver: Driver) -> None:

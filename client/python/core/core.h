@@ -42,6 +42,13 @@ static inline struct core_state *core_state_of(PyObject *object)
 		core_waiting = outer_wait;                                                                   \
 	} while (0)
 
+/* The same for who may be called with the lock or without, as an owner of a tensor may give it back: gives it
+ * up if this thread has it, and takes it back then. */
+PyThreadState *core_give_up(void);
+void core_take_back(PyThreadState *state /* or NULL */);
+/* With the module: finds out how a thread knows. */
+void core_find_lock(void);
+
 /* The state of a thread that hears Ctrl-C; else NULL. */
 extern _Thread_local PyThreadState *core_waiting;
 

@@ -63,7 +63,7 @@ PyObject *job_gather_on(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 	unit = &((struct job *)self)->units[index];
 	hold = hold_new_lease_on(job, index, unit->shape, &view, ((struct job *)self)->gpu, stream);
 	if (!hold)
-		(void)tierd_release_on(job, index, stream);
+		JOB_BLOCKING(self, (void)tierd_release_on(job, index, stream));
 	else if (!PyErr_Occurred())
 		lease = lease_object(core_state_of(self), hold, view.version, self);
 	if (!lease)
@@ -89,7 +89,7 @@ int hold_use_on(struct hold *hold, PyObject *object, void *stream)
 	}
 	if (view.base == hold_base(hold) && !PyErr_Occurred() && hold_add_stream(hold, stream))
 		return 0;
-	(void)tierd_release_on(job, hold_unit(hold), stream);
+	JOB_BLOCKING(object, (void)tierd_release_on(job, hold_unit(hold), stream));
 	if (!PyErr_Occurred())
 		core_raise_message(core_state_of(object), -ESTALE,
 				   "the job has its units elsewhere on the GPU since its connection was "

@@ -84,14 +84,25 @@ struct hold *hold_share(struct hold *hold)
 	return hold;
 }
 
-/* It fails in a forked child, which has no lease, and where a GPU has failed. A stream that has gone is
- * waited for. */
-static void release(const struct hold *hold)
+/* Those fail in a forked child, which has no lease, and where a GPU has failed. */
+static void release_on_all(const struct hold *hold)
 {
-	if (!hold->streams)
-		(void)tierd_release(hold->job, hold->unit);
 	for (unsigned i = 0; i < hold->stream_count; i++)
 		(void)tierd_release_on(hold->job, hold->unit, hold->streams[i]);
+}
+
+/* A stream that has gone is waited for, and what the GPU does until then may want the interpreter. */
+static void release(const struct hold *hold)
+{
+	PyThreadState *state;
+
+	if (!hold->streams) {
+		(void)tierd_release(hold->job, hold->unit);
+		return;
+	}
+	state = core_give_up();
+	release_on_all(hold);
+	core_take_back(state);
 }
 
 struct hold *hold_drop(struct hold *hold)

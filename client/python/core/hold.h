@@ -24,7 +24,8 @@ struct hold *hold_new_lease_on(struct tierd_job *job, uint32_t unit, struct shap
 struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view, int gpu);
 
 struct hold *hold_share(struct hold *hold);
-/* Gives a share back, in any thread, with or without the interpreter's lock. NULL. */
+/* Gives a share back, in any thread, with or without the interpreter's lock: on a GPU others may have that
+ * meanwhile. NULL. */
 struct hold *hold_drop(struct hold *hold /* or NULL */);
 bool hold_is_shared(const struct hold *hold);
 /* Has the end called where the last share is given back, in that thread. The caller has a share. */

@@ -130,6 +130,7 @@ static int core_execute(PyObject *module)
 {
 	struct core_state *state = PyModule_GetState(module);
 
+	core_find_lock();
 	return add_errors(module, state) < 0 || add_type(module, &node_spec, &state->node) < 0 ||
 			       add_type(module, &job_spec, &state->job) < 0 ||
 			       add_type(module, &reader_spec, &state->reader) < 0 ||

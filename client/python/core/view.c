@@ -242,7 +242,11 @@ static void lease_dealloc(PyObject *self)
 
 static PyObject *lease_release(PyObject *self, PyObject *unused)
 {
-	((struct lease *)self)->hold = hold_drop(((struct lease *)self)->hold);
+	struct hold *hold = ((struct lease *)self)->hold;
+
+	/* Other threads may run meanwhile. */
+	((struct lease *)self)->hold = NULL;
+	hold_drop(hold);
 	Py_RETURN_NONE;
 }
 
