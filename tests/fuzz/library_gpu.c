@@ -21,8 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 #define did(call) assert((call) == DRIVER_DONE)
 
-/* The process of the GPU is one for all inputs, and so is the stream. */
-static struct fake_gpu gpu;
+/* A process of the GPU serves so many inputs: its stream comes to know those of all of them, and the
+ * stand-in has room for some. */
+#define INPUTS_OF_GPU 32
+static struct fake_gpu gpu = { .is_late = true };
 static struct driver driver;
 static struct driver_stream *stream;
 static int gradients;
@@ -51,7 +53,6 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
 	assert(driver_open(&driver, &library));
 	did(driver.context_retain(&context, 0));
 	did(driver.context_enter(context));
-	did(driver.stream_create(&stream, DRIVER_NO_STREAM_0));
 	make_gradients();
 	return 0;
 }
@@ -147,17 +148,32 @@ static void play(struct tierd_node *node)
 	tierd_job_close(job);
 }
 
+static void renew_gpu(void)
+{
+	static unsigned inputs;
+
+	if (++inputs % INPUTS_OF_GPU == 0) {
+		fake_gpu_stop(&gpu);
+		fake_gpu_start(&gpu);
+	}
+	memset(gpu.values, 0, sizeof(gpu.values));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-	struct liar liar = { .answer_gpu = answer, .gpu_memory = gpu.fds[2], .gpu_gradients = gradients };
+	struct liar liar = { .answer_gpu = answer, .gpu_gradients = gradients };
 	struct tierd_node *node;
 
-	memset(gpu.values, 0, sizeof(gpu.values));
+	renew_gpu();
+	liar.gpu_memory = gpu.fds[2];
+	did(driver.stream_create(&stream, DRIVER_NO_STREAM_0));
 	liar_start(&liar, bytes, length);
 	if (tierd_connect(liar.peer.path, &node) == 0) {
 		play(node);
 		tierd_disconnect(node);
 	}
 	liar_stop(&liar);
+	did(driver.stream_synchronize(stream));
+	did(driver.stream_destroy(stream));
 	return 0;
 }

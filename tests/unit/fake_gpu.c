@@ -22,6 +22,7 @@ struct order {
 	enum { OPEN, COPY, HOLD, GO_ON, SYNCHRONIZE, OVERWRITE, STOP } kind;
 	uint32_t unit;
 	unsigned char value;
+	bool is_late;	/* OPEN: they may be gone */
 	uint64_t event; /* of the client's, by number; 0: none */
 	struct driver_event_handle
 		handles[GPU_EVENTS]; /* of the client's; in the answer its own, for each slot */
@@ -77,7 +78,9 @@ static void open_theirs(const struct order *order)
 	for (unsigned i = 0; i < GPU_EVENTS; i++) {
 		if (theirs[i])
 			did(driver.event_destroy(theirs[i]));
-		did(driver.event_import(&theirs[i], order->handles[i]));
+		theirs[i] = NULL;
+		if (driver.event_import(&theirs[i], order->handles[i]) != DRIVER_DONE)
+			assert(order->is_late);
 	}
 }
 
@@ -89,7 +92,7 @@ static void wait_to_go_on(void *argument)
 
 static void fill(const struct order *order)
 {
-	if (order->event)
+	if (order->event && theirs[gpu_event_at(order->event)])
 		did(driver.stream_wait(stream, theirs[gpu_event_at(order->event)], 0));
 	did(cuMemsetD8Async(memory + order->unit * FAKE_GPU_SLOT_BYTES, order->value, FAKE_GPU_SLOT_BYTES,
 			    stream));
@@ -255,7 +258,7 @@ static void answer_attach(struct fake_gpu *gpu, struct fake_peer *peer, uint32_t
 			  const Tierd__Wire__GpuAttach *attach)
 {
 	Tierd__Wire__GpuAttachReply reply = TIERD__WIRE__GPU_ATTACH_REPLY__INIT;
-	struct order order = { .kind = OPEN };
+	struct order order = { .kind = OPEN, .is_late = gpu->is_late };
 	ProtobufCBinaryData events[FAKE_GPU_SLOTS];
 
 	assert(attach->n_events == GPU_EVENTS && attach->uuid.len == GPU_UUID_BYTES && attach->job == 7 &&

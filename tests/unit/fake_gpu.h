@@ -14,6 +14,7 @@
 struct fake_gpu {
 	bool is_whole;
 	bool is_lying; /* it says that copies have arrived */
+	bool is_late;  /* the client may have gone, with its events, when it answers */
 	/* Changes what the peer answers to GpuAttach, before it is sent. */
 	void (*spoil)(struct fake_gpu *gpu, Tierd__Wire__GpuAttachReply *reply);
 
