@@ -135,8 +135,9 @@ static int make_plan(struct gpu_tier *tier, uint64_t budget)
 		return refuse_budget(tier, budget);
 	if (r < 0)
 		return r;
+	/* Packs that are there have been set up. */
 	tier->places = calloc(tier->slots.count, sizeof(*tier->places));
-	if (!tier->packs)
+	if (tier->places && !tier->packs)
 		tier->packs = calloc(packs, sizeof(*tier->packs));
 	if (!tier->places || !tier->packs) {
 		snprintf(tier->problem, sizeof(tier->problem), "tierd is out of memory");

@@ -84,14 +84,19 @@ void crew_get_ready(void)
 		assert_int_equal(actor_finish_ready(&crew_actors[rank], numbers[rank]), 0);
 }
 
-void crew_attach(unsigned rank)
+int crew_try_to_attach(unsigned rank)
 {
 	struct actor *actor = &crew_actors[rank];
 	uint32_t number = gpu_actor_send_attach(
 		&peer, actor, (uint8_t *)gpus.gpus[crew->gpus[rank]].uuid.bytes, crew->budget);
+	int r = actor_await(actor, number, 0)->status;
 
-	assert_int_equal(actor_await(actor, number, 0)->status, 0);
-	assert_int_equal(actor_await(actor, gpu_actor_send_gradients(actor), 0)->status, 0);
+	return r < 0 ? r : actor_await(actor, gpu_actor_send_gradients(actor), 0)->status;
+}
+
+void crew_attach(unsigned rank)
+{
+	assert_int_equal(crew_try_to_attach(rank), 0);
 }
 
 void crew_learn_order(void)
@@ -184,18 +189,32 @@ static uint32_t buffer_of(const struct member *member, uint32_t unit)
 	return buffer;
 }
 
+/* Returns the buffer, which is in that memory. */
+static uint32_t fill(char *memory, unsigned rank, uint32_t unit, unsigned salt)
+{
+	const struct job *job = scene_job(NULL);
+	uint32_t buffer = buffer_of(job->members.ranks[rank], unit);
+	uint64_t bytes = unit_gradient_bytes(&job->catalog.units[unit]);
+	uint16_t *halves = (uint16_t *)(memory + gradient_buffer_offset(&job->gradient_buffers, buffer));
+
+	for (uint64_t i = 0; i < bytes / sizeof(*halves); i++)
+		halves[i] = half_of(rank, salt, i);
+	return buffer;
+}
+
 /* The stand-in's memory is this process's. The event is one that nobody has recorded: it has passed. */
 uint32_t crew_push(unsigned rank, uint32_t unit, unsigned salt)
 {
-	const struct job *job = scene_job(NULL);
-	uint32_t buffer = buffer_of(crew_rank(rank)->member, unit);
-	uint64_t bytes = unit_gradient_bytes(&job->catalog.units[unit]);
-	uint16_t *memory = (uint16_t *)(uintptr_t)(crew_rank(rank)->gradients.memory.address +
-						   gradient_buffer_offset(&job->gradient_buffers, buffer));
+	char *memory = (char *)(uintptr_t)crew_rank(rank)->gradients.memory.address;
 
-	for (uint64_t i = 0; i < bytes / sizeof(*memory); i++)
-		memory[i] = half_of(rank, salt, i);
-	return gpu_actor_send_push(&crew_actors[rank], unit, buffer, 1);
+	return gpu_actor_send_push(&crew_actors[rank], unit, fill(memory, rank, unit, salt), 1);
+}
+
+uint32_t crew_push_from_host(unsigned rank, uint32_t unit, unsigned salt)
+{
+	struct actor *actor = &crew_actors[rank];
+
+	return actor_send_push(actor, unit, fill((char *)actor->gradients.base, rank, unit, salt));
 }
 
 int crew_result(unsigned rank, uint32_t number)

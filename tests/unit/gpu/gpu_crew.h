@@ -36,6 +36,7 @@ void crew_set_node(void);
 void crew_enter(unsigned rank);
 void crew_get_ready(void);
 void crew_attach(unsigned rank);
+int crew_try_to_attach(unsigned rank);
 /* As if each rank had gathered all units, one after the other. */
 void crew_learn_order(void);
 /* All of this, without an exchange yet; or with one that is ready. */
@@ -48,6 +49,7 @@ struct gpu_rank *crew_rank(unsigned rank);
 
 /* Pushes of a rank with the same salt are equal. The number of the request, and how it ends. */
 uint32_t crew_push(unsigned rank, uint32_t unit, unsigned salt);
+uint32_t crew_push_from_host(unsigned rank, uint32_t unit, unsigned salt);
 int crew_result(unsigned rank, uint32_t number);
 void crew_push_all(uint32_t unit, unsigned salt);
 /* What is pushed is complete on the GPUs. */
