@@ -671,6 +671,30 @@ MUTANTS = (
         (("if (status == -ENODEV)", "if (status == -ENODEV && own->tier == NULL)"),),
     ),
     (
+        "the memory of a lost GPU given back while its context is there",
+        "gpu_failures",
+        "offload/cuda/gpu_memory.c",
+        (("if (!found && !(contexts >> left->device & 1))", "if (!found)"),),
+    ),
+    (
+        "host memory given back that a lost GPU may write to",
+        "gpu_segments gpu_push",
+        "daemon/resources/disposal.c",
+        (("\tif (is_registered(memory)) {\n\t\tdisposal->registered", "\tif (0) {\n\t\tdisposal->registered"),),
+    ),
+    (
+        "ranks that hold nothing on a lost GPU any more kept there",
+        "gpu_push",
+        "daemon/gpu/serve.c",
+        (("if (tier->state == GPU_TIER_FAILED)", "if (0)"),),
+    ),
+    (
+        "GPUs that sum by an exchange of another epoch",
+        "scatter_failures",
+        "daemon/gpu/exchange.c",
+        ((" &&\n\t       exchange->epoch == exchange->job->epoch.number;", ";"),),
+    ),
+    (
         "what several GPUs sum brought home while they still write to its place",
         "scatter_failures",
         GPU_SCATTER,
