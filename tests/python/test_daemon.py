@@ -318,15 +318,14 @@ def test_a_folder_with_a_long_name_has_no_socket(monkeypatch: pytest.MonkeyPatch
     assert daemons._folder_of(this_launch()).parent == Path("/tmp")
 
 
-def test_a_runtime_folder_that_is_not_this_users_has_no_socket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert daemons._folder_of(this_launch()).parent == tmp_path
-    tmp_path.chmod(0o777)
+def test_a_runtime_folder_that_is_not_this_users_has_no_socket(place: Path) -> None:
+    assert daemons._folder_of(this_launch()).parent == place
+    place.chmod(0o777)
     assert daemons._folder_of(this_launch()).parent == Path("/tmp")
-    tmp_path.chmod(0o700)
+    place.chmod(0o700)
     # As after su, which leaves the variable as it was.
     if os.getuid() == 0:
-        os.chown(tmp_path, 60001, -1)
+        os.chown(place, 60001, -1)
         assert daemons._folder_of(this_launch()).parent == Path("/tmp")
 
 
