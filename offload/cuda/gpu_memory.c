@@ -142,11 +142,12 @@ static struct left *take_left(uint64_t contexts)
 void gpu_memory_forget(const struct gpu_engine *engine)
 {
 	const struct driver *driver = &engine->driver;
+	uint64_t contexts = gpu_contexts(engine);
 	struct left *left;
 
 	/* The thread's own has gone, and these calls want none. */
 	(void)driver->context_enter(NULL);
-	while ((left = take_left(gpu_contexts(engine)))) {
+	while ((left = take_left(contexts))) {
 		const struct gpu_memory *memory = &left->memory;
 		int error = DRIVER_DONE;
 
