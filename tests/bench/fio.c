@@ -12,7 +12,9 @@
 #define MAKING_DEPTH 16
 /* Of reads, writes and trims. Nothing is trimmed; but each buffer has room for the largest of these, and the
  * first lies 2 MiB into them: so all huge pages that a mebibyte touches are there, wherever they begin. */
-#define BLOCKS "--bs=1m,1m,4m --iomem_align=2m"
+#define BLOCKS "--bs=%um,%um,%um --iomem_align=2m"
+#define LARGEST_MIB 4U
+#define MEMORY_MIB 256U
 
 bool fio_is_installed(void)
 {
@@ -39,6 +41,7 @@ static double parse_rate(const char *text)
 static double run(const struct fio_job *job, double seconds)
 {
 	char command[4608], limit[64] = "", size[64] = "--readonly", text[65536];
+	unsigned block = job->block_mib > 0 ? job->block_mib : 1;
 	int r;
 
 	if (seconds > 0)
@@ -50,7 +53,8 @@ static double run(const struct fio_job *job, double seconds)
 		 " --iodepth=%u --ioengine=io_uring --direct=1 --fixedbufs --registerfiles --fallocate=none "
 		 "%s "
 		 "--output-format=json 2>/dev/null",
-		 job->file, size, job->direction, job->depth, limit);
+		 job->file, size, job->direction, block, block, block > LARGEST_MIB ? block : LARGEST_MIB,
+		 job->depth, limit);
 	r = bench_read_output(command, text, sizeof(text));
 	return r == 0 ? parse_rate(text) : r;
 }
@@ -109,6 +113,7 @@ int fio_find_depth(struct fio_job *job, double seconds)
 		double rate;
 
 		job->depth = depths[i];
+		job->block_mib = MEMORY_MIB / depths[i];
 		rate = run(job, seconds);
 		if (rate < 0)
 			return (int)rate;
@@ -119,5 +124,6 @@ int fio_find_depth(struct fio_job *job, double seconds)
 		best_rate = rate > best_rate ? rate : best_rate;
 	}
 	job->depth = best;
+	job->block_mib = MEMORY_MIB / best;
 	return 0;
 }

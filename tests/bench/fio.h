@@ -1,5 +1,4 @@
-/* fio: what the device gives, for comparison: io_uring, direct, 1 MiB transfers, registered files and
- * buffers.
+/* fio: what the device gives, for comparison: io_uring, direct, registered files and buffers.
  *
  * Its buffers are of huge pages, as the daemon's are, where glibc can be told so (2.35), however few: a
  * mebibyte of small ones is 256 segments for the device's queue, and fio then moves little more than half as
@@ -16,9 +15,10 @@
 /* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES. */
 struct fio_job {
 	const char *direction;
-	unsigned depth;	 /* transfers at once */
-	char file[4200]; /* see fio_make_file(), or fio_use_largest_file() */
-	bool is_found;	 /* another's file, of whatever size, which is read only */
+	unsigned depth;	    /* transfers at once */
+	unsigned block_mib; /* of each; 0: 1 */
+	char file[4200];    /* see fio_make_file(), or fio_use_largest_file() */
+	bool is_found;	    /* another's file, of whatever size, which is read only */
 };
 
 bool fio_is_installed(void);
@@ -38,7 +38,9 @@ int fio_use_largest_file(struct fio_job *job, const char *folder);
 double fio_run(void *context, double seconds);
 
 /* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it. Says how fast it was at each
- * of them. */
+ * of them. Transfers are so large that together they have 256 MiB: the disk of a virtual machine may be a
+ * process that copies, which is faster by half where it copies into what the cache still has (8 MiB). That
+ * says nothing of memory that somebody trains in. */
 int fio_find_depth(struct fio_job *job, double seconds);
 
 #endif

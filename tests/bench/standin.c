@@ -137,6 +137,7 @@ double standin_fio_run(void *context, double seconds)
 	double rate;
 
 	job.depth = FIO_DEPTH;
+	job.block_mib = 1;
 	rate = fio_run(&job, seconds);
 	return rate < FASTEST_DISK ? rate : FASTEST_DISK;
 }
