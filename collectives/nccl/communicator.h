@@ -29,7 +29,7 @@ struct communicator;
 /* Operations that are announced or asked for, and not done. */
 #define COMMUNICATOR_QUEUE 64
 /* Ranges of memory of a member that are registered. */
-#define COMMUNICATOR_RANGES 16
+#define COMMUNICATOR_RANGES 32
 
 enum communicator_state {
 	COMMUNICATOR_CREATING, /* members find one another */

@@ -15,6 +15,7 @@
 
 static_assert(GPU_ROUND_BYTES / sizeof(float) / GPU_RANKS >= GRAIN_ELEMENTS,
 	      "a round has room for all ranks");
+static_assert(COMMUNICATOR_RANGES >= GPU_RANKS + 2, "gradients, packs and staging memory can be registered");
 
 /* ---- States ---- */
 
@@ -293,6 +294,36 @@ void gpu_exchange_check(struct node *node, gpu_exchange_fail fail)
 	give_up_all(&node->jobs.dying, problem, fail);
 }
 
+/* ---- Gradients that NCCL knows ---- */
+
+/* They stay until the exchange has ended, if their rank leaves before. */
+void gpu_exchange_lend(struct gpu_exchange *exchange, unsigned number, struct gpu_rank *rank)
+{
+	struct gpu_lent *lent = &exchange->lent[number];
+
+	if (lent->rank || !gpu_exchange_is_ready(exchange))
+		return;
+	lent->rank = rank;
+	lent->range = (struct exchange_range){ .group = &exchange->group,
+					       .member = exchange->member_of_rank[number],
+					       .memory = rank->gradients.memory.address,
+					       .bytes = rank->gradients.memory.bytes };
+	rank->busy++;
+	exchange_register(&lent->range);
+}
+
+static void let_ranks_go(struct gpu_exchange *exchange)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++) {
+		struct gpu_rank *rank = TAKE_PTR(exchange->lent[i].rank);
+
+		if (!rank)
+			continue;
+		rank->busy--;
+		gpu_rank_settle(rank);
+	}
+}
+
 /* ---- It has let go ---- */
 
 static void free_lent(struct gpu_exchange *exchange)
@@ -310,6 +341,7 @@ static void on_ended(struct exchange_group *group)
 
 	free_lent(exchange);
 	step(exchange, EXCHANGE_ENDED);
+	let_ranks_go(exchange);
 	job_settle(exchange->job);
 }
 

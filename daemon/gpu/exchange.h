@@ -89,6 +89,12 @@ struct gpu_round {
 	int status;
 };
 
+/* A rank's gradients on its GPU, which NCCL knows until the exchange ends. */
+struct gpu_lent {
+	struct gpu_rank *rank; /* NULL: it does not know them */
+	struct exchange_range range;
+};
+
 struct gpu_exchange {
 	struct job *job;
 	enum exchange_state state;
@@ -99,6 +105,7 @@ struct gpu_exchange {
 	struct exchange_group group;
 	struct gpu_choice choice;
 	struct gpu_share shares[GPU_SHARES];
+	struct gpu_lent lent[GPU_RANKS]; /* by rank */
 	struct gpu_scatter scatters[GPU_SUMS];
 	struct queue scattering; /* those that wait for a round */
 	struct gpu_round rounds[GPU_ROUNDS];
@@ -125,6 +132,9 @@ void gpu_exchange_node_free(struct node *node);
 
 /* It is ready, in the job's epoch. */
 bool gpu_exchange_is_ready(const struct gpu_exchange *exchange);
+/* While it is ready, NCCL reads the gradients of that rank of the job without copies of its own, if it can.
+ */
+void gpu_exchange_lend(struct gpu_exchange *exchange, unsigned number, struct gpu_rank *rank);
 
 /* ---- scatter.c ---- */
 

@@ -13,6 +13,7 @@
 
 #include "collectives/cuda/sum.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "offload/cuda/gpu_stream.h"
 
 struct exchange_thread {
@@ -238,14 +239,30 @@ static void begin(struct exchange_message *message)
 	tell(thread, &group->told_failure, on_failed);
 }
 
-/* It works without that, too. */
-static void register_memory(struct exchange_group *group)
+/* ---- Memory that NCCL knows: it works without that, too ---- */
+
+static void register_memory(struct exchange_group *group, unsigned member, driver_address memory,
+			    size_t bytes)
+{
+	if (communicator_register(group->communicator, member, (void *)(uintptr_t)memory, bytes) < 0)
+		log_debug("%s", communicator_problem(group->communicator));
+}
+
+static void register_members(struct exchange_group *group)
 {
 	for (unsigned i = 0; i < group->member_count; i++)
 		if (group->members[i].bytes > 0)
-			(void)communicator_register(group->communicator, i,
-						    (void *)(uintptr_t)group->members[i].memory,
-						    group->members[i].bytes);
+			register_memory(group, i, group->members[i].memory, group->members[i].bytes);
+}
+
+/* The communicator may have failed meanwhile. */
+static void register_range(struct exchange_message *message)
+{
+	const struct exchange_range *range = container_of(message, struct exchange_range, message);
+	struct exchange_group *group = range->group;
+
+	if (group->communicator && communicator_state(group->communicator) == COMMUNICATOR_READY)
+		register_memory(group, range->member, range->memory, range->bytes);
 }
 
 /* ---- Operations ---- */
@@ -348,7 +365,7 @@ static uint64_t attend(struct exchange_group *group)
 		pause_ns = communicator_poll(group->communicator, clock_now_ns());
 		if (!group->is_ready && communicator_state(group->communicator) == COMMUNICATOR_READY) {
 			group->is_ready = true;
-			register_memory(group);
+			register_members(group);
 			tell(group->thread, &group->told_ready, on_ready);
 		}
 		if (is_over(communicator_state(group->communicator)))
@@ -506,6 +523,11 @@ void exchange_begin(struct exchange_thread *thread, struct exchange_group *group
 void exchange_end(struct exchange_group *group)
 {
 	give(group->thread, &group->end, end);
+}
+
+void exchange_register(struct exchange_range *range)
+{
+	give(range->group->thread, &range->message, register_range);
 }
 
 void exchange_submit(struct exchange_operation *operation)

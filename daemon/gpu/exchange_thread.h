@@ -84,9 +84,22 @@ struct exchange_operation {
 	struct exchange_message message;
 };
 
+/* More memory of a member, which NCCL gets to know. Lent, as the memory is, until the group has ended. */
+struct exchange_range {
+	struct exchange_group *group;
+	unsigned member;
+	driver_address memory;
+	size_t bytes;
+
+	/* Of the thread. */
+	struct exchange_message message;
+};
+
 void exchange_begin(struct exchange_thread *thread, struct exchange_group *group);
 /* Aborts it, whatever it is at; all that it has is done before ended(). Once for each group. */
 void exchange_end(struct exchange_group *group);
+/* When it is ready. All works without it as well. */
+void exchange_register(struct exchange_range *range);
 /* Also before it is ready. Fewer than COMMUNICATOR_QUEUE at once. */
 void exchange_submit(struct exchange_operation *operation);
 

@@ -14,7 +14,7 @@
  * own ranks alone, which are registered with it, and one that is lost is dealt with as in a push
  * (push_end.c). Where the thread does not come back from NCCL nobody waits for it: what NCCL may still write
  * to, pieces and staging memory, is used by nobody else before it is back, and what it may still read stays
- * there, because the ranks are busy. */
+ * there, because it is lent to the exchange until that ends. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -184,19 +184,6 @@ static bool can_copy(const struct gpu_round *round)
 	return true;
 }
 
-/* They may have left meanwhile. */
-static void let_ranks_go(struct gpu_round *round)
-{
-	for (unsigned i = 0; i < GPU_RANKS; i++) {
-		struct gpu_rank *rank = TAKE_PTR(round->ranks[i]);
-
-		if (!rank)
-			continue;
-		rank->busy--;
-		gpu_rank_settle(rank);
-	}
-}
-
 static void on_exchanged(struct exchange_operation *operation, int status)
 {
 	struct gpu_round *round = container_of(operation, struct gpu_round, operation);
@@ -210,7 +197,6 @@ static void on_exchanged(struct exchange_operation *operation, int status)
 			round->state = ROUND_COPYING;
 			copy_piece(round, rank);
 		}
-	let_ranks_go(round);
 	round->status = status;
 	if (status < 0 && round->scatter)
 		report(round);
@@ -268,7 +254,6 @@ static void set_rank(struct gpu_round *round, unsigned rank, unsigned contributi
 	round->requests[rank] = (struct communicator_request){ .sum = sum_of(round, rank) };
 	if (!summand->rank)
 		return;
-	summand->rank->busy++;
 	round->requests[rank].contribution =
 		(void *)(uintptr_t)(summand->rank->gradients.memory.address + summand->first +
 				    scatter->sum.segments[scatter->segment].offset);
@@ -396,5 +381,8 @@ void gpu_scatter_begin(const struct gpu_sum_order *order)
 	gpu_sum_init(&scatter->sum, order);
 	exchange->give_up_sums = give_up;
 	queue_push(&exchange->scattering, &scatter->link);
+	for (unsigned rank = 0; rank < scatter->sum.rank_count; rank++)
+		if (scatter->sum.summands[rank].rank)
+			gpu_exchange_lend(exchange, rank, scatter->sum.summands[rank].rank);
 	start_rounds(exchange);
 }

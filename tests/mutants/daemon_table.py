@@ -703,8 +703,8 @@ MUTANTS = (
     (
         "contributions given back while NCCL may still read them",
         "scatter_failures",
-        GPU_SCATTER,
-        (("\tsummand->rank->busy++;\n", ""), ("\t\trank->busy--;\n", "")),
+        "daemon/gpu/exchange.c",
+        (("\trank->busy++;\n", ""), ("\t\trank->busy--;\n", "")),
     ),
     (
         "a rank taken for one on the exchange's first GPU, because it came later",

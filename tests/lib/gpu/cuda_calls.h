@@ -81,6 +81,9 @@ API int cuIpcOpenEventHandle(struct driver_event **ret_event, struct driver_even
  * with what other streams do. */
 API void standin_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write);
 
+/* Ends the process, unless all of that is mapped for the GPU: somebody still knows it. */
+API void standin_expect(int device, driver_address address, size_t bytes);
+
 /* Waits until the stream has done what it was told, as its next task would: it makes nothing safe that the
  * process does. */
 API int standin_await(struct driver_stream *stream);

@@ -115,6 +115,17 @@ int cuLaunchHostFunc(struct driver_stream *stream, void (*run)(void *argument), 
 	return stream_submit(__func__, stream, &task, false);
 }
 
+void standin_expect(int device, driver_address address, size_t bytes)
+{
+	struct standin_place place;
+
+	pthread_mutex_lock(&standin_lock);
+	place = memory_find(address, bytes, device, "registration");
+	if (place.kind != PLACE_GPU || place.bytes < bytes)
+		standin_abort("GPU memory is gone that is still registered");
+	pthread_mutex_unlock(&standin_lock);
+}
+
 void standin_touch(struct driver_stream *stream, driver_address address, size_t bytes, bool is_write)
 {
 	pthread_mutex_lock(&standin_lock);

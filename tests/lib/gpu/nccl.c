@@ -11,7 +11,7 @@ pthread_cond_t nccl_changed = PTHREAD_COND_INITIALIZER;
 
 static struct queue cliques = { &cliques, &cliques };
 static const char *last_error = "";
-static int members;
+static int members, ranges;
 
 int ncclGetVersion(int *ret_version)
 {
@@ -117,6 +117,7 @@ int ncclCommInitRankConfig(struct ncclComm **ret_comm, int count, struct nccl_id
 	comm = calloc(1, sizeof(*comm));
 	if (!comm)
 		abort();
+	queue_init(&comm->registered);
 	pthread_mutex_lock(&nccl_lock);
 	error = join(comm, count, &id, number);
 	pthread_mutex_unlock(&nccl_lock);
@@ -165,6 +166,52 @@ int standin_members(void)
 	return count;
 }
 
+/* ---- Memory that members know: it must be there as long ---- */
+
+struct range {
+	void *memory;
+	size_t bytes;
+	struct queue link;
+};
+
+static struct range *add_range(struct ncclComm *comm, void *memory, size_t bytes)
+{
+	struct range *range = malloc(sizeof(*range));
+
+	if (!range)
+		abort();
+	*range = (struct range){ .memory = memory, .bytes = bytes };
+	queue_push(&comm->registered, &range->link);
+	ranges++;
+	return range;
+}
+
+static bool has_range(struct ncclComm *comm, const void *handle)
+{
+	QUEUE_FOREACH (link, &comm->registered)
+		if (queue_entry(link, struct range, link) == handle)
+			return true;
+	return false;
+}
+
+static void remove_range(struct ncclComm *comm, struct range *range)
+{
+	standin_expect(comm->clique->devices[comm->number], (uintptr_t)range->memory, range->bytes);
+	queue_remove(&range->link);
+	free(range);
+	ranges--;
+}
+
+int standin_ranges(void)
+{
+	int count;
+
+	pthread_mutex_lock(&nccl_lock);
+	count = ranges;
+	pthread_mutex_unlock(&nccl_lock);
+	return count;
+}
+
 /* ---- Leaving ---- */
 
 static void leave(struct ncclComm *comm)
@@ -194,7 +241,7 @@ static int enter(const char *call, struct ncclComm *comm, bool is_without_memory
 		return error;
 	if (comm_state(comm) != NCCL_DONE)
 		return nccl_refuse(NCCL_INVALID_ARGUMENT, "the previous operation is in progress");
-	if (is_without_memory && comm->registered > 0)
+	if (is_without_memory && !queue_is_empty(&comm->registered))
 		return nccl_refuse(NCCL_INVALID_USAGE, "memory is registered");
 	return NCCL_DONE;
 }
@@ -220,7 +267,7 @@ int ncclCommDestroy(struct ncclComm *comm)
 	int error = script_error(__func__);
 
 	pthread_mutex_lock(&nccl_lock);
-	if (comm_state(comm) != NCCL_DONE || comm->registered > 0)
+	if (comm_state(comm) != NCCL_DONE || !queue_is_empty(&comm->registered))
 		error = nccl_refuse(NCCL_INVALID_USAGE,
 				    "an operation is in progress, or memory is registered");
 	else
@@ -234,6 +281,8 @@ int ncclCommAbort(struct ncclComm *comm)
 {
 	pthread_mutex_lock(&nccl_lock);
 	comm->is_aborted = true;
+	while (!queue_is_empty(&comm->registered))
+		remove_range(comm, queue_entry(queue_first(&comm->registered), struct range, link));
 	if (comm->launch)
 		launch_drop(comm);
 	leave(comm);
@@ -248,10 +297,8 @@ int ncclCommRegister(struct ncclComm *comm, void *memory, size_t bytes, void **r
 
 	pthread_mutex_lock(&nccl_lock);
 	error = enter(__func__, comm, false);
-	if (error == NCCL_DONE) {
-		comm->registered++;
-		*ret_handle = memory;
-	}
+	if (error == NCCL_DONE)
+		*ret_handle = add_range(comm, memory, bytes);
 	pthread_mutex_unlock(&nccl_lock);
 	return error;
 }
@@ -262,8 +309,10 @@ int ncclCommDeregister(struct ncclComm *comm, void *handle)
 
 	pthread_mutex_lock(&nccl_lock);
 	error = enter(__func__, comm, false);
-	if (error == NCCL_DONE && (!handle || comm->registered-- == 0))
+	if (error == NCCL_DONE && !has_range(comm, handle))
 		error = nccl_refuse(NCCL_INVALID_ARGUMENT, "that memory is not registered");
+	if (error == NCCL_DONE)
+		remove_range(comm, handle);
 	pthread_mutex_unlock(&nccl_lock);
 	return error;
 }

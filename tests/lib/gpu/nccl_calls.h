@@ -30,5 +30,7 @@ API int ncclRecv(void *to, size_t count, int type, int peer, struct ncclComm *co
 
 /* Not NCCL's. How many members there are that were neither destroyed nor aborted. */
 API int standin_members(void);
+/* How many ranges of memory they know. */
+API int standin_ranges(void);
 
 #endif

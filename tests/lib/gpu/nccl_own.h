@@ -37,7 +37,7 @@ struct ncclComm {
 	struct launch *launch; /* not on the stream yet */
 	unsigned looks;	       /* at its state, since it was given that */
 	bool is_finalizing, is_aborted;
-	unsigned registered;
+	struct queue registered; /* ranges of memory */
 	unsigned holders; /* its owner, and each launch */
 };
 

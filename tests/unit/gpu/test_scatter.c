@@ -2,6 +2,7 @@
  * copied to host memory instead. The stand-ins play GPUs and NCCL, with the kernels of a GPU as functions. */
 #include "daemon/gradients/own.h"
 #include "tests/lib/gpu/cuda_calls.h"
+#include "tests/lib/gpu/nccl_calls.h"
 #include "tests/unit/gpu/gpu_crew.h"
 #include "tests/unit/test.h"
 
@@ -76,6 +77,26 @@ static void what_comes_meanwhile_is_summed_after_it(void **state)
 		crew_expect(unit, 1);
 	}
 	assert_int_equal(gpu_summed_bytes(job), 2 * (crew_bytes(HALVES) + crew_bytes(BOTH)));
+}
+
+static void nccl_knows_the_memory_that_they_push_from(void **state)
+{
+	int others;
+
+	crew_play(&crew_pair);
+	others = standin_ranges();
+	for (unsigned salt = 0; salt < 2; salt++) {
+		crew_push_all(HALVES, salt);
+		crew_expect(HALVES, salt + 1);
+		assert_int_equal(standin_ranges(), others + 2);
+	}
+	/* And it stays until NCCL does not know it any more, which the stand-in watches. */
+	actor_die(&crew_actors[1]);
+	crew_await(EXCHANGE_NONE);
+	assert_int_equal(standin_ranges(), 0);
+	crew_enter(1);
+	crew_get_ready();
+	crew_attach(1);
 }
 
 /* ---- What is copied as it is ---- */
@@ -183,6 +204,7 @@ int main(int argc, char **argv)
 		TEST(four_gpus_sum_together),
 		TEST(a_rank_that_closes_its_part_is_not_waited_for),
 		TEST(what_comes_meanwhile_is_summed_after_it),
+		TEST(nccl_knows_the_memory_that_they_push_from),
 		TEST(before_there_is_an_exchange_they_are_copied),
 		TEST(of_a_rank_that_comes_later_they_are_copied),
 		TEST(a_node_may_have_none_exchange),
