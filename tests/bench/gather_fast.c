@@ -22,7 +22,7 @@ static double seconds_of(const struct cold *cold)
 static double run_bound(void *context, double seconds)
 {
 	struct fast *fast = context;
-	double rate = standin_fio_run(&fast->one.fio, seconds);
+	double rate = standin_fio_run(&fast->standin, &fast->one.fio, seconds);
 
 	return rate < 0 ? rate : standin_bound(&fast->standin, rate, seconds_of(&fast->one));
 }
@@ -31,8 +31,10 @@ static double run_bound(void *context, double seconds)
 static double run_bound_of_two(void *context, double seconds)
 {
 	struct fast *fast = context;
-	double rate = cold_run(&fast->one, seconds);
+	double rate = standin_fio_run(&fast->standin, &fast->one.fio, seconds);
 
+	if (rate >= 0)
+		rate = cold_run(&fast->one, seconds);
 	return rate < 0 ? rate : standin_bound(&fast->standin, 2 * rate, seconds_of(&fast->two));
 }
 

@@ -49,7 +49,7 @@ struct training {
 	struct tierd_ticket *ticket; /* of the last step */
 	struct burner *burner;
 	struct fio_job fio;
-	const struct standin *standin; /* that the state is on; NULL: it is on the machine's disk */
+	struct standin *standin; /* that the state is on; NULL: it is on the machine's disk */
 	unsigned units;
 	unsigned pieces; /* of a unit, forward */
 	/* Of a step, as last measured. */
@@ -166,7 +166,7 @@ static double run_training(void *context, double seconds)
 
 static double fio_rate(struct training *training, double seconds)
 {
-	return training->standin ? standin_fio_run(&training->fio, seconds)
+	return training->standin ? standin_fio_run(training->standin, &training->fio, seconds)
 				 : fio_run(&training->fio, seconds);
 }
 
@@ -275,8 +275,7 @@ static int measure_all(struct bench *bench, struct training *training, size_t co
 	return bench_record_result(bench, &worst);
 }
 
-static int train(struct bench *bench, const struct standin *standin, size_t count, const char *name,
-		 double limit)
+static int train(struct bench *bench, struct standin *standin, size_t count, const char *name, double limit)
 {
 	struct training training = { .tierd = BENCH_NODE_INIT,
 				     .fio.direction = "readwrite",

@@ -1,24 +1,17 @@
 #include "tests/bench/standin.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <time.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/size.h"
-#include "tests/bench/fio.h"
 
 #define DISK_BYTES "3G"
-#define COPY_BYTES (64 * MIB)
-#define COPY_TURNS 5
-#define MAX_COPIERS 64
 /* Of a mebibyte each: more than a cache holds. A device writes to memory, and so does tierd, whose arena is
  * as large; a loop device copies into what fio has in the cache half as fast again. */
 #define FIO_DEPTH 256
@@ -32,68 +25,25 @@ static const char script[] =
 	"mkdir disk$i; mount -o loop file$i disk$i; "
 	"losetup --direct-io=on $(findmnt -no SOURCE \"$PWD/disk$i\"); done";
 
-static double thread_seconds(void)
+/* What all processors have worked since ever, but for what this process has waited for. */
+static double busy_seconds(void)
 {
-	struct timespec now;
+	unsigned long long user, nice, system, idle, disk, interrupts, late;
+	FILE *file = fopen("/proc/stat", "re");
+	struct rusage children;
+	int found = 0;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-struct copier {
-	pthread_t thread;
-	pthread_barrier_t *start;
-	double seconds; /* for a byte */
-};
-
-/* From and to memory, as the kernel's threads do it; the median of some turns. */
-static void *copy_for(void *context)
-{
-	struct copier *copier = context;
-	char *from = aligned_alloc(2 * MIB, COPY_BYTES), *to = aligned_alloc(2 * MIB, COPY_BYTES);
-	double seconds[COPY_TURNS];
-
-	if (from && to) {
-		(void)madvise(from, COPY_BYTES, MADV_HUGEPAGE);
-		(void)madvise(to, COPY_BYTES, MADV_HUGEPAGE);
-		memset(from, 1, COPY_BYTES);
-		memset(to, 2, COPY_BYTES);
+	if (file) {
+		found = fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
+			       &disk, &interrupts, &late);
+		fclose(file);
 	}
-	pthread_barrier_wait(copier->start);
-	for (unsigned turn = 0; from && to && turn < COPY_TURNS; turn++) {
-		double begin = thread_seconds();
-
-		memcpy(to, from, COPY_BYTES);
-		seconds[turn] = thread_seconds() - begin;
-	}
-	copier->seconds = from && to ? bench_median(seconds, COPY_TURNS) / COPY_BYTES : 0;
-	free(from);
-	free(to);
-	return NULL;
-}
-
-/* Where all processors copy at once, as they do at the bound: they share the way to memory, and each of two
- * copies a third slower than one alone. 0: not known. */
-static double measure_copy(void)
-{
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned count = processors < MAX_COPIERS ? (unsigned)processors : MAX_COPIERS;
-	struct copier copiers[MAX_COPIERS] = { 0 };
-	pthread_barrier_t start;
-	double sum = 0;
-
-	pthread_barrier_init(&start, NULL, count);
-	for (unsigned i = 0; i < count; i++) {
-		copiers[i].start = &start;
-		if (pthread_create(&copiers[i].thread, NULL, copy_for, &copiers[i]) != 0)
-			abort();
-	}
-	for (unsigned i = 0; i < count; i++) {
-		pthread_join(copiers[i].thread, NULL);
-		sum += copiers[i].seconds;
-	}
-	pthread_barrier_destroy(&start);
-	return sum / count;
+	if (found != 7)
+		return 0;
+	getrusage(RUSAGE_CHILDREN, &children);
+	return (double)(user + nice + system + interrupts + late) / (double)sysconf(_SC_CLK_TCK) -
+	       (double)(children.ru_utime.tv_sec + children.ru_stime.tv_sec) -
+	       (double)(children.ru_utime.tv_usec + children.ru_stime.tv_usec) / 1e6;
 }
 
 int standin_open(struct standin *standin, const char **ret_why)
@@ -131,21 +81,24 @@ void standin_close(struct standin *standin)
 	standin->folder[0] = '\0';
 }
 
-double standin_fio_run(void *context, double seconds)
+double standin_fio_run(struct standin *standin, const struct fio_job *fio, double seconds)
 {
-	struct fio_job job = *(const struct fio_job *)context;
-	double rate;
+	struct fio_job job = *fio;
+	double busy = busy_seconds(), rate;
 
 	job.depth = FIO_DEPTH;
 	job.block_mib = 1;
 	rate = fio_run(&job, seconds);
+	if (rate < 0)
+		return rate;
+	standin->byte_seconds = (busy_seconds() - busy) / (rate * seconds);
 	return rate < FASTEST_DISK ? rate : FASTEST_DISK;
 }
 
 double standin_bound(const struct standin *standin, double fio_rate, double byte_seconds)
 {
 	double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-	double rate = processors / (byte_seconds + (standin ? measure_copy() : 0));
+	double rate = processors / (byte_seconds + (standin ? standin->byte_seconds : 0));
 
 	return rate < fio_rate ? rate : fio_rate;
 }

@@ -80,7 +80,7 @@ static double run_step(void *context, double seconds)
 static double run_bound(void *context, double seconds)
 {
 	struct fast *fast = context;
-	double rate = standin_fio_run(&fast->scene.fio, seconds);
+	double rate = standin_fio_run(&fast->standin, &fast->scene.fio, seconds);
 
 	return rate < 0 ? rate
 			: standin_bound(&fast->standin, rate,
