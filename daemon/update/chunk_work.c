@@ -9,6 +9,10 @@
 #include "offload/optimizer/initializer.h"
 #include "offload/optimizer/moments.h"
 
+/* What a worker has updated of a chunk when it looks for the checksums of that, which a second-level cache
+ * still has then: 64 Ki elements with moments in fp32 are 768 KiB. */
+#define SLICE_ELEMENTS (CHUNK_ELEMENTS / 4)
+
 void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
 		       float *values)
 {
@@ -309,10 +313,20 @@ static void compute_unit(const struct chunk *chunk, uint32_t index, uint64_t fir
 		adopt_unit(chunk, index, first, count, at);
 }
 
+/* Elements of a chunk. */
+struct slice {
+	uint64_t at, count;
+};
+
+static struct slice whole(const struct chunk *chunk)
+{
+	return (struct slice){ 0, chunk->count };
+}
+
 typedef void unit_function(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			   uint64_t at, void *context);
 
-static void for_units(const struct chunk *chunk, unit_function *function, void *context)
+static void for_units(const struct chunk *chunk, struct slice slice, unit_function *function, void *context)
 {
 	const struct job *job = chunk->sweep->job;
 	const struct pack *pack = &job->catalog.packs[chunk->pack];
@@ -321,8 +335,8 @@ static void for_units(const struct chunk *chunk, unit_function *function, void *
 		const struct unit_part *part = unit_part(&job->catalog.units[u], chunk->section);
 		uint64_t from, count;
 
-		if (part &&
-		    intersect(chunk->first, chunk->count, part->pack_first, part->elements, &from, &count))
+		if (part && intersect(chunk->first + slice.at, slice.count, part->pack_first, part->elements,
+				      &from, &count))
 			function(chunk, u, from - part->pack_first, count, from - chunk->first, context);
 	}
 }
@@ -385,7 +399,7 @@ bool chunk_find_runs(const struct chunk *chunk, struct chunk_run *ret_runs, unsi
 {
 	struct runs runs = { ret_runs, most, 0 };
 
-	for_units(chunk, note_runs_of_unit, &runs);
+	for_units(chunk, whole(chunk), note_runs_of_unit, &runs);
 	*ret_count = runs.count < most ? runs.count : most;
 	return runs.count <= most;
 }
@@ -403,15 +417,22 @@ static bool prepare(struct chunk *chunk)
 	return true;
 }
 
-static void finish(struct chunk *chunk)
+static void finish(struct chunk *chunk, struct slice slice)
 {
+	uint64_t end = slice.at + slice.count;
+
 	if (chunk->sweep->is_early && chunk->is_kept)
-		for_units(chunk, keep_unit, NULL);
-	/* While it still is there. */
-	for (int i = 0; i < CHUNK_STREAMS; i++)
-		if (chunk->streams[i].is_written)
-			store_find_checksums(chunk->streams[i].store, &chunk->streams[i].transfer,
-					     chunk->streams[i].checksums);
+		for_units(chunk, slice, keep_unit, NULL);
+	for (int i = 0; i < CHUNK_STREAMS; i++) {
+		struct chunk_stream *stream = &chunk->streams[i];
+
+		if (stream->is_written)
+			store_find_checksums(stream->store, &stream->transfer,
+					     chunk_stream_bytes(chunk->section, i, slice.at),
+					     end == chunk->count ? stream->transfer.length
+								 : chunk_stream_bytes(chunk->section, i, end),
+					     stream->checksums);
+	}
 }
 
 void chunk_prepare(struct work *work)
@@ -421,7 +442,9 @@ void chunk_prepare(struct work *work)
 
 void chunk_finish(struct work *work)
 {
-	finish(container_of(work, struct chunk, work));
+	struct chunk *chunk = container_of(work, struct chunk, work);
+
+	finish(chunk, whole(chunk));
 }
 
 void chunk_run(struct work *work)
@@ -430,6 +453,11 @@ void chunk_run(struct work *work)
 
 	if (!prepare(chunk))
 		return;
-	for_units(chunk, compute_unit, NULL);
-	finish(chunk);
+	for (uint64_t at = 0; at < chunk->count; at += SLICE_ELEMENTS) {
+		uint64_t left = chunk->count - at;
+		struct slice slice = { at, left < SLICE_ELEMENTS ? left : SLICE_ELEMENTS };
+
+		for_units(chunk, slice, compute_unit, NULL);
+		finish(chunk, slice);
+	}
 }

@@ -128,13 +128,14 @@ static uint64_t checksum_at(const struct store *store, const struct store_transf
 			      left < bytes ? left : bytes);
 }
 
-void store_find_checksums(const struct store *store, const struct store_transfer *transfer,
-			  uint64_t *ret_checksums)
+void store_find_checksums(const struct store *store, const struct store_transfer *transfer, uint64_t from,
+			  uint64_t to, uint64_t *checksums)
 {
 	uint64_t bytes = store_block_bytes(store, transfer->stream);
+	uint64_t end = to < transfer->length ? to / bytes * bytes : transfer->length;
 
-	for (uint64_t at = 0; at < transfer->length; at += bytes)
-		ret_checksums[at / bytes] = checksum_at(store, transfer, at);
+	for (uint64_t at = from / bytes * bytes; at < end; at += bytes)
+		checksums[at / bytes] = checksum_at(store, transfer, at);
 }
 
 bool store_has_checksums(const struct store *store, const struct store_transfer *transfer,

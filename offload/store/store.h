@@ -352,10 +352,10 @@ uint64_t store_host_bytes(const struct store *store);
  * place never match. Bytes behind the section do not count. Workers may call it. */
 uint64_t store_checksum(const struct store *store, uint32_t stream, uint64_t offset, const void *block,
 			size_t length);
-/* Those of all blocks of a transfer, of what is in its buffer; and whether they are these. Workers may call
- * both. */
-void store_find_checksums(const struct store *store, const struct store_transfer *transfer,
-			  uint64_t *ret_checksums);
+/* Those of the blocks of a transfer that end in the bytes from … to of it, or with it, of what is in its
+ * buffer; and whether all of them are these. Workers may call both. */
+void store_find_checksums(const struct store *store, const struct store_transfer *transfer, uint64_t from,
+			  uint64_t to, uint64_t *checksums);
 bool store_has_checksums(const struct store *store, const struct store_transfer *transfer,
 			 const uint64_t *checksums);
 
