@@ -12,8 +12,13 @@ ALWAYS_INLINE vector load_master(const struct optimizer_arrays *arrays, enum mas
 	const uint16_t *high = (const uint16_t *)arrays->parameter;
 	const int16_t *low = (const int16_t *)arrays->master;
 
-	if (kind == MASTER_BESIDE)
+	if (kind == MASTER_BESIDE) {
+		/* It is only written. Its lines must come all the same, before stores wait for them one by
+		 * one; and a processor drops a request in advance when it has many, but no load. */
+		prefetch(high + i);
+		(void)*(const volatile uint16_t *)(high + i);
 		return load_ahead((const float *)arrays->master + i);
+	}
 	if (kind == MASTER_ITSELF)
 		return load_ahead((const float *)arrays->parameter + i);
 	prefetch(high + i);
