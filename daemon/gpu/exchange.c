@@ -294,36 +294,6 @@ void gpu_exchange_check(struct node *node, gpu_exchange_fail fail)
 	give_up_all(&node->jobs.dying, problem, fail);
 }
 
-/* ---- Gradients that NCCL knows ---- */
-
-/* They stay until the exchange has ended, if their rank leaves before. */
-void gpu_exchange_lend(struct gpu_exchange *exchange, unsigned number, struct gpu_rank *rank)
-{
-	struct gpu_lent *lent = &exchange->lent[number];
-
-	if (lent->rank || !gpu_exchange_is_ready(exchange))
-		return;
-	lent->rank = rank;
-	lent->range = (struct exchange_range){ .group = &exchange->group,
-					       .member = exchange->member_of_rank[number],
-					       .memory = rank->gradients.memory.address,
-					       .bytes = rank->gradients.memory.bytes };
-	rank->busy++;
-	exchange_register(&lent->range);
-}
-
-static void let_ranks_go(struct gpu_exchange *exchange)
-{
-	for (unsigned i = 0; i < GPU_RANKS; i++) {
-		struct gpu_rank *rank = TAKE_PTR(exchange->lent[i].rank);
-
-		if (!rank)
-			continue;
-		rank->busy--;
-		gpu_rank_settle(rank);
-	}
-}
-
 /* ---- It has let go ---- */
 
 static void free_lent(struct gpu_exchange *exchange)
@@ -341,7 +311,8 @@ static void on_ended(struct exchange_group *group)
 
 	free_lent(exchange);
 	step(exchange, EXCHANGE_ENDED);
-	let_ranks_go(exchange);
+	if (exchange->give_back)
+		exchange->give_back(exchange);
 	job_settle(exchange->job);
 }
 

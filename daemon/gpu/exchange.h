@@ -114,6 +114,8 @@ struct gpu_exchange {
 	/* No sum waits any longer for the tier's driver, which hangs, and whose ranks have been sent away; or
 	 * for the thread, if there is no tier: it does not come back from NCCL. NULL: there was no sum. */
 	void (*give_up_sums)(struct gpu_exchange *exchange, const struct gpu_tier *tier);
+	/* It has ended: NCCL does not know the ranks' gradients any more. NULL: likewise. */
+	void (*give_back)(struct gpu_exchange *exchange);
 	uint64_t bytes;	   /* of packs that GPUs have got from one another */
 	char problem[768]; /* that was told last, since one was ready; "" */
 };
@@ -132,9 +134,6 @@ void gpu_exchange_node_free(struct node *node);
 
 /* It is ready, in the job's epoch. */
 bool gpu_exchange_is_ready(const struct gpu_exchange *exchange);
-/* While it is ready, NCCL reads the gradients of that rank of the job without copies of its own, if it can.
- */
-void gpu_exchange_lend(struct gpu_exchange *exchange, unsigned number, struct gpu_rank *rank);
 
 /* ---- scatter.c ---- */
 

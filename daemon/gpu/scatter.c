@@ -361,6 +361,37 @@ static void give_up(struct gpu_exchange *exchange, const struct gpu_tier *tier)
 	fail_waiting(exchange);
 }
 
+/* ---- Gradients that NCCL knows ---- */
+
+/* Then it reads them without copies of its own, if it can. They stay until the exchange has ended, if their
+ * rank leaves before. */
+static void lend(struct gpu_exchange *exchange, unsigned number, struct gpu_rank *rank)
+{
+	struct gpu_lent *lent = &exchange->lent[number];
+
+	if (!rank || lent->rank || !gpu_exchange_is_ready(exchange))
+		return;
+	lent->rank = rank;
+	lent->range = (struct exchange_range){ .group = &exchange->group,
+					       .member = exchange->member_of_rank[number],
+					       .memory = rank->gradients.memory.address,
+					       .bytes = rank->gradients.memory.bytes };
+	rank->busy++;
+	exchange_register(&lent->range);
+}
+
+static void give_back(struct gpu_exchange *exchange)
+{
+	for (unsigned i = 0; i < GPU_RANKS; i++) {
+		struct gpu_rank *rank = TAKE_PTR(exchange->lent[i].rank);
+
+		if (!rank)
+			continue;
+		rank->busy--;
+		gpu_rank_settle(rank);
+	}
+}
+
 /* ---- A sum begins ---- */
 
 static struct gpu_scatter *find_free(struct gpu_exchange *exchange)
@@ -380,9 +411,9 @@ void gpu_scatter_begin(const struct gpu_sum_order *order)
 	*scatter = (struct gpu_scatter){ 0 };
 	gpu_sum_init(&scatter->sum, order);
 	exchange->give_up_sums = give_up;
+	exchange->give_back = give_back;
 	queue_push(&exchange->scattering, &scatter->link);
 	for (unsigned rank = 0; rank < scatter->sum.rank_count; rank++)
-		if (scatter->sum.summands[rank].rank)
-			gpu_exchange_lend(exchange, rank, scatter->sum.summands[rank].rank);
+		lend(exchange, rank, scatter->sum.summands[rank].rank);
 	start_rounds(exchange);
 }

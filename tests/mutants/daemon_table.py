@@ -703,7 +703,7 @@ MUTANTS = (
     (
         "contributions given back while NCCL may still read them",
         "scatter_failures",
-        "daemon/gpu/exchange.c",
+        GPU_SCATTER,
         (("\trank->busy++;\n", ""), ("\t\trank->busy--;\n", "")),
     ),
     (

@@ -38,7 +38,7 @@ struct ncclComm {
 	unsigned looks;	       /* at its state, since it was given that */
 	bool is_finalizing, is_aborted;
 	struct queue registered; /* ranges of memory */
-	unsigned holders; /* its owner, and each launch */
+	unsigned holders;	 /* its owner, and each launch */
 };
 
 /* Returns the error, and keeps the text for ncclGetLastError(). */
