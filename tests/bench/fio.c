@@ -14,7 +14,6 @@
  * first lies 2 MiB into them: so all huge pages that a mebibyte touches are there, wherever they begin. */
 #define BLOCKS "--bs=%um,%um,%um --iomem_align=2m"
 #define LARGEST_MIB 4U
-#define MEMORY_MIB 256U
 
 bool fio_is_installed(void)
 {
@@ -113,7 +112,7 @@ int fio_find_depth(struct fio_job *job, double seconds)
 		double rate;
 
 		job->depth = depths[i];
-		job->block_mib = MEMORY_MIB / depths[i];
+		job->block_mib = FIO_MEMORY_MIB / depths[i];
 		rate = run(job, seconds);
 		if (rate < 0)
 			return (int)rate;
@@ -124,6 +123,6 @@ int fio_find_depth(struct fio_job *job, double seconds)
 		best_rate = rate > best_rate ? rate : best_rate;
 	}
 	job->depth = best;
-	job->block_mib = MEMORY_MIB / best;
+	job->block_mib = FIO_MEMORY_MIB / best;
 	return 0;
 }

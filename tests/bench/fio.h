@@ -11,6 +11,10 @@
 #include "common/size.h"
 
 #define FIO_FILE_BYTES GIB
+/* What its transfers should have together: the disk of a virtual machine may be a process that copies, which
+ * is faster by half where it copies into what the cache still has (8 MiB). That says nothing of memory that
+ * somebody trains in. */
+#define FIO_MEMORY_MIB 256U
 
 /* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES. */
 struct fio_job {
@@ -37,10 +41,8 @@ int fio_use_largest_file(struct fio_job *job, const char *folder);
  * second, or a negative errno. */
 double fio_run(void *context, double seconds);
 
-/* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it. Says how fast it was at each
- * of them. Transfers are so large that together they have 256 MiB: the disk of a virtual machine may be a
- * process that copies, which is faster by half where it copies into what the cache still has (8 MiB). That
- * says nothing of memory that somebody trains in. */
+/* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it, with blocks so large that it
+ * has FIO_MEMORY_MIB. Says how fast it was at each of them. */
 int fio_find_depth(struct fio_job *job, double seconds);
 
 #endif

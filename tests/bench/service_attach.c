@@ -181,7 +181,9 @@ static int populate(const struct attach *attach, enum pages pages, double *ret_m
 /* What the disk takes to write the job's first values, which are durable when it is open. */
 static int write_out(const struct attach *attach, const struct bench_node *tierd, double *ret_ms)
 {
-	struct fio_job fio = { .direction = "write", .depth = WRITE_DEPTH };
+	struct fio_job fio = { .direction = "write",
+			       .depth = WRITE_DEPTH,
+			       .block_mib = FIO_MEMORY_MIB / WRITE_DEPTH };
 	double rate;
 	int r = fio_reserve_file(&fio, tierd->disk);
 

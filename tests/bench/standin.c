@@ -12,9 +12,6 @@
 #include "common/cleanup.h"
 
 #define DISK_BYTES "3G"
-/* Of a mebibyte each: more than a cache holds. A device writes to memory, and so does tierd, whose arena is
- * as large; a loop device copies into what fio has in the cache half as fast again. */
-#define FIO_DEPTH 256
 /* Bytes a second. */
 #define FASTEST_DISK 14e9
 
@@ -86,7 +83,7 @@ double standin_fio_run(struct standin *standin, const struct fio_job *fio, doubl
 	struct fio_job job = *fio;
 	double busy = busy_seconds(), rate;
 
-	job.depth = FIO_DEPTH;
+	job.depth = FIO_MEMORY_MIB;
 	job.block_mib = 1;
 	rate = fio_run(&job, seconds);
 	if (rate < 0)
