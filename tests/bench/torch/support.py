@@ -120,7 +120,9 @@ class Fio:
 
     def _run(self, direction: str, depth: int, seconds: float | None) -> float:
         block = 256 // depth
-        command = f"fio --name=bench --filename={self.file} --filesize=1g --rw={direction} --bs={block}m --iomem_align=2m"
+        command = (
+            f"fio --name=bench --filename={self.file} --filesize=1g --rw={direction} --bs={block}m --iomem_align=2m"
+        )
         command += f" --iodepth={depth} --ioengine=io_uring --direct=1 --fixedbufs --registerfiles --fallocate=none"
         command += " --output-format=json" + (f" --time_based --runtime={seconds * 1e3:.0f}ms" if seconds else "")
         environment = {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
