@@ -286,6 +286,8 @@ static void begin_round(struct gpu_round *round, struct gpu_scatter *scatter)
 	round->scatter = scatter;
 	round->state = ROUND_EXCHANGING;
 	round->status = 0;
+	/* The job may have had more ranks before. */
+	memset(round->ranks, 0, sizeof(round->ranks));
 	for (unsigned rank = 0; rank < scatter->sum.rank_count; rank++) {
 		set_rank(round, rank, contributions);
 		contributions += scatter->sum.summands[rank].rank != NULL;

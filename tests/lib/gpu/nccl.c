@@ -156,14 +156,19 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *ret_error)
 	return NCCL_DONE;
 }
 
-int standin_members(void)
+static int read_count(const int *place)
 {
 	int count;
 
 	pthread_mutex_lock(&nccl_lock);
-	count = members;
+	count = *place;
 	pthread_mutex_unlock(&nccl_lock);
 	return count;
+}
+
+int standin_members(void)
+{
+	return read_count(&members);
 }
 
 /* ---- Memory that members know: it must be there as long ---- */
@@ -204,12 +209,7 @@ static void remove_range(struct ncclComm *comm, struct range *range)
 
 int standin_ranges(void)
 {
-	int count;
-
-	pthread_mutex_lock(&nccl_lock);
-	count = ranges;
-	pthread_mutex_unlock(&nccl_lock);
-	return count;
+	return read_count(&ranges);
 }
 
 /* ---- Leaving ---- */
