@@ -347,10 +347,12 @@ struct tierd_mappings {
 	void *gradients;          /* NULL: this rank has none */
 	uint64_t gradient_bytes;
 	uint64_t page_bytes;      /* of the parameters' memory: 4096, or that of reserved huge pages */
+	uint64_t number;          /* of these mappings, from 1: others have a higher one, even at the same addresses */
 };
-#define TIERD_MAPPINGS_INIT { sizeof(struct tierd_mappings), NULL, 0, NULL, 0, 0 }
-/* They stay until the job is left. Where a connection was lost the next tierd_job_ready maps others: ask again after it;
- * those before them go with their last lease. -EINVAL: the job is not ready. */
+#define TIERD_MAPPINGS_INIT { sizeof(struct tierd_mappings), NULL, 0, NULL, 0, 0, 0 }
+/* They stay until the job is left. Where a connection was lost, the next call that needs one may map others without a word,
+ * and the next tierd_job_ready does: the number tells. Those before them go with their last lease. -EINVAL: the job is
+ * not ready. */
 int tierd_mappings(struct tierd_job *job, struct tierd_mappings *ret_mappings);
 
 /* Hints that these units are wanted soon, in this order. */

@@ -257,6 +257,7 @@ static void a_restart_before_the_first_step_is_not_noticed(void)
 	REQUIRE(after.base != before.base);
 	OK(tierd_mappings(rank.job, &second));
 	REQUIRE(second.parameters != first.parameters && second.gradients != first.gradients);
+	REQUIRE(first.number == 1 && second.number == 2);
 	OK(tierd_leases(rank.job, 0, &leases));
 	REQUIRE(leases == 2);
 	REQUIRE(memcmp(tierd_at(&before, 0), tierd_at(&after, 0), ELEMENTS * sizeof(float)) == 0);

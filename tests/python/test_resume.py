@@ -200,7 +200,10 @@ def test_a_loop_is_told_that_it_begins_anew_where_no_value_was_durable(daemon: D
             optimizer.step()
 
 
-def test_no_tensor_is_taken_for_a_weight_that_lay_there_with_a_daemon_that_is_gone(daemon: Daemon) -> None:
+@pytest.mark.parametrize("is_durable", [False, True], ids=["at_once", "durable"])
+def test_no_tensor_is_taken_for_a_weight_that_lay_there_with_a_daemon_that_is_gone(
+    daemon: Daemon, *, is_durable: bool
+) -> None:
     model = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2)) for _ in range(2)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     tierd.torch.initialize(model, optimizer, job="gone")
@@ -210,6 +213,10 @@ def test_no_tensor_is_taken_for_a_weight_that_lay_there_with_a_daemon_that_is_go
         # A unit is there, so what comes next lies elsewhere.
         if len(before) == 4 and crashes and job.core.state()["step"] >= crashes[0]:
             crashes.clear()
+            if is_durable:
+                # The connection is opened again without a word.
+                last = job._last or pytest.fail("there is no step")
+                last[1].wait(_core.DURABLE)
             daemon.kill()
             daemon.start()
 
@@ -221,6 +228,7 @@ def test_no_tensor_is_taken_for_a_weight_that_lay_there_with_a_daemon_that_is_go
         if crashes:
             before |= job.addresses.keys()
     assert not crashes
+    assert not (is_durable and job.membership.losses)
     assert len(job.addresses) == len(list(model.parameters()))
     assert not job.addresses.keys() & before
 

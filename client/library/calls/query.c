@@ -49,6 +49,7 @@ int tierd_mappings(struct tierd_job *job, struct tierd_mappings *ret_mappings)
 	own.gradients = job->attachment->gradient_mapping.address;
 	own.gradient_bytes = job->attachment->gradient_mapping.bytes;
 	own.page_bytes = job->attachment->arena_page_bytes;
+	own.number = job->attachment->number;
 	connection_exit(job->node);
 	return STRUCTURE_GIVE(ret_mappings, &own, "the mappings have", TIERD_MAPPINGS_INIT);
 }

@@ -244,6 +244,7 @@ int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *repl
 	}
 	attachment->connection = job->node->connections;
 	attachment->older = job->attachment;
+	attachment->number = attachment->older ? attachment->older->number + 1 : 1;
 	job->attachment = attachment;
 	return 0;
 }

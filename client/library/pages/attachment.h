@@ -46,6 +46,7 @@ struct attachment {
 	/* With the node's lock. */
 	uint32_t connection; /* its number in the node, from 1; ATTACHMENT_NO_CONNECTION: the membership has
 				ended */
+	uint64_t number;     /* in the job, from 1 */
 	struct mapping directory_mapping, arena_mapping, lease_mapping, gradient_mapping;
 	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
 	struct gradient_buffer *buffers;

@@ -281,7 +281,7 @@ static int map(PyObject *self, struct tierd_mappings *ret_mappings)
 	return r < 0 ? -1 : 0;
 }
 
-/* Those before it are watched still. */
+/* The number of the newest mappings. Those before them are watched still. */
 static PyObject *job_watch(PyObject *self, PyObject *unused)
 {
 	struct tierd_mappings mappings;
@@ -289,7 +289,7 @@ static PyObject *job_watch(PyObject *self, PyObject *unused)
 	if (map(self, &mappings) < 0)
 		return NULL;
 	fault_watch(self, mappings.parameters, mappings.parameter_bytes);
-	Py_RETURN_NONE;
+	return PyLong_FromUnsignedLongLong(mappings.number);
 }
 
 /* For who pins them for a device. */

@@ -96,7 +96,8 @@ class Host:
     # ---- The job
 
     def map(self) -> None:
-        """The job is ready, with new memory."""
+        """The job is ready, maybe with new memory: what it had before may have gone, and other tensors come to lie there."""
+        self._addresses.clear()
 
     def settle(self) -> None:
         """Before values change: what is on its way gets there, and no lease is left that nobody uses."""
@@ -273,14 +274,14 @@ class Device(Host):
         if self._tier is not None:
             self._tier.look()
         self._read_there = TierPushes(self._cuda, self._membership, self._writers) if self.has_tier else None
-        self._map()
+        self._map(is_new=True)
 
-    def _map(self) -> None:
+    def _map(self, *, is_new: bool = False) -> None:
         """A connection that was lost may have been opened again without a word, with other memory."""
         mappings = self._membership.until_it_stands(lambda: self._membership.core.mappings())
         copied = not self.has_tier, self._read_there is None
         with self._lock:
-            if (mappings, copied) != (self._pinning.mappings, self._pinning.copied):
+            if is_new or (mappings, copied) != (self._pinning.mappings, self._pinning.copied):
                 self._copies.await_all()
                 self._pinning.unmap()
                 self._copies.finish()

@@ -422,9 +422,7 @@ class TorchJob:
         """Ends a void iteration: everything is as it was after the step at which the job stands."""
         if self.membership.is_void:
             self._hooks.end_step()
-            # With the connection the memory may have gone, and other tensors come to lie there.
             self.memory.settle()
-            self.addresses.clear()
             self.membership.standing = Standing.RUNNING
             self.restore()
 

@@ -71,9 +71,10 @@ class Membership:
         self.awaited = 0  # the step that was closed last: what is trained is of it, or it has failed
         self.tell_failure: Callable[[], object] = lambda: None  # raises what that step has failed with
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
-        # Called before the job is made ready, and when it is: its memory is another one then.
+        # Called before the job is made ready; and when it is, or its memory is seen to be another one.
         self.unmapped: Callable[[], None] = lambda: None
         self.mapped: Callable[[], None] = lambda: None
+        self._mappings = 0  # their number, for which that was called last
         self.settle: Callable[[], None] = lambda: None  # called before a step is closed, which changes values
         self.is_early = False  # all gradients of a unit are pushed at once
         # Called before the first gradient of a step, once; None: nobody wants to know.
@@ -96,7 +97,7 @@ class Membership:
         while True:
             try:
                 self.step = self.core.ready(timeout_ms)["step"]
-                self.core.watch()
+                self._mappings = self.core.watch()
                 self.mapped()
                 return self.step
             except StaleError:
@@ -119,18 +120,31 @@ class Membership:
     def capsules(self, unit: int, name: str) -> tuple[int, tuple[CapsuleType, ...]]:
         """The version and tensors of a unit; its name is for the profiler."""
         if not compat.is_profiled():
-            return self.until_it_stands(lambda: self.core.capsules(unit))
+            return self.lease(lambda: self.core.capsules(unit))
         # By itself, whether it waits cannot be seen.
         with record_function(f"tierd.gather {name}"):
-            there = self.until_it_stands(lambda: self.core.capsules(unit, False))
-            return there or in_range("wait", name, lambda: self.until_it_stands(lambda: self.core.capsules(unit)))
+            there = self.lease(lambda: self.core.capsules(unit, False))
+            return there or in_range("wait", name, lambda: self.lease(lambda: self.core.capsules(unit)))
 
     def capsules_there(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]] | None:
         """The same without waiting; None: the unit is not there."""
         return self.until_it_stands(lambda: self.core.capsules(unit, False))
 
     def capsule(self, unit: int, tensor: int, name: str) -> tuple[int, CapsuleType]:
-        return in_range("gather", name, lambda: self.until_it_stands(lambda: self.core.capsule(unit, tensor)))
+        return in_range("gather", name, lambda: self.lease(lambda: self.core.capsule(unit, tensor)))
+
+    def lease(self, call: Callable[[], Result]) -> Result:
+        """What the call gives, in the memory that `mapped()` was called for: a connection that was lost may have been opened
+        again without a word, with other memory."""
+        while True:
+            known = self._mappings
+            leased = self.until_it_stands(call)
+            mappings = self.until_it_stands(self.core.watch)
+            if mappings != self._mappings:
+                self._mappings = mappings
+                self.mapped()
+            if self._mappings == known:
+                return leased
 
     def gradients(self, unit: int, stream: int | None = None) -> tuple[CapsuleType | None, ...] | None:
         """In host memory, or in the GPU's, for the stream. None: the iteration is void."""

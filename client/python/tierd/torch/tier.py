@@ -83,7 +83,7 @@ class Tier:
         return in_range(
             "gather",
             unit.name,
-            lambda: self._membership.until_it_stands(lambda: self._membership.core.gather_on(unit.index, stream)),
+            lambda: self._membership.lease(lambda: self._membership.core.gather_on(unit.index, stream)),
         )
 
     def _note(self, unit: Unit, tensor: int, view: torch.Tensor, version: int) -> None:
