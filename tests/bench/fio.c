@@ -101,7 +101,7 @@ int fio_use_largest_file(struct fio_job *job, const char *folder)
 	return r == 0 && !job->file[0] ? -ENOENT : r;
 }
 
-int fio_find_depth(struct fio_job *job, double seconds)
+int fio_find_depth(struct fio_job *job, unsigned memory_mib, double seconds)
 {
 	static const unsigned depths[] = { 8, 16, 32, 64 };
 	unsigned best = depths[0];
@@ -112,7 +112,7 @@ int fio_find_depth(struct fio_job *job, double seconds)
 		double rate;
 
 		job->depth = depths[i];
-		job->block_mib = FIO_MEMORY_MIB / depths[i];
+		job->block_mib = memory_mib / depths[i];
 		rate = run(job, seconds);
 		if (rate < 0)
 			return (int)rate;
@@ -123,6 +123,6 @@ int fio_find_depth(struct fio_job *job, double seconds)
 		best_rate = rate > best_rate ? rate : best_rate;
 	}
 	job->depth = best;
-	job->block_mib = FIO_MEMORY_MIB / best;
+	job->block_mib = memory_mib / best;
 	return 0;
 }

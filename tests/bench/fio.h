@@ -11,10 +11,13 @@
 #include "common/size.h"
 
 #define FIO_FILE_BYTES GIB
-/* What its transfers should have together: the disk of a virtual machine may be a process that copies, which
- * is faster by half where it copies into what the cache still has (8 MiB). That says nothing of memory that
- * somebody trains in. */
-#define FIO_MEMORY_MIB 256U
+/* What its transfers have together where they are compared with an arena's. The disk of a virtual machine may
+ * be a process that copies, which is faster by half where it copies into what a cache still has (8 MiB); so
+ * fio moves through no less memory than tierd does, and through little more. */
+#define FIO_ARENA_MIB 256U
+/* With the staging buffers' of steps, which are sixteen of 3 MiB; and with those and a small arena's. */
+#define FIO_STAGING_MIB 64U
+#define FIO_TRAINING_MIB 128U
 
 /* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES. */
 struct fio_job {
@@ -42,7 +45,7 @@ int fio_use_largest_file(struct fio_job *job, const char *folder);
 double fio_run(void *context, double seconds);
 
 /* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it, with blocks so large that it
- * has FIO_MEMORY_MIB. Says how fast it was at each of them. */
-int fio_find_depth(struct fio_job *job, double seconds);
+ * has that memory, of 64 MiB or more. Says how fast it was at each of them. */
+int fio_find_depth(struct fio_job *job, unsigned memory_mib, double seconds);
 
 #endif

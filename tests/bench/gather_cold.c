@@ -149,7 +149,7 @@ int cold_open(struct cold *cold, const char *more_disk)
 	/* The job's own extents. */
 	if (r == 0)
 		r = fio_use_largest_file(&cold->fio, cold->tierd.disk);
-	return r < 0 ? r : fio_find_depth(&cold->fio, DEPTH_SECONDS);
+	return r < 0 ? r : fio_find_depth(&cold->fio, FIO_ARENA_MIB, DEPTH_SECONDS);
 }
 
 void cold_close(struct cold *cold)

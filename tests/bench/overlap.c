@@ -248,7 +248,7 @@ static int open_all(struct bench *bench, struct training *training)
 	if (r == 0)
 		r = fio_make_file(&training->fio, training->tierd.disk);
 	if (r == 0)
-		r = fio_find_depth(&training->fio, probe_seconds(bench));
+		r = fio_find_depth(&training->fio, FIO_TRAINING_MIB, probe_seconds(bench));
 	return r < 0 ? r : open_job(training);
 }
 

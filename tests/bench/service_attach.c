@@ -183,7 +183,7 @@ static int write_out(const struct attach *attach, const struct bench_node *tierd
 {
 	struct fio_job fio = { .direction = "write",
 			       .depth = WRITE_DEPTH,
-			       .block_mib = FIO_MEMORY_MIB / WRITE_DEPTH };
+			       .block_mib = FIO_ARENA_MIB / WRITE_DEPTH };
 	double rate;
 	int r = fio_reserve_file(&fio, tierd->disk);
 

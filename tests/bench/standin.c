@@ -83,7 +83,7 @@ double standin_fio_run(struct standin *standin, const struct fio_job *fio, doubl
 	struct fio_job job = *fio;
 	double busy = busy_seconds(), rate;
 
-	job.depth = FIO_MEMORY_MIB;
+	job.depth = fio->depth * fio->block_mib;
 	job.block_mib = 1;
 	rate = fio_run(&job, seconds);
 	if (rate < 0)

@@ -129,7 +129,7 @@ static int measure_time(struct bench *bench, struct step_scene *scene)
 	}
 	r = fio_make_file(&scene->fio, scene->tierd.disk);
 	if (r == 0)
-		r = fio_find_depth(&scene->fio, bench_is_quick(bench) ? 0.1 : DEPTH_SECONDS);
+		r = fio_find_depth(&scene->fio, FIO_STAGING_MIB, bench_is_quick(bench) ? 0.1 : DEPTH_SECONDS);
 	if (r == 0)
 		r = step_open_job(scene, &step_layouts[0]);
 	if (r == 0)

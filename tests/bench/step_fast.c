@@ -114,7 +114,7 @@ static int measure(struct bench *bench, struct fast *fast)
 	if (r == 0)
 		r = fio_make_file(&scene->fio, scene->tierd.disk);
 	if (r == 0)
-		r = fio_find_depth(&scene->fio, bench_is_quick(bench) ? 0.1 : 1);
+		r = fio_find_depth(&scene->fio, FIO_STAGING_MIB, bench_is_quick(bench) ? 0.1 : 1);
 	if (r == 0)
 		r = step_open_job(scene, &step_layouts[STEP_EXACT]);
 	if (r == 0)

@@ -196,7 +196,7 @@ static int open_nvme_job(struct bench *bench, struct place *place)
 	int r = fio_make_file(&place->fio, place->tierd.disk);
 
 	if (r == 0)
-		r = fio_find_depth(&place->fio, bench_is_quick(bench) ? 0.1 : PROBE_SECONDS);
+		r = fio_find_depth(&place->fio, FIO_ARENA_MIB, bench_is_quick(bench) ? 0.1 : PROBE_SECONDS);
 	if (r < 0)
 		return r;
 	place->copy_rate = plain_copy_rate(false, bench_is_quick(bench) ? 0.1 : PROBE_SECONDS);
