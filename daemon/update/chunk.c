@@ -140,6 +140,7 @@ static void submit_stream(struct chunk *chunk, struct chunk_stream *stream, enum
 	}
 	chunk->transfers_left++;
 	stream->is_moving = true;
+	sweep_note_moving(chunk->sweep, stream->transfer.length);
 	account_transfer(chunk->sweep->job,
 			 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
 			 &stream->transfer);
@@ -263,6 +264,7 @@ static void on_transferred(struct store_transfer *transfer, int status)
 	struct chunk *chunk = stream->chunk;
 
 	stream->is_moving = false;
+	sweep_note_moved(chunk->sweep, transfer->length);
 	trace_transferred(chunk->sweep->job, chunk->pack, stream->store, transfer);
 	if (status < 0)
 		fail_chunk(chunk, stream, status);

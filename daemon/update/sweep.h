@@ -88,6 +88,7 @@ struct sweep {
 	struct queue wanted, waiting; /* packs that are not begun: somebody waits for them; the others */
 	uint32_t packs_left;	      /* not begun */
 	unsigned running;	      /* chunks in flight */
+	uint64_t moving_bytes;	      /* of those, which wait for devices or are there */
 
 	uint32_t pack; /* whose chunks are being started; SLOT_NONE: none */
 	bool was_absent;
@@ -121,9 +122,14 @@ struct sweep *sweep_destroy(struct sweep *sweep);
 
 void sweep_enter(struct sweep *sweep, uint32_t pack);
 /* Starts the next chunk of the pack. HAS_LEFT: all chunks have been issued, and the pack is SLOT_NONE now.
- * HAS_TO_WAIT: there is no free chunk or buffer, or the state is still being read ahead. */
+ * HAS_TO_WAIT: there is no free chunk or buffer, the devices have enough, or the state is still being read
+ * ahead. */
 enum sweep_issue { SWEEP_HAS_ISSUED, SWEEP_HAS_LEFT, SWEEP_HAS_TO_WAIT };
 enum sweep_issue sweep_issue(struct sweep *sweep);
+
+/* A transfer of a chunk begins, or ends: where it waited for devices the sweep goes on in the job's turn. */
+void sweep_note_moving(struct sweep *sweep, uint64_t bytes);
+void sweep_note_moved(struct sweep *sweep, uint64_t bytes);
 
 /* ---- chunk_work.c ---- */
 

@@ -165,7 +165,42 @@ static bool is_patient(const struct sweep *sweep)
 	       !residency_is_awaited(sweep->job, sweep->pack);
 }
 
-/* False: the sweep goes on when a buffer comes. */
+/* More would lie in line here, not at the devices. So buffers are few, and a cache still has the one that is
+ * taken next. */
+static bool are_devices_full(const struct sweep *sweep)
+{
+	return sweep->moving_bytes >= engine_most_bytes(sweep->job->node->engine);
+}
+
+void sweep_note_moving(struct sweep *sweep, uint64_t bytes)
+{
+	sweep->moving_bytes += bytes;
+}
+
+void sweep_note_moved(struct sweep *sweep, uint64_t bytes)
+{
+	bool were_full = are_devices_full(sweep);
+
+	sweep->moving_bytes -= bytes;
+	if (were_full && !are_devices_full(sweep))
+		job_settle(sweep->job);
+}
+
+/* NULL: the sweep goes on when one comes, or when the devices have done something. */
+static struct staging_buffer *take_staging(struct sweep *sweep)
+{
+	struct staging_buffer *buffer = TAKE_PTR(sweep->granted);
+
+	if (buffer || are_devices_full(sweep))
+		return buffer;
+	sweep->wish.share = budget_device_share(sweep->job);
+	sweep->wish.is_patient = is_patient(sweep);
+	buffer = staging_take(sweep->job->node->staging, &sweep->wish);
+	sweep->is_wishing = !buffer;
+	return buffer;
+}
+
+/* False: the sweep has to wait. */
 static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 {
 	enum read_ahead_answer answer;
@@ -175,15 +210,11 @@ static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 	answer = take_ahead(sweep, chunk);
 	if (answer != READ_AHEAD_NOTHING)
 		return answer == READ_AHEAD_HERE;
-	chunk->buffer = TAKE_PTR(sweep->granted);
-	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
+	if (!sweep->granted && !needs_staging(sweep, chunk->warm))
 		return true;
-	sweep->wish.share = budget_device_share(sweep->job);
-	sweep->wish.is_patient = is_patient(sweep);
-	chunk->buffer = staging_take(sweep->job->node->staging, &sweep->wish);
+	chunk->buffer = take_staging(sweep);
 	if (chunk->buffer)
 		return true;
-	sweep->is_wishing = true;
 	if (chunk->warm)
 		warm_give(sweep->job, TAKE_PTR(chunk->warm), sweep->section, sweep->first, chunk->is_filled);
 	return false;

@@ -266,6 +266,11 @@ bool schedule_flow_is_idle(const struct schedule_flow *flow)
 	       !peek(flow, SCHEDULE_IDLE);
 }
 
+size_t schedule_most_bytes(const struct schedule *schedule)
+{
+	return SCHEDULE_GROWTH_MAX * schedule->limits.background_bytes;
+}
+
 bool schedule_is_wanted(const struct schedule *schedule)
 {
 	return schedule->present > 0;
@@ -332,7 +337,7 @@ static size_t bound_of(const struct schedule *schedule, const struct schedule_lo
  * at most. */
 static void grow(const struct schedule *schedule, struct schedule_load *load, size_t moved)
 {
-	size_t most = (SCHEDULE_GROWTH_MAX - 1) * schedule->limits.background_bytes;
+	size_t most = schedule_most_bytes(schedule) - schedule->limits.background_bytes;
 
 	load->grown += moved / SCHEDULE_GROWTH_PART;
 	if (load->grown > most)

@@ -125,6 +125,9 @@ void schedule_push(struct schedule_flow *flow, struct tier_io *io);
 /* Queues the rest of a transfer, before all others of its priority. */
 void schedule_push_rest(struct schedule_flow *flow, struct tier_io *io);
 
+/* The bytes that a device sees at once at most, of all but demand reads. */
+size_t schedule_most_bytes(const struct schedule *schedule);
+
 /* Whether anything waits or is in flight that is not idle. */
 bool schedule_is_wanted(const struct schedule *schedule);
 

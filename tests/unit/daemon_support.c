@@ -46,6 +46,7 @@ static int make_node(const struct scene_options *options, struct scene *scene)
 		.settings = NODE_SETTINGS_INIT,
 		.workers = 2,
 		.queue_depth = 16,
+		.background_bytes = options->background_bytes,
 		.is_plain_io = options->is_plain_io,
 		.path_count = options->is_without_nvme ? 0 : 1,
 		.fault = options->fault,

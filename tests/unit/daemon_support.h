@@ -33,6 +33,7 @@ struct scene {
 /* What the node is made from; 0 is the default everywhere. */
 struct scene_options {
 	uint64_t host_budget, capacity;
+	size_t background_bytes;
 	bool is_without_nvme, is_plain_io;
 	bool reads_nothing_ahead; /* of the states of optimizers */
 	const char *fault;

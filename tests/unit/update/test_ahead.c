@@ -41,17 +41,23 @@ static struct actor_job options_of(uint32_t optimizer)
 }
 
 /* No more host memory than the job needs: what is left would keep its state from one step to the next. */
+static uint64_t find_need(const uint64_t *of_units, unsigned units)
+{
+	const struct actor_job options = options_of(PLACEMENT_NVME);
+	struct job *job = training_start(&actor, &options, of_units, units);
+	uint64_t need = budget_host_bytes(job) - budget_cache_bytes(job);
+
+	training_end(&actor, job);
+	return need;
+}
+
 static struct actor_job streaming(void)
 {
 	struct actor_job options = options_of(PLACEMENT_NVME);
 	static uint64_t need;
 
-	if (need == 0) {
-		struct job *job = start_with(&options);
-
-		need = budget_host_bytes(job) - budget_cache_bytes(job);
-		training_end(&actor, job);
-	}
+	if (need == 0)
+		need = find_need(elements, UNITS);
 	options.host_budget = need;
 	return options;
 }
@@ -473,6 +479,48 @@ static void whoever_wants_its_buffers_gets_them(void **state)
 	training_end(&actor, job);
 }
 
+/* ---- How much a sweep begins ---- */
+
+static uint64_t bytes_being_read(const struct sweep *sweep)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < sweep->chunk_count; i++)
+		for (unsigned n = 0; n < CHUNK_STREAMS; n++) {
+			const struct chunk_stream *stream = &sweep->chunks[i].streams[n];
+
+			if (stream->is_moving && stream->transfer.direction == TIER_READ)
+				bytes += stream->transfer.length;
+		}
+	return bytes;
+}
+
+static void a_sweep_begins_no_more_than_the_devices_are_given(void **state)
+{
+	static const uint64_t large[] = { 4 << 20, 4 << 20 };
+	struct actor_job options = options_of(PLACEMENT_NVME);
+	uint64_t most = engine_most_bytes(scene.node->engine), greatest = 0;
+	uint32_t number;
+	struct job *job;
+
+	options.host_budget = find_need(large, ARRAY_LENGTH(large));
+	job = training_start(&actor, &options, large, ARRAY_LENGTH(large));
+	train(0);
+	training_push_all(&actor, 1);
+	number = actor_send_step(&actor, 0.1f);
+	while (!job->update->sweep)
+		scene_wait(&scene);
+	while (job->update->sweep) {
+		uint64_t bytes = bytes_being_read(job->update->sweep);
+
+		greatest = bytes > greatest ? bytes : greatest;
+		scene_wait(&scene);
+	}
+	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
+	assert_in_range(greatest, STAGING_BYTES, most + STAGING_BYTES);
+	training_end(&actor, job);
+}
+
 /* ---- Faults ---- */
 
 static unsigned told;
@@ -538,6 +586,12 @@ static int setup(void **state)
 	return scene_setup_with(&(struct scene_options){ .host_budget = GIB });
 }
 
+/* It is given less than the buffers have. */
+static int setup_slow_device(void **state)
+{
+	return scene_setup_with(&(struct scene_options){ .host_budget = GIB, .background_bytes = MIB });
+}
+
 /* There are no more buffers than a sweep needs. */
 static int setup_small(void **state)
 {
@@ -572,6 +626,7 @@ int main(void)
 		TEST(a_rank_that_dies_gives_it_back),
 		TEST(a_job_may_be_dropped_meanwhile),
 		TEST(whoever_wants_its_buffers_gets_them),
+		SCENE_TEST(a_sweep_begins_no_more_than_the_devices_are_given, setup_slow_device),
 		TEST(what_cannot_be_read_is_told_and_read_again),
 		TEST(what_does_not_match_its_checksum_is_told_and_read_again),
 		SCENE_TEST(with_few_buffers_nothing_is_read_ahead, setup_small),
