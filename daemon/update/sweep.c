@@ -3,8 +3,9 @@
  *
  * It cuts each trainable section into chunks. A chunk reads what is not in host memory into staging buffers,
  * is updated by a worker, is written to free places, and gives its buffers to the next one; as many are on
- * their way as there are buffers. A pack that is resident is updated in its slot; others stream past. A pack
- * is published when its last chunk is computed, so that gathers go on long before the sweep ends. */
+ * their way as keep the devices at work, and as there are buffers for. A pack that is resident is updated in
+ * its slot; others stream past. A pack is published when its last chunk is computed, so that gathers go on
+ * long before the sweep ends. */
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>

@@ -169,7 +169,10 @@ static bool is_patient(const struct sweep *sweep)
  * taken next. */
 static bool are_devices_full(const struct sweep *sweep)
 {
-	return sweep->moving_bytes >= engine_most_bytes(sweep->job->node->engine);
+	const struct job *job = sweep->job;
+
+	return sweep->moving_bytes > 0 &&
+	       sweep->moving_bytes >= job->location.paths.count * engine_most_bytes(job->node->engine);
 }
 
 void sweep_note_moving(struct sweep *sweep, uint64_t bytes)

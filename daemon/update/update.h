@@ -21,10 +21,10 @@
  *
  * It reports to the listeners of step_listeners.h, and asks them before a decision and before each pack.
  *
- * Limits: a sweep has as many chunks on their way as the node has staging buffers, early updates have half of
- * that, and what is read ahead gives its buffers to whoever wants them. A rank has at most one step on its
- * way beyond the open one. Nothing of a step is seen or overwritten before it is decided; what is decided is
- * finished, whoever goes. */
+ * Limits: a sweep has at most as many chunks on their way as the node has staging buffers, early updates have
+ * half of that, and what is read ahead gives its buffers to whoever wants them. A rank has at most one step
+ * on its way beyond the open one. Nothing of a step is seen or overwritten before it is decided; what is
+ * decided is finished, whoever goes. */
 #ifndef TIERD_DAEMON_UPDATE_FRONT_H
 #define TIERD_DAEMON_UPDATE_FRONT_H
 

@@ -37,7 +37,7 @@ static int open_backend(const struct engine_config *config, unsigned devices, ch
 
 uint64_t engine_most_bytes(const struct engine *engine)
 {
-	return engine->device_count * schedule_most_bytes(&engine->devices[0]);
+	return schedule_most_bytes(&engine->devices[0]);
 }
 
 static int make_schedules(struct engine *engine, const struct engine_config *config, unsigned devices)

@@ -53,7 +53,7 @@ void engine_buffer_remove(struct engine *engine, void *base, size_t length);
  * they are reaped. */
 uint64_t engine_busy_ns(const struct engine *engine, unsigned device);
 
-/* What all devices see at once at most, of all but demand reads. */
+/* What a device sees at once at most, of all but demand reads. */
 uint64_t engine_most_bytes(const struct engine *engine);
 
 /* Bytes that are pinned. */

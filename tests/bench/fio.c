@@ -101,6 +101,11 @@ int fio_use_largest_file(struct fio_job *job, const char *folder)
 	return r == 0 && !job->file[0] ? -ENOENT : r;
 }
 
+static unsigned find_block(unsigned memory_mib, unsigned depth)
+{
+	return memory_mib > depth ? memory_mib / depth : 1;
+}
+
 int fio_find_depth(struct fio_job *job, unsigned memory_mib, double seconds)
 {
 	static const unsigned depths[] = { 8, 16, 32, 64 };
@@ -112,7 +117,7 @@ int fio_find_depth(struct fio_job *job, unsigned memory_mib, double seconds)
 		double rate;
 
 		job->depth = depths[i];
-		job->block_mib = memory_mib / depths[i];
+		job->block_mib = find_block(memory_mib, depths[i]);
 		rate = run(job, seconds);
 		if (rate < 0)
 			return (int)rate;
@@ -123,6 +128,6 @@ int fio_find_depth(struct fio_job *job, unsigned memory_mib, double seconds)
 		best_rate = rate > best_rate ? rate : best_rate;
 	}
 	job->depth = best;
-	job->block_mib = memory_mib / best;
+	job->block_mib = find_block(memory_mib, best);
 	return 0;
 }

@@ -15,8 +15,9 @@
  * be a process that copies, which is faster by half where it copies into what a cache still has (8 MiB); so
  * fio moves through no less memory than tierd does, and through little more. */
 #define FIO_ARENA_MIB 256U
-/* With the staging buffers' of steps, which are sixteen of 3 MiB; and with those and a small arena's. */
-#define FIO_STAGING_MIB 64U
+/* Where they are compared with steps, of whose staging buffers some eight are in use, of 3 MiB each; and with
+ * trainings, which have a small arena besides. */
+#define FIO_STAGING_MIB 32U
 #define FIO_TRAINING_MIB 128U
 
 /* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES. */
@@ -45,7 +46,7 @@ int fio_use_largest_file(struct fio_job *job, const char *folder);
 double fio_run(void *context, double seconds);
 
 /* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it, with blocks so large that it
- * has that memory, of 64 MiB or more. Says how fast it was at each of them. */
+ * has that memory, or a mebibyte. Says how fast it was at each of them. */
 int fio_find_depth(struct fio_job *job, unsigned memory_mib, double seconds);
 
 #endif

@@ -106,7 +106,7 @@ def fio_is_installed() -> bool:
 
 
 class Fio:
-    """fio that reads and writes at once, into and from 256 MiB, at the depth at which it is fastest: as fio.c has it."""
+    """fio that reads and writes at once, into and from 128 MiB, at the depth at which it is fastest: as fio.c has it."""
 
     def __init__(self, folder: str, is_quick: bool) -> None:
         self.file = f"{folder}/fio"
@@ -119,7 +119,7 @@ class Fio:
         return self._run("readwrite", self.depth, seconds)
 
     def _run(self, direction: str, depth: int, seconds: float | None) -> float:
-        block = 256 // depth
+        block = 128 // depth
         command = (
             f"fio --name=bench --filename={self.file} --filesize=1g --rw={direction} --bs={block}m --iomem_align=2m"
         )

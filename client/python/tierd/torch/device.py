@@ -49,6 +49,7 @@ class Host:
     def __init__(self, membership: Membership, addresses: Addresses):
         self._membership = membership
         self._addresses = addresses
+        self._parameters = range(0)  # where the daemon has them
 
     # ---- Parameters
 
@@ -57,14 +58,20 @@ class Host:
         version, capsules = self._membership.capsules(unit.index, unit.name)
         tensors = _views(unit, capsules)
         for tensor, view in enumerate(tensors):
-            self._addresses[view.untyped_storage().data_ptr()] = (unit, tensor, version)
+            self._note(unit, tensor, view, version)
         return version, tensors
+
+    def _note(self, unit: Unit, tensor: int, view: torch.Tensor, version: int) -> None:
+        address = view.untyped_storage().data_ptr()
+        if address not in self._parameters and view.numel() > 0:
+            self._membership.look()
+        self._addresses[address] = (unit, tensor, version)
 
     def tensor(self, unit: Unit, tensor: int) -> tuple[int, torch.Tensor]:
         """One of a unit that nobody has gathered."""
         version, capsule = self._membership.capsule(unit.index, tensor, unit.name)
         view = unit.view(from_dlpack(capsule), tensor)
-        self._addresses[view.untyped_storage().data_ptr()] = (unit, tensor, version)
+        self._note(unit, tensor, view, version)
         return version, view
 
     def join(self, unit: Unit) -> bool:
@@ -98,6 +105,8 @@ class Host:
     def map(self) -> None:
         """The job is ready, maybe with new memory: what it had before may have gone, and other tensors come to lie there."""
         self._addresses.clear()
+        first, size = self._membership.core.mappings()[0]
+        self._parameters = range(first, first + size)
 
     def settle(self) -> None:
         """Before values change: what is on its way gets there, and no lease is left that nobody uses."""
@@ -128,6 +137,7 @@ class Device(Host):
         self._has_said = False
         self._ways: dict[Unit, Pushes | TierPushes] = {}  # of gradients that have a buffer
         self._lock = threading.Lock()  # of the mappings
+        self._number = 0  # of those that are pinned; 0: none are
 
     def gather(self, unit: Unit) -> Lease:
         if self._cuda.is_captured():
@@ -274,14 +284,17 @@ class Device(Host):
         if self._tier is not None:
             self._tier.look()
         self._read_there = TierPushes(self._cuda, self._membership, self._writers) if self.has_tier else None
-        self._map(is_new=True)
+        self._map()
 
-    def _map(self, *, is_new: bool = False) -> None:
-        """A connection that was lost may have been opened again without a word, with other memory."""
-        mappings = self._membership.until_it_stands(lambda: self._membership.core.mappings())
+    def _map(self) -> None:
+        """A connection that was lost may have been opened again without a word, with other memory, even at the same
+        addresses."""
+        core = self._membership.core
+        number, mappings = self._membership.until_it_stands(lambda: (core.watch(), core.mappings()))
         copied = not self.has_tier, self._read_there is None
         with self._lock:
-            if is_new or (mappings, copied) != (self._pinning.mappings, self._pinning.copied):
+            if (number, copied) != (self._number, self._pinning.copied):
+                self._number = number
                 self._copies.await_all()
                 self._pinning.unmap()
                 self._copies.finish()
@@ -298,6 +311,7 @@ class Device(Host):
         self._copies.forget()
         if self._tier is not None:
             self._tier.forget()
+        self._number = 0
         self._pinning.unmap()
 
 

@@ -120,31 +120,27 @@ class Membership:
     def capsules(self, unit: int, name: str) -> tuple[int, tuple[CapsuleType, ...]]:
         """The version and tensors of a unit; its name is for the profiler."""
         if not compat.is_profiled():
-            return self.lease(lambda: self.core.capsules(unit))
+            return self.until_it_stands(lambda: self.core.capsules(unit))
         # By itself, whether it waits cannot be seen.
         with record_function(f"tierd.gather {name}"):
-            there = self.lease(lambda: self.core.capsules(unit, False))
-            return there or in_range("wait", name, lambda: self.lease(lambda: self.core.capsules(unit)))
+            there = self.until_it_stands(lambda: self.core.capsules(unit, False))
+            return there or in_range("wait", name, lambda: self.until_it_stands(lambda: self.core.capsules(unit)))
 
     def capsules_there(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]] | None:
         """The same without waiting; None: the unit is not there."""
         return self.until_it_stands(lambda: self.core.capsules(unit, False))
 
     def capsule(self, unit: int, tensor: int, name: str) -> tuple[int, CapsuleType]:
-        return in_range("gather", name, lambda: self.lease(lambda: self.core.capsule(unit, tensor)))
+        return in_range("gather", name, lambda: self.until_it_stands(lambda: self.core.capsule(unit, tensor)))
 
-    def lease(self, call: Callable[[], Result]) -> Result:
-        """What the call gives, in the memory that `mapped()` was called for: a connection that was lost may have been opened
-        again without a word, with other memory."""
-        while True:
-            known = self._mappings
-            leased = self.until_it_stands(call)
-            mappings = self.until_it_stands(self.core.watch)
-            if mappings != self._mappings:
-                self._mappings = mappings
-                self.mapped()
-            if self._mappings == known:
-                return leased
+    def look(self) -> None:
+        """Calls `mapped()` where that has to be: a connection that was lost may have been opened again without a word, with
+        other memory. It takes longer than a gather of what is there."""
+        mappings = self.until_it_stands(lambda: self.core.watch())
+        if mappings != self._mappings:
+            self.until_it_stands(lambda: self.mapped())
+            # The job may have gone back meanwhile.
+            self._mappings = max(self._mappings, mappings)
 
     def gradients(self, unit: int, stream: int | None = None) -> tuple[CapsuleType | None, ...] | None:
         """In host memory, or in the GPU's, for the stream. None: the iteration is void."""

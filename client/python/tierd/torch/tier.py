@@ -66,6 +66,7 @@ class Tier:
     def gather(self, unit: Unit) -> tuple[int, list[torch.Tensor]]:
         """Its version, and views of it for what this thread's stream is given from now on."""
         lease = self._leases[unit] = self._lease(unit)
+        self._membership.look()
         views = [unit.view(self._cuda.view(capsule), tensor) for tensor, capsule in enumerate(lease.capsules())]
         for tensor, view in enumerate(views):
             self._note(unit, tensor, view, lease.version)
@@ -83,7 +84,7 @@ class Tier:
         return in_range(
             "gather",
             unit.name,
-            lambda: self._membership.lease(lambda: self._membership.core.gather_on(unit.index, stream)),
+            lambda: self._membership.until_it_stands(lambda: self._membership.core.gather_on(unit.index, stream)),
         )
 
     def _note(self, unit: Unit, tensor: int, view: torch.Tensor, version: int) -> None:
