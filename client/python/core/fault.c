@@ -59,9 +59,9 @@ void fault_watch(const void *owner, const void *memory, size_t bytes)
 	struct range *free_range = NULL;
 
 	for (int i = 0; i < RANGES; i++) {
-		if (ranges[i].bytes == 0)
+		if (ranges[i].bytes == 0) {
 			free_range = &ranges[i];
-		else if (ranges[i].owner == owner && ranges[i].start == (uintptr_t)memory) {
+		} else if (ranges[i].owner == owner && ranges[i].start == (uintptr_t)memory) {
 			/* Other memory may lie where one was that has gone. */
 			ranges[i].bytes = bytes;
 			return;

@@ -406,7 +406,8 @@ static PyMethodDef job_methods[] = {
 	     "__cuda_stream__()."),
 	FAST("leases", job_leases, "leases(unit=None): how many this rank has, on one unit or on all."),
 	{ "watch", job_watch, METH_NOARGS,
-	  "Has catch_writes() catch writes to this job's gathered memory; again after each ready()." },
+	  "Has catch_writes() catch writes to this job's gathered memory; again after each ready(). "
+	  "Returns the number of its mappings: others have a higher one." },
 	{ "mappings", job_mappings, METH_NOARGS,
 	  "(address, bytes) of the job's parameters and of its gradients, again after each ready()." },
 	{ "undo_writes", job_undo_writes, METH_NOARGS,

@@ -294,13 +294,13 @@ class Device(Host):
         copied = not self.has_tier, self._read_there is None
         with self._lock:
             if (number, copied) != (self._number, self._pinning.copied):
-                self._number = number
                 self._copies.await_all()
                 self._pinning.unmap()
                 self._copies.finish()
                 self._pinning.map(mappings, copied)
                 # What the daemon had on the GPU may have gone, and other tensors come to lie there.
                 self._addresses.clear()
+                self._number = number
 
     def settle(self) -> None:
         self._copied.finish()
