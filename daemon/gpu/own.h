@@ -249,7 +249,8 @@ struct gpu_tier {
 	struct gpu_in_use *gpu;
 	struct gpu_opening opening;
 	struct gpu_memory memory;
-	struct gpu_pin pin; /* of what is reserved of the arena */
+	struct gpu_pin pin;  /* of what is reserved of the arena */
+	bool is_pin_put_off; /* until that has its pages: those that a driver finds are small */
 	struct gpu_segment *segments;
 	uint32_t segment_count;
 	void (*came)(struct gpu_tier *tier); /* a request for one of them has come home */
@@ -316,6 +317,9 @@ static inline bool gpu_tier_is_whole(const struct gpu_tier *tier)
 
 /* What its slots take of the budget. */
 uint64_t gpu_tier_bytes(const struct gpu_tier *tier);
+
+/* In the job's turn. */
+void gpu_tier_go_on(struct gpu_tier *tier);
 
 /* The job's tier on that GPU; it is made if need be. NULL: out of memory. */
 struct gpu_tier *gpu_tier_find(struct job *job, const Tierd__Wire__GpuAttach *attach);

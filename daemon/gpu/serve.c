@@ -158,6 +158,7 @@ void gpu_serve(struct job *job)
 	QUEUE_FOREACH (link, &job->gpu->tiers) {
 		struct gpu_tier *tier = queue_entry(link, struct gpu_tier, link);
 
+		gpu_tier_go_on(tier);
 		if (tier->state == GPU_TIER_FAILED)
 			look_at_those_sent_away(tier);
 		if (gpu_tier_ends(tier) || tier->state != GPU_TIER_OPEN)

@@ -251,6 +251,19 @@ static void on_pinned(struct gpu_request *request, int status)
 	open_if_complete(tier);
 }
 
+void gpu_tier_go_on(struct gpu_tier *tier)
+{
+	if (!tier->is_pin_put_off || arena_is_coming(tier->job))
+		return;
+	tier->is_pin_put_off = false;
+	if (tier->state == GPU_TIER_OPENING) {
+		gpu_pin_add(tier->gpu->engine, &tier->pin);
+	} else {
+		tier->pin.bytes = 0;
+		open_if_complete(tier);
+	}
+}
+
 static void make_events_and_pin(struct gpu_tier *tier)
 {
 	const struct memory *arena = arena_share(tier->job).arena;
@@ -259,7 +272,8 @@ static void make_events_and_pin(struct gpu_tier *tier)
 	tier->outstanding = tier->slots.count + 1;
 	tier->pin =
 		(struct gpu_pin){ .request.done = on_pinned, .base = arena->base, .bytes = arena->length };
-	gpu_pin_add(engine, &tier->pin);
+	tier->is_pin_put_off = true;
+	gpu_tier_go_on(tier);
 	gpu_passes_make(tier, open_if_complete);
 	for (uint32_t i = 0; i < tier->slots.count; i++) {
 		tier->places[i] = (struct gpu_slot){ .tier = tier, .event.request.done = on_event };

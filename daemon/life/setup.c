@@ -195,18 +195,19 @@ static void use_staging(struct setup *setup)
 		staging_use(job->node->staging, job->node->engine);
 }
 
-/* Huge pages first, then pinning, then the seals: the other orders fail. */
+/* What is loaded at once, from a backup, does not wait for pages. */
+static bool needs_whole_arena(const struct setup *setup)
+{
+	return setup->is_return && setup->job->location.has_backup;
+}
+
 static int make_memory(struct setup *setup)
 {
-	int r = memory_new_shared("tierd-arena", setup->arena_bytes, &setup->made.arena);
+	int r;
 
-	if (r == 0) {
-		use_staging(setup);
-		memory_make_huge(&setup->made.arena, true);
-		if (setup->job->location.has_stored_parameters)
-			note_pinning(setup, &setup->made.arena);
-		r = memory_seal(&setup->made.arena);
-	}
+	use_staging(setup);
+	r = arena_make(setup->job, setup->arena_bytes, needs_whole_arena(setup), &setup->made.arena,
+		       &setup->pinning);
 	if (r == 0)
 		r = segment_make_cache(setup->job, &setup->made.cache, &setup->pinning);
 	if (r == 0)
@@ -317,6 +318,8 @@ static void end_made(struct setup *setup)
 {
 	if (setup->status == 0)
 		setup->status = take_over(setup);
+	if (setup->status == 0)
+		arena_fetch(setup->job, needs_whole_arena(setup));
 	if (setup->status == 0 && setup->is_return && setup->job->location.has_backup)
 		host_load_start(&setup->load, setup->job, on_loaded);
 	else

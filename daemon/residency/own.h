@@ -34,7 +34,9 @@ struct residence {
 struct job_residency {
 	struct residence *residences; /* by pack */
 	struct memory directory_memory, arena;
-	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
+	uint64_t arena_here;  /* the arena has its pages up to there; they come in this order */
+	bool is_arena_coming; /* the others are on their way */
+	struct memory cache;  /* the arena goes on there, at slots_cache_offset() */
 	struct directory_header *directory;
 	struct slots slots;
 	struct queue slot_queue; /* residences that wait for a slot */
@@ -60,6 +62,9 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 /* The pack cannot leave host memory now. */
 bool residency_is_held(struct job *job, uint32_t pack);
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit);
+/* The slot, which is the pack's or fits it, has pages. Others may be used: theirs come as they are touched,
+ * which is slower, and are small. */
+bool residency_has_pages(const struct job *job, uint32_t pack, uint32_t slot);
 /* Shows the state of all its units to clients. */
 void residency_show(struct job *job, uint32_t pack, enum directory_state state);
 

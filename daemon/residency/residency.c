@@ -213,9 +213,23 @@ bool residency_is_due(const struct job *job, uint32_t pack)
 	return residency_is_claimed(job, pack) && !residency_is_updated(job, pack);
 }
 
+bool residency_has_pages(const struct job *job, uint32_t pack, uint32_t slot)
+{
+	uint64_t offset = job->residency->slots.offsets[slot];
+
+	return offset >= slots_cache_offset(&job->residency->slots) ||
+	       offset + job->catalog.packs[pack].slot_bytes <= job->residency->arena_here;
+}
+
+static bool is_used(const struct job *job, uint32_t pack)
+{
+	return residency_state(job, pack) == DIRECTORY_LOADING || residency_is_in_use(job, pack);
+}
+
 bool residency_can_update(const struct job *job, uint32_t pack)
 {
-	return residency_state(job, pack) != DIRECTORY_LOADING && !residency_is_in_use(job, pack);
+	return !is_used(job, pack) && (!residency_has_slot(job, pack) ||
+				       residency_has_pages(job, pack, residence_of(job, pack)->slot));
 }
 
 static bool take_slot_for_update(struct job *job, uint32_t pack)
@@ -304,7 +318,7 @@ void residency_forget_all(struct job *job)
 bool residency_is_quiet(const struct job *job)
 {
 	for (uint32_t pack = 0; job->residency->residences && pack < job->catalog.pack_count; pack++)
-		if (!residency_can_update(job, pack))
+		if (is_used(job, pack))
 			return false;
 	return true;
 }

@@ -4,7 +4,7 @@
  * memory; state.c has the states. A *slot* is the place of one pack in the *arena*, which clients map; the
  * *directory* beside it tells clients what lies where, at which version. The plan reserves at least two slots
  * of each size for a job. Slots beyond that are its *cache*. They lie in *segments*, whose memory comes and
- * goes as other jobs need it.
+ * goes as other jobs need it. The pages of what is reserved come while the job's values are computed or read.
  *
  * A gather that finds its unit in the directory needs nothing of this module. One that misses waits here: the
  * pack gets a free slot, or that of the pack whose next use is farthest, and is read into it. Where every
@@ -14,8 +14,8 @@
  * evicted. A client's lease, a reader's pin and a transfer from the slot keep a pack where it is.
  *
  * Life cycle: residency_new() and residency_free() with the job; residency_plan() when its packs are known;
- * arena_take_over() and arena_open() when its memory is there; arena_give_up() and residency_forget_all()
- * when it is released; residency_clear() at the end.
+ * arena_take_over(), arena_open() and arena_fetch() when its memory is there, whose pages may still come;
+ * arena_give_up() and residency_forget_all() when it is released; residency_clear() at the end.
  *
  * Callers: the session's requests (gather, prefetch, phase), the update, readers and writers of values,
  * backups, and the job's life, whose turns call residency_serve(), cache_go_on() and prefetch_bring_back().
@@ -108,7 +108,7 @@ void residency_claim(struct job *job, uint32_t pack);
 bool residency_is_due(const struct job *job, uint32_t pack);
 bool residency_is_updated(const struct job *job, uint32_t pack);
 bool residency_is_claimed(const struct job *job, uint32_t pack);
-/* No transfer moves it, and no reader uses it. */
+/* No transfer moves it, no reader uses it, and its slot has pages. */
 bool residency_can_update(const struct job *job, uint32_t pack);
 /* False while somebody has a lease on one of its trainable units. may_load: it gets a slot if there is one,
  * and stays there after the update, as the next pass wants it. */

@@ -107,17 +107,36 @@ static int allocate(struct slots *slots)
 		       : -ENOMEM;
 }
 
+static void place_next(struct slots *slots, uint32_t slot, uint64_t bytes)
+{
+	slots->offsets[slot] = slots->reserved;
+	slots->owners[slot] = slots->segment_of[slot] = SLOT_NONE;
+	slots->reserved += bytes;
+	slots->here++;
+}
+
 static void place_reserved(struct slots *slots)
 {
 	for (uint32_t c = 0; c < slots->class_count; c++)
-		for (uint32_t i = 0; i < slots->classes[c].reserved; i++) {
-			uint32_t slot = slots->classes[c].first + i;
+		for (uint32_t i = 0; i < slots->classes[c].reserved; i++)
+			place_next(slots, slots->classes[c].first + i, slots->classes[c].bytes);
+}
 
-			slots->offsets[slot] = slots->reserved;
-			slots->owners[slot] = slots->segment_of[slot] = SLOT_NONE;
-			slots->reserved += slots->classes[c].bytes;
-			slots->here++;
-		}
+/* In the order of packs, which sweeps of new jobs and loads of jobs that return follow, while the pages of
+ * the region still come. */
+static int place_all(const struct catalog *catalog, struct slots *slots)
+{
+	uint32_t *placed = calloc(slots->class_count + 1, sizeof(*placed));
+
+	if (!placed)
+		return -ENOMEM;
+	for (uint32_t pack = 0; pack < catalog->pack_count; pack++) {
+		uint32_t c = slots->class_of_pack[pack];
+
+		place_next(slots, slots->classes[c].first + placed[c]++, slots->classes[c].bytes);
+	}
+	free(placed);
+	return 0;
 }
 
 /* ---- Segments ---- */
@@ -240,10 +259,12 @@ int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, ui
 		share_out(&slots, with_all, budget);
 		r = allocate(&slots);
 	}
-	if (r == 0) {
+	if (r == 0 && with_all)
+		r = place_all(catalog, &slots);
+	else if (r == 0)
 		place_reserved(&slots);
+	if (r == 0)
 		r = place_segments(&slots, usual_cache);
-	}
 	if (r < 0) {
 		slots_free(&slots);
 		return r;
@@ -264,16 +285,23 @@ void slots_free(struct slots *slots)
 	*slots = (struct slots){ 0 };
 }
 
-uint32_t slots_take(struct slots *slots, uint32_t pack)
+uint32_t slots_find_free(const struct slots *slots, uint32_t pack)
 {
 	const struct slot_class *class = &slots->classes[slots->class_of_pack[pack]];
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
-		if (slots->owners[slot] == SLOT_NONE) {
-			slots->owners[slot] = pack;
+		if (slots->owners[slot] == SLOT_NONE)
 			return slot;
-		}
 	return SLOT_NONE;
+}
+
+uint32_t slots_take(struct slots *slots, uint32_t pack)
+{
+	uint32_t slot = slots_find_free(slots, pack);
+
+	if (slot != SLOT_NONE)
+		slots->owners[slot] = pack;
+	return slot;
 }
 
 void slots_give(struct slots *slots, uint32_t slot)

@@ -52,15 +52,17 @@ struct slots {
 	uint32_t *in_segments; /* the slots of one segment after the other */
 };
 
-/* Sizes the classes for the packs of a catalog: with_all, a slot for every pack, all of them reserved; else
- * as many as budget allows, shared out in proportion, and at least two of each class (or as many as it has
- * packs), which are reserved: slots->reserved may exceed the budget, it is the least that works. Segments are
- * made for a cache of about usual_cache bytes, and are away. -ENOMEM. */
+/* Sizes the classes for the packs of a catalog: with_all, a slot for every pack, all of them reserved, which
+ * lie in the order of packs if those take them in it; else as many as budget allows, shared out in
+ * proportion, and at least two of each class (or as many as it has packs), which are reserved:
+ * slots->reserved may exceed the budget, it is the least that works. Segments are made for a cache of about
+ * usual_cache bytes, and are away. -ENOMEM. */
 int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, uint64_t usual_cache,
 	       struct slots *ret_slots);
 void slots_free(struct slots *slots);
 
-/* A free slot of the pack's class, or SLOT_NONE; it belongs to the pack then. */
+/* A free slot of the pack's class, or SLOT_NONE. Once it is taken it belongs to the pack. */
+uint32_t slots_find_free(const struct slots *slots, uint32_t pack);
 uint32_t slots_take(struct slots *slots, uint32_t pack);
 void slots_give(struct slots *slots, uint32_t slot);
 

@@ -1,8 +1,10 @@
-/* What a job's cache has of host memory is registered with its GPUs, and no more once it goes. */
+/* What a job has of host memory is registered with its GPUs, once it has its pages, and no more once it goes.
+ */
 #include <string.h>
 #include <sys/mman.h>
 
 #include "daemon/gpu/own.h"
+#include "daemon/life/idle.h"
 #include "daemon/residency/own.h"
 #include "daemon/resources/own.h"
 #include "tests/lib/gpu/script.h"
@@ -19,7 +21,7 @@ static struct gpu_peer peer;
 static struct driver driver;
 static unsigned char uuid[GPU_UUID_BYTES];
 
-static int setup(void **state)
+static int setup_with(const struct scene_options *options)
 {
 	struct dynamic_library library = { 0 };
 	struct driver_context *context;
@@ -34,7 +36,17 @@ static int setup(void **state)
 	assert_int_equal(driver.context_retain(&context, 0), DRIVER_DONE);
 	assert_int_equal(driver.context_enter(context), DRIVER_DONE);
 	gpu_peer_start(&peer);
-	return scene_setup_with(&(struct scene_options){ .host_budget = BUDGET, .capacity = GIB });
+	return scene_setup_with(options);
+}
+
+static int setup(void **state)
+{
+	return setup_with(&(struct scene_options){ .host_budget = BUDGET, .capacity = GIB });
+}
+
+static int setup_with_room(void **state)
+{
+	return setup_with(&(struct scene_options){ .host_budget = GIB, .capacity = GIB });
 }
 
 static int teardown(void **state)
@@ -83,7 +95,8 @@ static bool is_at_rest(const struct job *job)
 	QUEUE_FOREACH (link, &job->gpu->tiers)
 		if (queue_entry(link, struct gpu_tier, link)->outstanding > 0)
 			return false;
-	return cache_is_quiet(job) && segment_bytes(job, SEGMENT_DRAINING) == 0;
+	return cache_is_quiet(job) && segment_bytes(job, SEGMENT_DRAINING) == 0 &&
+	       segment_bytes(job, SEGMENT_COMING) == 0;
 }
 
 static void come_to_rest(const struct job *job)
@@ -231,6 +244,62 @@ static void memory_that_is_not_unregistered_is_not_given_back(void **state)
 	assert_in_range(scene.node->resources->host_used, used / 2, used);
 }
 
+#define ARENA_UNITS 20
+#define ARENA_ELEMENTS (UINT64_C(2) << 20) /* a pack each, of 8 MiB of fp32 */
+
+static void start_in_arena(void)
+{
+	const struct actor_job options = { .name = "play", .parameter_placement = PLACEMENT_HOST };
+	uint64_t sizes[ARENA_UNITS];
+
+	for (unsigned i = 0; i < ARENA_UNITS; i++)
+		sizes[i] = ARENA_ELEMENTS;
+	assert_int_equal(actor_join(&scene, &first, &options), 0);
+	assert_int_equal(actor_define_sizes(&first, FORMAT_FP32, sizes, ARENA_UNITS), 0);
+}
+
+static bool has_asked_for_all_else(const struct job *job)
+{
+	const struct gpu_tier *tier =
+		queue_is_empty(&job->gpu->tiers)
+			? NULL
+			: queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
+
+	return tier && tier->memory.address != 0 && tier->outstanding <= 1;
+}
+
+/* Pages that a driver finds are pinned, and those that are pinned never become huge. */
+static void an_arena_is_registered_when_all_its_pages_are_there(void **state)
+{
+	static struct blockade blockade;
+	struct job *job;
+	uint32_t attach, ready;
+
+	start_in_arena();
+	assert_int_equal(actor_ready(&first), 0);
+	job = find_job("play");
+	actor_die(&first);
+	while (!idle_give(job))
+		scene_wait(&scene);
+	scene_await_disposals(&scene);
+	start_in_arena();
+	ready = actor_send_ready(&first, -1);
+	while (!job->residency->directory)
+		scene_wait(&scene);
+	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	attach = gpu_actor_send_attach(&peer, &first, uuid, 0);
+	while (!has_asked_for_all_else(job))
+		scene_wait(&scene);
+	assert_true(arena_is_coming(job));
+	assert_false(is_registered(arena_share(job).arena->base));
+	assert_null(actor_find(&first, attach, 0));
+	blockade_end(&blockade);
+	assert_int_equal(actor_await(&first, attach, 0)->status, 0);
+	assert_false(arena_is_coming(job));
+	assert_true(is_registered(arena_share(job).arena->base));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +310,8 @@ int main(int argc, char **argv)
 		TEST(a_segment_that_is_never_unregistered_is_given_up_no_more),
 		TEST(a_segment_that_a_lost_gpu_may_use_stays),
 		TEST(memory_that_is_not_unregistered_is_not_given_back),
+		cmocka_unit_test_setup_teardown(an_arena_is_registered_when_all_its_pages_are_there,
+						setup_with_room, teardown),
 	};
 
 	if (argc > 1)

@@ -80,6 +80,23 @@ static void with_all_every_pack_has_a_slot(void **state)
 	assert_int_equal(slots.count, 4);
 	for (uint32_t pack = 0; pack < 4; pack++)
 		assert_int_not_equal(slots_take(&slots, pack), SLOT_NONE);
+	expect_disjoint_places(&slots);
+	slots_free(&slots);
+}
+
+static void with_all_slots_lie_in_the_order_of_packs(void **state)
+{
+	const uint64_t sizes[] = { 4 * MIB, MIB, 2 * MIB, 4 * MIB, MIB };
+	struct slots slots = plan(sizes, 5, true, 0);
+	uint64_t end = 0;
+
+	for (uint32_t pack = 0; pack < 5; pack++) {
+		uint32_t slot = slots_find_free(&slots, pack);
+
+		assert_int_equal(slots_take(&slots, pack), slot);
+		assert_int_equal(slots.offsets[slot], end);
+		end += sizes[pack];
+	}
 	slots_free(&slots);
 }
 
@@ -244,6 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(similar_sizes_share_a_class),
 		cmocka_unit_test(with_all_every_pack_has_a_slot),
+		cmocka_unit_test(with_all_slots_lie_in_the_order_of_packs),
 		cmocka_unit_test(the_least_is_two_of_each_class),
 		cmocka_unit_test(a_budget_is_shared_out_and_kept),
 		cmocka_unit_test(more_budget_than_packs_gives_one_each),
