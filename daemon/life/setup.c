@@ -209,7 +209,7 @@ static int make_memory(struct setup *setup)
 	r = arena_make(setup->job, setup->arena_bytes, needs_whole_arena(setup), &setup->made.arena,
 		       &setup->pinning);
 	if (r == 0)
-		r = segment_make_cache(setup->job, &setup->made.cache, &setup->pinning);
+		r = segment_make_cache(setup->job, &setup->made.cache);
 	if (r == 0)
 		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
 	if (r == 0)

@@ -189,7 +189,6 @@ static void take_all_slots(struct job *job, bool is_return)
 void arena_open(struct job *job, bool is_return)
 {
 	fill_directory(job);
-	segment_open_all(job);
 	take_all_slots(job, is_return);
 }
 

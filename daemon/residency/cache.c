@@ -60,6 +60,12 @@ static uint64_t segments_here(const struct job *job)
 	return bytes;
 }
 
+/* They may be given up once they are here. */
+static uint64_t segments_coming(const struct job *job)
+{
+	return segment_bytes(job, SEGMENT_COMING);
+}
+
 static uint64_t warm_here(const struct job *job)
 {
 	return job->residency->cache_tenant->bytes_here(job);
@@ -112,7 +118,7 @@ static uint64_t cache_bytes_on_the_way(const struct claim *claim)
 static uint64_t bytes_at_most(const struct claim *claim)
 {
 	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_here) +
-	       sum_of_givers(claim, segments_here);
+	       sum_of_givers(claim, segments_coming) + sum_of_givers(claim, segments_here);
 }
 
 /* False: nobody has anything left. */
@@ -377,6 +383,8 @@ void cache_go_on(struct job *job)
 	shrink_warm(job);
 	if (!empty_segments(job))
 		job_watch_slots(job);
+	else if (segment_fetch_planned(job))
+		return;
 	else if (may_grow(job) && is_next(job) && !fetch(job))
 		balance(job);
 	else

@@ -26,7 +26,7 @@ static int fetch_pages(struct engine *engine, const struct memory *cache, const 
 }
 
 /* As large as it may ever become; what has no segment has no pages. */
-int segment_make_cache(const struct job *job, struct memory *cache, int *pinning)
+int segment_make_cache(const struct job *job, struct memory *cache)
 {
 	int r;
 
@@ -36,21 +36,7 @@ int segment_make_cache(const struct job *job, struct memory *cache, int *pinning
 	if (r < 0)
 		return r;
 	memory_make_huge(cache, false);
-	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
-		if (job->residency->slots.segments[i].state == SEGMENT_COMING) {
-			int pinned =
-				fetch_pages(job->node->engine, cache, &job->residency->slots.segments[i]);
-
-			*pinning = pinned < 0 ? pinned : *pinning;
-		}
 	return memory_seal(cache);
-}
-
-void segment_open_all(struct job *job)
-{
-	for (uint32_t i = 0; i < job->residency->slots.segment_count; i++)
-		if (job->residency->slots.segments[i].state == SEGMENT_COMING)
-			slots_open_segment(&job->residency->slots, i);
 }
 
 /* ---- Moving ---- */
@@ -172,6 +158,16 @@ void segment_go(struct job *job, uint32_t segment)
 bool segment_fetch(struct job *job, uint32_t segment)
 {
 	return start_move(job, segment, SEGMENT_COMING);
+}
+
+bool segment_fetch_planned(struct job *job)
+{
+	const struct slots *slots = &job->residency->slots;
+
+	for (uint32_t i = 0; i < slots->segment_count && cache_is_quiet(job); i++)
+		if (slots->segments[i].state == SEGMENT_COMING)
+			return segment_fetch(job, i);
+	return false;
 }
 
 /* ---- Emptying ---- */

@@ -18,6 +18,9 @@ uint64_t segment_bytes(const struct job *job, enum segment_state state);
 
 /* Of one that is away, and charged: it is here later, and the job settled. False: out of memory. */
 bool segment_fetch(struct job *job, uint32_t segment);
+/* Of those that came with the plan of the job one after the other does, so that other jobs get their turn
+ * between them. False: there are no more, or something else comes or goes. */
+bool segment_fetch_planned(struct job *job);
 
 /* Evicts what can be evicted of one that drains; when nothing is left it goes, and when the kernel has its
  * pages, all jobs are settled. */
@@ -29,11 +32,8 @@ void segment_go(struct job *job, uint32_t segment);
 /* That could not be emptied now. */
 uint32_t segment_held_slots(struct job *job, const struct slot_segment *segment);
 
-/* On a worker, of a job that is being planned: the file of its cache, with pages for the segments that are
- * coming, if it has one. pinning: what engine_buffer_add() said, if it failed. A negative errno; what there
- * is of it is the caller's. */
-int segment_make_cache(const struct job *job, struct memory *cache, int *pinning);
-/* Their slots can be taken. */
-void segment_open_all(struct job *job);
+/* On a worker, of a job that is being planned: the file of its cache, if it has one. A negative errno; what
+ * there is of it is the caller's. */
+int segment_make_cache(const struct job *job, struct memory *cache);
 
 #endif

@@ -46,10 +46,13 @@ static void open_job(struct actor *actor, const char *name, uint64_t host_budget
 	define_units(actor);
 }
 
+/* With all the cache that it was given. */
 static void start(struct actor *actor, const char *name, uint64_t host_budget)
 {
 	open_job(actor, name, host_budget);
 	assert_int_equal(actor_ready(actor), 0);
+	while (segment_bytes(find(name), SEGMENT_COMING) > 0)
+		scene_wait(&scene);
 }
 
 static uint64_t digest(const void *values, uint32_t unit)
@@ -81,7 +84,7 @@ static bool is_draining(const struct job *job)
 
 static bool is_moving(const struct job *job)
 {
-	return job->residency->cache_moves > 0 || is_draining(job);
+	return job->residency->cache_moves > 0 || is_draining(job) || segment_bytes(job, SEGMENT_COMING) > 0;
 }
 
 /* More and more segments are to become empty, none does. */
@@ -148,6 +151,27 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 		assert_int_equal(gather_digest(&first, unit), sums[unit]);
 		assert_int_equal(gather_digest(&second, unit) != 0, 1);
 	}
+	expect_consistent();
+}
+
+static void a_cache_that_is_still_coming_shrinks_once_it_is_here(void **state)
+{
+	static struct blockade blockade;
+	uint32_t first_ready, second_ready;
+
+	open_job(&first, "first", 0);
+	first_ready = actor_send_ready(&first, -1);
+	while (!find("first")->residency->directory)
+		scene_wait(&scene);
+	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	assert_int_equal(actor_finish_ready(&first, first_ready), 0);
+	assert_true(segment_bytes(find("first"), SEGMENT_COMING) > residency_slots(find("first"))->cache / 2);
+	open_job(&second, "second", 0);
+	second_ready = actor_send_ready(&second, -1);
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	assert_true(shortage_is_awaited(scene.node));
+	blockade_end(&blockade);
+	assert_int_equal(actor_finish_ready(&second, second_ready), 0);
 	expect_consistent();
 }
 
@@ -500,6 +524,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(caches_shrink_for_a_job_that_opens),
+		TEST(a_cache_that_is_still_coming_shrinks_once_it_is_here),
 		TEST(what_is_leased_stays_until_it_is_released),
 		TEST(who_keeps_everything_leased_is_named),
 		TEST(what_is_reserved_is_not_taken),
