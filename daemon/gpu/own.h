@@ -250,7 +250,7 @@ struct gpu_tier {
 	struct gpu_opening opening;
 	struct gpu_memory memory;
 	struct gpu_pin pin;  /* of what is reserved of the arena */
-	bool is_pin_put_off; /* until that has its pages: those that a driver finds are small */
+	bool is_pin_put_off; /* until all its pages are there: a driver makes small ones of those that lack */
 	struct gpu_segment *segments;
 	uint32_t segment_count;
 	void (*came)(struct gpu_tier *tier); /* a request for one of them has come home */

@@ -256,7 +256,7 @@ void gpu_tier_go_on(struct gpu_tier *tier)
 	if (!tier->is_pin_put_off || arena_is_coming(tier->job))
 		return;
 	tier->is_pin_put_off = false;
-	if (tier->state == GPU_TIER_OPENING) {
+	if (tier->state == GPU_TIER_OPENING && !job_is_ending(tier->job)) {
 		gpu_pin_add(tier->gpu->engine, &tier->pin);
 	} else {
 		tier->pin.bytes = 0;

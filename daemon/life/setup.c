@@ -195,19 +195,12 @@ static void use_staging(struct setup *setup)
 		staging_use(job->node->staging, job->node->engine);
 }
 
-/* What is loaded at once, from a backup, does not wait for pages. */
-static bool needs_whole_arena(const struct setup *setup)
-{
-	return setup->is_return && setup->job->location.has_backup;
-}
-
 static int make_memory(struct setup *setup)
 {
 	int r;
 
 	use_staging(setup);
-	r = arena_make(setup->job, setup->arena_bytes, needs_whole_arena(setup), &setup->made.arena,
-		       &setup->pinning);
+	r = arena_make(setup->job, setup->is_return, setup->arena_bytes, &setup->made.arena, &setup->pinning);
 	if (r == 0)
 		r = segment_make_cache(setup->job, &setup->made.cache);
 	if (r == 0)
@@ -319,7 +312,7 @@ static void end_made(struct setup *setup)
 	if (setup->status == 0)
 		setup->status = take_over(setup);
 	if (setup->status == 0)
-		arena_fetch(setup->job, needs_whole_arena(setup));
+		arena_fetch(setup->job);
 	if (setup->status == 0 && setup->is_return && setup->job->location.has_backup)
 		host_load_start(&setup->load, setup->job, on_loaded);
 	else

@@ -1,7 +1,5 @@
 #include "daemon/residency/arena.h"
 
-#include <stdlib.h>
-
 #include "common/size.h"
 #include "daemon/residency/own.h"
 #include "daemon/resources/resources.h"
@@ -14,108 +12,96 @@
 #define FIRST_PIECE (64 * MIB)
 #define PIECES_USUAL 16
 
-static uint64_t bytes_at_first(const struct memory *arena, bool is_whole)
+/* A backup is read into all slots before anything else happens. */
+static uint64_t bytes_at_first(const struct job *job, bool is_return, uint64_t bytes)
 {
-	return is_whole || arena->length < FIRST_PIECE ? arena->length : FIRST_PIECE;
+	return (is_return && job->location.has_backup) || bytes < FIRST_PIECE ? bytes : FIRST_PIECE;
 }
 
-static uint64_t end_of_piece(const struct memory *arena, uint64_t begin)
+static uint64_t end_of_piece(uint64_t bytes, uint64_t begin)
 {
-	uint64_t bytes = size_align(arena->length / PIECES_USUAL, SLOTS_ALIGNMENT);
+	uint64_t usual = size_align(bytes / PIECES_USUAL, SLOTS_ALIGNMENT);
 
-	if (bytes < FIRST_PIECE)
-		bytes = FIRST_PIECE;
-	return bytes < arena->length - begin ? begin + bytes : arena->length;
+	if (usual < FIRST_PIECE)
+		usual = FIRST_PIECE;
+	return usual < bytes - begin ? begin + usual : bytes;
 }
 
-/* Pages that are pinned would never become huge, so all is pinned when the last ones are there. What is read
- * or written before takes a little more of the processors. */
-static int fetch_pages(const struct job *job, const struct memory *arena, uint64_t begin, uint64_t end)
+static struct arena_piece make_piece(const struct job *job, const struct memory *arena, uint64_t begin,
+				     uint64_t end)
 {
-	memory_populate(arena, begin, end - begin);
-	if (end < arena->length || !job->location.has_stored_parameters)
-		return 0;
-	return engine_buffer_add(job->node->engine, arena->base, arena->length);
+	return (struct arena_piece){
+		.arena = *arena,
+		.begin = begin,
+		.end = end,
+		.engine = job->location.has_stored_parameters ? job->node->engine : NULL,
+	};
 }
 
-int arena_make(const struct job *job, uint64_t bytes, bool is_whole, struct memory *arena, int *pinning)
+/* Pages that are pinned would never become huge, so all is pinned when the last ones are there. Until then
+ * the loop pins what it has read or written, for the transfer. */
+static void fetch_piece(struct arena_piece *piece)
 {
-	int pinned, r = memory_new_shared("tierd-arena", bytes, arena);
+	const struct memory *arena = &piece->arena;
+
+	memory_populate(arena, piece->begin, piece->end - piece->begin);
+	piece->pinning = piece->engine && piece->end == arena->length
+				 ? engine_buffer_add(piece->engine, arena->base, arena->length)
+				 : 0;
+}
+
+int arena_make(const struct job *job, bool is_return, uint64_t bytes, struct memory *ret_arena,
+	       int *ret_pinning)
+{
+	struct arena_piece piece;
+	int r = memory_new_shared("tierd-arena", bytes, ret_arena);
 
 	if (r < 0)
 		return r;
-	memory_make_huge(arena, false);
-	pinned = fetch_pages(job, arena, 0, bytes_at_first(arena, is_whole));
-	*pinning = pinned < 0 ? pinned : *pinning;
-	return memory_seal(arena);
+	memory_make_huge(ret_arena, false);
+	piece = make_piece(job, ret_arena, 0, bytes_at_first(job, is_return, ret_arena->length));
+	fetch_piece(&piece);
+	*ret_pinning = piece.pinning;
+	return memory_seal(ret_arena);
 }
-
-struct arena_fetch {
-	struct work work;
-	struct job *job;
-	uint64_t end; /* of the piece that comes */
-	int pinning;
-};
 
 static void run_fetch(struct work *work)
 {
-	struct arena_fetch *fetch = container_of(work, struct arena_fetch, work);
-	const struct job_residency *own = fetch->job->residency;
-
-	fetch->pinning = fetch_pages(fetch->job, &own->arena, own->arena_here, fetch->end);
+	fetch_piece(container_of(work, struct arena_piece, work));
 }
 
-static void fetch_next(struct arena_fetch *fetch)
-{
-	const struct job_residency *own = fetch->job->residency;
-
-	fetch->end = end_of_piece(&own->arena, own->arena_here);
-	workers_submit(fetch->job->node->slow_workers, &fetch->work);
-}
-
-/* A job that ends needs no more. */
 static void on_fetched(struct work *work)
 {
-	struct arena_fetch *fetch = container_of(work, struct arena_fetch, work);
-	struct job *job = fetch->job;
+	const struct arena_piece *piece = container_of(work, struct arena_piece, work);
+	struct job *job = piece->job;
 
-	node_note_pinning(job->node, fetch->pinning);
-	job->residency->arena_here = fetch->end;
-	job_settle(job);
-	if (fetch->end < job->residency->arena.length && !job_is_ending(job)) {
-		fetch_next(fetch);
-		return;
-	}
-	job->residency->is_arena_coming = false;
+	node_note_pinning(job->node, piece->pinning);
+	job->residency->arena_here = piece->end;
 	cache_end_move(job);
-	free(fetch);
+	arena_fetch(job);
+	job_settle(job);
 }
 
-void arena_fetch(struct job *job, bool is_whole)
+/* A job that ends, or has broken, needs no more; who waits for pages waits no longer, either. */
+void arena_fetch(struct job *job)
 {
 	struct job_residency *own = job->residency;
-	struct arena_fetch *fetch;
+	uint64_t begin = own->arena_here;
 
-	own->arena_here = bytes_at_first(&own->arena, is_whole);
-	if (own->arena_here == own->arena.length)
-		return;
-	fetch = malloc(sizeof(*fetch));
-	if (!fetch) {
-		/* They come as they are touched. */
+	if (job_is_ending(job) || job_is_broken(job))
 		own->arena_here = own->arena.length;
+	if (!arena_is_coming(job))
 		return;
-	}
-	*fetch = (struct arena_fetch){
-		.work = { .run = run_fetch, .done = on_fetched, .urgency = WORK_NORMAL }, .job = job
-	};
-	own->is_arena_coming = true;
+	own->piece = make_piece(job, &own->arena, begin, end_of_piece(own->arena.length, begin));
+	own->piece.work = (struct work){ .run = run_fetch, .done = on_fetched, .urgency = WORK_NORMAL };
+	own->piece.job = job;
 	cache_begin_move(job);
-	fetch_next(fetch);
+	workers_submit(job->node->slow_workers, &own->piece.work);
 }
 
 bool arena_is_coming(const struct job *job)
 {
-	return job->residency->is_arena_coming;
+	return job->residency->arena_here < job->residency->arena.length;
 }
 
 /* ---- Begin and end ---- */
@@ -188,6 +174,7 @@ static void take_all_slots(struct job *job, bool is_return)
 
 void arena_open(struct job *job, bool is_return)
 {
+	job->residency->arena_here = bytes_at_first(job, is_return, job->residency->arena.length);
 	fill_directory(job);
 	take_all_slots(job, is_return);
 }

@@ -5,10 +5,11 @@
 #include "daemon/model/model.h"
 #include "daemon/resources/resources.h"
 
-/* On a worker, of a job that is being planned: its memory, with pages up to where those come that can be
- * waited for; is_whole: with all. pinning: what engine_buffer_add() said, if it failed. A negative errno;
- * what there is of it is the caller's. */
-int arena_make(const struct job *job, uint64_t bytes, bool is_whole, struct memory *arena, int *pinning);
+/* On a worker, of a job that is being planned: its memory, with the pages of its first piece at least.
+ * is_return: as arena_open() takes it. ret_pinning: what engine_buffer_add() said, 0 if nobody asked it. A
+ * negative errno; what there is of the memory is the caller's. */
+int arena_make(const struct job *job, bool is_return, uint64_t bytes, struct memory *ret_arena,
+	       int *ret_pinning);
 
 /* Takes the job's memory from what was made for it, and gives it up again. */
 void arena_take_over(struct job *job, struct made *made);
@@ -16,9 +17,9 @@ void arena_give_up(struct job *job, struct made *made);
 
 /* Fills the directory, and makes the slots usable. is_return: the job has had a state before. */
 void arena_open(struct job *job, bool is_return);
-/* The other pages come from now on, piece by piece; the job is settled with each. Until cache_is_quiet() the
- * job keeps its memory. is_whole: as arena_make() got it. */
-void arena_fetch(struct job *job, bool is_whole);
+/* The other pages come from now on, piece by piece; with each the job is settled. Until cache_is_quiet() the
+ * job keeps its memory. */
+void arena_fetch(struct job *job);
 bool arena_is_coming(const struct job *job);
 
 /* Clients see the epoch in the directory, where there is one. */

@@ -1,9 +1,10 @@
-/* Warm state goes before any segment: without it a sweep reads more, and without slots ranks wait. Who gives:
- * jobs without ranks, which need none now; then whoever has the most, segment by segment, so that
- * caches become alike and small ones are spared. A segment that goes is emptied first: nothing new comes into
- * its slots, and what is leased, moved or updated there is left until it is not. Then a worker unpins its
- * pages and gives them to the kernel, and only then they are somebody else's. A segment that does not become
- * empty delays, but does not prevent that: another one is emptied beside it. */
+/* Segments that are planned go first, and at once: nothing is in them yet. Then warm state goes before any
+ * other segment: without it a sweep reads more, and without slots ranks wait. Who gives: jobs without ranks,
+ * which need none now; then whoever has the most, segment by segment, so that caches become alike and small
+ * ones are spared. A segment that goes is emptied first: nothing new comes into its slots, and what is
+ * leased, moved or updated there is left until it is not. Then a worker unpins its pages and gives them to
+ * the kernel, and only then they are somebody else's. A segment that does not become empty delays, but does
+ * not prevent that: another one is emptied beside it. */
 
 #include "daemon/residency/cache.h"
 #include "daemon/residency/segment.h"
@@ -60,10 +61,10 @@ static uint64_t segments_here(const struct job *job)
 	return bytes;
 }
 
-/* They may be given up once they are here. */
-static uint64_t segments_coming(const struct job *job)
+/* They may be given up at once, or when they are here. */
+static uint64_t segments_to_come(const struct job *job)
 {
-	return segment_bytes(job, SEGMENT_COMING);
+	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING);
 }
 
 static uint64_t warm_here(const struct job *job)
@@ -118,7 +119,7 @@ static uint64_t cache_bytes_on_the_way(const struct claim *claim)
 static uint64_t bytes_at_most(const struct claim *claim)
 {
 	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_here) +
-	       sum_of_givers(claim, segments_coming) + sum_of_givers(claim, segments_here);
+	       sum_of_givers(claim, segments_to_come) + sum_of_givers(claim, segments_here);
 }
 
 /* False: nobody has anything left. */
@@ -138,8 +139,27 @@ static bool give_up_some(const struct claim *claim)
 	return true;
 }
 
+/* Returns how many bytes there are now. */
+static uint64_t give_up_planned(const struct claim *claim, uint64_t bytes)
+{
+	uint64_t given = 0;
+
+	QUEUE_FOREACH (link, &claim->node->jobs.live) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (may_give(claim, job))
+			given += segment_give_planned(job, size_rest(bytes, given));
+	}
+	if (given > 0)
+		job_settle_all(claim->node);
+	return given;
+}
+
 void cache_reclaim(const struct claim *claim, uint64_t bytes)
 {
+	uint64_t given = give_up_planned(claim, size_rest(bytes, cache_bytes_on_the_way(claim)));
+
+	bytes = size_rest(bytes, given);
 	while (cache_bytes_on_the_way(claim) < bytes && give_up_some(claim))
 		;
 }
@@ -381,10 +401,12 @@ void cache_go_on(struct job *job)
 	if (!is_usable(job))
 		return;
 	shrink_warm(job);
+	/* Nobody waits for them. */
+	if (job_is_idle(job) && segment_give_planned(job, UINT64_MAX) > 0)
+		job_settle_all(job->node);
+	segment_fetch_planned(job);
 	if (!empty_segments(job))
 		job_watch_slots(job);
-	else if (segment_fetch_planned(job))
-		return;
 	else if (may_grow(job) && is_next(job) && !fetch(job))
 		balance(job);
 	else
@@ -408,7 +430,7 @@ static bool is_helped(struct job *job)
 
 bool cache_help_stuck(struct job *job)
 {
-	if (segment_bytes(job, SEGMENT_COMING) > 0)
+	if (segments_to_come(job) > 0)
 		return true;
 	if (segment_bytes(job, SEGMENT_DRAINING) > 0) {
 		keep_all(job);

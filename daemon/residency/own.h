@@ -31,12 +31,22 @@ struct residence {
 	struct job *job;
 };
 
+/* Pages of an arena that come side by side, lent to a worker. */
+struct arena_piece {
+	struct work work;
+	struct memory arena;
+	uint64_t begin, end;
+	struct engine *engine; /* with which all are pinned after the last ones; NULL: they are not */
+	int pinning;	       /* what engine_buffer_add() said */
+	struct job *job;
+};
+
 struct job_residency {
 	struct residence *residences; /* by pack */
 	struct memory directory_memory, arena;
-	uint64_t arena_here;  /* the arena has its pages up to there; they come in this order */
-	bool is_arena_coming; /* the others are on their way */
-	struct memory cache;  /* the arena goes on there, at slots_cache_offset() */
+	uint64_t arena_here;	  /* it has its pages up to there; they come in this order */
+	struct arena_piece piece; /* that comes, while they do */
+	struct memory cache;	  /* the arena goes on there, at slots_cache_offset() */
 	struct directory_header *directory;
 	struct slots slots;
 	struct queue slot_queue; /* residences that wait for a slot */

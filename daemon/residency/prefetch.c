@@ -174,7 +174,7 @@ void prefetch_run(struct job *job)
 		load_next(job);
 }
 
-static bool has_pages(const struct job *job, uint32_t pack)
+static bool next_has_pages(const struct job *job, uint32_t pack)
 {
 	uint32_t slot = slots_find_free(&job->residency->slots, pack);
 
@@ -186,7 +186,7 @@ void prefetch_bring_back(struct job *job)
 {
 	while (job->state == JOB_TRAINED && job->residency->returned_packs < job->catalog.pack_count &&
 	       !is_too_much(job, job->catalog.packs[job->residency->returned_packs].slot_bytes) &&
-	       has_pages(job, job->residency->returned_packs))
+	       next_has_pages(job, job->residency->returned_packs))
 		residency_prefetch(job, job->residency->returned_packs++);
 }
 

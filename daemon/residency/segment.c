@@ -26,17 +26,17 @@ static int fetch_pages(struct engine *engine, const struct memory *cache, const 
 }
 
 /* As large as it may ever become; what has no segment has no pages. */
-int segment_make_cache(const struct job *job, struct memory *cache)
+int segment_make_cache(const struct job *job, struct memory *ret_cache)
 {
 	int r;
 
 	if (job->residency->slots.cache == 0)
 		return 0;
-	r = memory_new_shared("tierd-cache", job->residency->slots.cache, cache);
+	r = memory_new_shared("tierd-cache", job->residency->slots.cache, ret_cache);
 	if (r < 0)
 		return r;
-	memory_make_huge(cache, false);
-	return memory_seal(cache);
+	memory_make_huge(ret_cache, false);
+	return memory_seal(ret_cache);
 }
 
 /* ---- Moving ---- */
@@ -160,14 +160,30 @@ bool segment_fetch(struct job *job, uint32_t segment)
 	return start_move(job, segment, SEGMENT_COMING);
 }
 
-bool segment_fetch_planned(struct job *job)
+void segment_fetch_planned(struct job *job)
 {
 	const struct slots *slots = &job->residency->slots;
 
 	for (uint32_t i = 0; i < slots->segment_count && cache_is_quiet(job); i++)
-		if (slots->segments[i].state == SEGMENT_COMING)
-			return segment_fetch(job, i);
-	return false;
+		if (slots->segments[i].state == SEGMENT_PLANNED && !segment_fetch(job, i))
+			return;
+}
+
+uint64_t segment_give_planned(struct job *job, uint64_t bytes)
+{
+	struct slots *slots = &job->residency->slots;
+	uint64_t given = 0;
+
+	for (uint32_t i = slots->segment_count; i-- > 0 && given < bytes;) {
+		struct slot_segment *segment = &slots->segments[i];
+
+		if (segment->state != SEGMENT_PLANNED)
+			continue;
+		segment->state = SEGMENT_AWAY;
+		budget_give_cache(job, segment->bytes);
+		given += segment->bytes;
+	}
+	return given;
 }
 
 /* ---- Emptying ---- */

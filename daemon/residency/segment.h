@@ -1,5 +1,5 @@
 /* A segment: slots of a cache side by side, whose pages come from the kernel and go to it off the loop. It is
- * charged to its job from the moment that it comes until the kernel has its pages back. */
+ * charged to its job from the moment that it is planned, or comes, until the kernel has its pages back. */
 #ifndef TIERD_DAEMON_SEGMENT_H
 #define TIERD_DAEMON_SEGMENT_H
 
@@ -16,11 +16,14 @@ struct segment_listener {
 
 uint64_t segment_bytes(const struct job *job, enum segment_state state);
 
-/* Of one that is away, and charged: it is here later, and the job settled. False: out of memory. */
+/* Of one that is away or planned, and charged: it is here later, and the job settled. False: out of memory.
+ */
 bool segment_fetch(struct job *job, uint32_t segment);
-/* Of those that came with the plan of the job one after the other does, so that other jobs get their turn
- * between them. False: there are no more, or something else comes or goes. */
-bool segment_fetch_planned(struct job *job);
+/* Begins to fetch the next one that is planned, if there is one and nothing else comes or goes: so other jobs
+ * get turns of the worker between them. */
+void segment_fetch_planned(struct job *job);
+/* Gives up so many bytes of those that are planned, or all that there are, at once. Returns how many. */
+uint64_t segment_give_planned(struct job *job, uint64_t bytes);
 
 /* Evicts what can be evicted of one that drains; when nothing is left it goes, and when the kernel has its
  * pages, all jobs are settled. */
@@ -34,6 +37,6 @@ uint32_t segment_held_slots(struct job *job, const struct slot_segment *segment)
 
 /* On a worker, of a job that is being planned: the file of its cache, if it has one. A negative errno; what
  * there is of it is the caller's. */
-int segment_make_cache(const struct job *job, struct memory *cache);
+int segment_make_cache(const struct job *job, struct memory *ret_cache);
 
 #endif

@@ -402,7 +402,7 @@ static void take_cache(struct job *job, struct slots *slots)
 {
 	for (uint32_t i = 0; i < slots->segment_count && budget_take_cache(job, slots->segments[i].bytes);
 	     i++)
-		slots->segments[i].state = SEGMENT_COMING;
+		slots->segments[i].state = SEGMENT_PLANNED;
 }
 
 /* ---- The plan of a job ---- */

@@ -69,7 +69,7 @@ void budget_force_reader(struct node *node, uint64_t bytes);
 void budget_give_reader(struct node *node, uint64_t bytes);
 
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as
- * much cache as there is room for: its segments are coming then. A negative errno with a message for the
+ * much cache as there is room for: its segments are planned then. A negative errno with a message for the
  * client; budget_shortage() says what would do if others gave it back. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, struct slots *slots, char *message,
 		     size_t size);

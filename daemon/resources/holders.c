@@ -79,7 +79,8 @@ bool holders_make_room(const struct claim *claim, uint64_t bytes)
 
 	if (lacking > 0)
 		holders_reclaim(claim, lacking);
-	return holders_bytes_on_the_way(claim) >= lacking;
+	/* Some may have been given up at once. */
+	return holders_bytes_on_the_way(claim) >= headroom_lacking(claim, bytes);
 }
 
 /* ---- What they have ---- */

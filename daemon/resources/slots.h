@@ -24,7 +24,14 @@ struct slot_class {
 	bool is_full;	       /* scratch of the prefetcher */
 };
 
-enum segment_state { SEGMENT_AWAY, SEGMENT_COMING, SEGMENT_HERE, SEGMENT_DRAINING, SEGMENT_GOING };
+enum segment_state {
+	SEGMENT_AWAY,
+	SEGMENT_PLANNED, /* charged with the plan of the job; nobody fetches it yet */
+	SEGMENT_COMING,
+	SEGMENT_HERE,
+	SEGMENT_DRAINING,
+	SEGMENT_GOING,
+};
 /* So often it is tried to give the pages of a segment back: a GPU's driver may keep them for ever. */
 #define SEGMENT_TRIES 3
 

@@ -39,8 +39,8 @@ int memory_file_new(const char *name, size_t length);
 int memory_adopt(int fd, size_t length, struct memory *ret_memory, const char **ret_reason);
 
 /* Asks for huge pages (MADV_HUGEPAGE; with should_populate also MADV_COLLAPSE, which is slow and allocates
- * every page now). is_huge has the result. Call it before the region is pinned with an engine, and pin before
- * sealing: the other order fails. */
+ * every page now). is_huge has the result. Call it before the region is pinned with an engine: pages that are
+ * pinned do not become huge. */
 void memory_make_huge(struct memory *memory, bool should_populate);
 
 /* Allocates every page of a part now. True: the kernel gave huge ones. */

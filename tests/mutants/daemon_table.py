@@ -797,4 +797,46 @@ MUTANTS = (
         "daemon/residency/segment.c",
         (("\t\tjob->residency->segment_listener->leaves(job, segment);\n", "\t\tsegment_go(job, segment);\n"),),
     ),
+    (
+        "a sweep begun where no pages are",
+        "arena",
+        "daemon/residency/residency.c",
+        (("offset + job->catalog.packs[pack].slot_bytes <= job->residency->arena_here", "true"),),
+    ),
+    (
+        "pages of an arena fetched for a job that has broken",
+        "arena",
+        "daemon/residency/arena.c",
+        (("if (job_is_ending(job) || job_is_broken(job))", "if (job_is_ending(job))"),),
+    ),
+    (
+        "a job that ends not kept while pages of its arena come",
+        "arena",
+        "daemon/residency/arena.c",
+        (("\tcache_begin_move(job);\n", ""), ("\tcache_end_move(job);\n", "")),
+    ),
+    (
+        "segments that are planned kept from who needs the memory",
+        "cache",
+        "daemon/residency/cache.c",
+        (("given += segment_give_planned(job, size_rest(bytes, given));", "given += 0;"),),
+    ),
+    (
+        "segments fetched for a job without ranks",
+        "cache",
+        "daemon/residency/cache.c",
+        (("job_is_idle(job) && segment_give_planned(job, UINT64_MAX) > 0", "false"),),
+    ),
+    (
+        "an arena registered with a GPU before its pages are there",
+        "gpu_segments",
+        "daemon/gpu/tier.c",
+        (("!tier->is_pin_put_off || arena_is_coming(tier->job)", "!tier->is_pin_put_off"),),
+    ),
+    (
+        "an arena registered with a GPU whose job ends",
+        "gpu_segments",
+        "daemon/gpu/tier.c",
+        (("tier->state == GPU_TIER_OPENING && !job_is_ending(tier->job)", "tier->state == GPU_TIER_OPENING"),),
+    ),
 )

@@ -96,7 +96,7 @@ static bool is_at_rest(const struct job *job)
 		if (queue_entry(link, struct gpu_tier, link)->outstanding > 0)
 			return false;
 	return cache_is_quiet(job) && segment_bytes(job, SEGMENT_DRAINING) == 0 &&
-	       segment_bytes(job, SEGMENT_COMING) == 0;
+	       segment_bytes(job, SEGMENT_PLANNED) == 0;
 }
 
 static void come_to_rest(const struct job *job)
@@ -268,10 +268,9 @@ static bool has_asked_for_all_else(const struct job *job)
 	return tier && tier->memory.address != 0 && tier->outstanding <= 1;
 }
 
-/* Pages that a driver finds are pinned, and those that are pinned never become huge. */
-static void an_arena_is_registered_when_all_its_pages_are_there(void **state)
+/* Returns the request of its rank to attach to a GPU, while pages of the arena are still to come. */
+static uint32_t attach_before_all_pages(struct blockade *blockade)
 {
-	static struct blockade blockade;
 	struct job *job;
 	uint32_t attach, ready;
 
@@ -286,7 +285,7 @@ static void an_arena_is_registered_when_all_its_pages_are_there(void **state)
 	ready = actor_send_ready(&first, -1);
 	while (!job->residency->directory)
 		scene_wait(&scene);
-	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	blockade_begin(&scene, scene.node->slow_workers, blockade);
 	assert_int_equal(actor_finish_ready(&first, ready), 0);
 	attach = gpu_actor_send_attach(&peer, &first, uuid, 0);
 	while (!has_asked_for_all_else(job))
@@ -294,10 +293,40 @@ static void an_arena_is_registered_when_all_its_pages_are_there(void **state)
 	assert_true(arena_is_coming(job));
 	assert_false(is_registered(arena_share(job).arena->base));
 	assert_null(actor_find(&first, attach, 0));
+	return attach;
+}
+
+/* Pages that a driver finds are pinned, and those that are pinned never become huge. */
+static void an_arena_is_registered_when_all_its_pages_are_there(void **state)
+{
+	static struct blockade blockade;
+	uint32_t attach = attach_before_all_pages(&blockade);
+	struct job *job = find_job("play");
+
 	blockade_end(&blockade);
 	assert_int_equal(actor_await(&first, attach, 0)->status, 0);
 	assert_false(arena_is_coming(job));
 	assert_true(is_registered(arena_share(job).arena->base));
+}
+
+static void an_arena_of_a_job_that_ends_is_not_registered(void **state)
+{
+	static struct blockade blockade;
+	uint64_t used = scene.node->resources->host_used;
+	const struct gpu_tier *tier;
+
+	attach_before_all_pages(&blockade);
+	tier = queue_entry(queue_first(&find_job("play")->gpu->tiers), struct gpu_tier, link);
+	assert_int_equal(actor_drop(&first, true), 0);
+	actor_die(&first);
+	blockade_end(&blockade);
+	while (tier->is_pin_put_off)
+		scene_wait(&scene);
+	assert_int_equal(tier->pin.bytes, 0);
+	while (!queue_is_empty(&scene.node->jobs.dying))
+		scene_wait(&scene);
+	scene_await_disposals(&scene);
+	assert_int_equal(scene.node->resources->host_used, used);
 }
 
 int main(int argc, char **argv)
@@ -311,6 +340,8 @@ int main(int argc, char **argv)
 		TEST(a_segment_that_a_lost_gpu_may_use_stays),
 		TEST(memory_that_is_not_unregistered_is_not_given_back),
 		cmocka_unit_test_setup_teardown(an_arena_is_registered_when_all_its_pages_are_there,
+						setup_with_room, teardown),
+		cmocka_unit_test_setup_teardown(an_arena_of_a_job_that_ends_is_not_registered,
 						setup_with_room, teardown),
 	};
 

@@ -3,16 +3,18 @@
 #include "daemon/gradients/gradients.h"
 #include "daemon/life/idle.h"
 #include "daemon/residency/own.h"
+#include "daemon/update/own.h"
+#include "daemon/update/sweep.h"
 #include "daemon/update/update.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
 
-#define UNITS 10
+#define UNITS 14
 #define ELEMENTS (UINT64_C(4) << 20) /* a pack each, of 16 MiB of fp32 */
 #define UNIT_BYTES (ELEMENTS * sizeof(float))
-/* In three pieces, of 64, 64 and 32 MiB. */
-#define PACKS_AT_FIRST 4
+/* In four pieces: three of 64 MiB, and one of 32. */
 #define PACKS_AFTER_TWO_PIECES 8
+#define PACKS_AFTER_THREE_PIECES 12
 
 static struct actor rank;
 static struct blockade blockade;
@@ -34,8 +36,8 @@ static uint32_t enter(void)
 	return actor_send_ready(&rank, -1);
 }
 
-/* The job has its memory, and the pages of two pieces; until the blockade ends those of the third do not
- * come. The request of its rank to be ready. */
+/* The job has its memory, and the pages of two pieces; until the blockade ends the others do not come. The
+ * request of its rank to be ready. */
 static uint32_t enter_without_the_last_pages(void)
 {
 	uint32_t ready = enter();
@@ -70,14 +72,25 @@ static void expect_whole(const struct job *job)
 		expect_ones(unit);
 }
 
-static void first_values_wait_for_their_pages_alone(void **state)
+/* And what of its first values has pages is written; nothing else is under way. */
+static uint32_t enter_and_write_first_values(void)
 {
 	uint32_t ready = enter_without_the_last_pages();
 	struct job *job = scene_job("play");
 
 	for (uint32_t pack = 0; pack < PACKS_AFTER_TWO_PIECES; pack++)
-		while (residency_state(job, pack) != DIRECTORY_RESIDENT)
+		while (residency_state(job, pack) != DIRECTORY_RESIDENT || residency_is_in_use(job, pack))
 			scene_wait(&scene);
+	while (job->update->sweep->running > 0)
+		scene_wait(&scene);
+	return ready;
+}
+
+static void first_values_wait_for_their_pages_alone(void **state)
+{
+	uint32_t ready = enter_and_write_first_values();
+	struct job *job = scene_job("play");
+
 	for (uint32_t pack = PACKS_AFTER_TWO_PIECES; pack < UNITS; pack++)
 		assert_true(residency_is_due(job, pack));
 	assert_int_equal(pages_here(job), PACKS_AFTER_TWO_PIECES * UNIT_BYTES);
@@ -91,7 +104,7 @@ static void a_job_that_ends_waits_for_pages_that_are_coming(void **state)
 {
 	uint64_t before = budget_host_used(scene.node);
 
-	enter_without_the_last_pages();
+	enter_and_write_first_values();
 	actor_die(&rank);
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	assert_false(node_has_settled(scene.node, geteuid()));
@@ -100,6 +113,20 @@ static void a_job_that_ends_waits_for_pages_that_are_coming(void **state)
 		scene_wait(&scene);
 	scene_await_disposals(&scene);
 	assert_int_equal(budget_host_used(scene.node), before);
+}
+
+static void a_broken_job_gets_no_more_pages(void **state)
+{
+	struct job *job;
+
+	enter_and_write_first_values();
+	job = scene_job("play");
+	job_break(job, NULL, "a test has broken it");
+	blockade_end(&blockade);
+	while (!cache_is_quiet(job))
+		scene_wait(&scene);
+	assert_int_equal(pages_here(job), PACKS_AFTER_THREE_PIECES * UNIT_BYTES);
+	assert_false(arena_is_coming(job));
 }
 
 /* A job that is back has its ranks train at once: they read what they want, pages or not. */
@@ -129,7 +156,7 @@ static void what_is_gathered_of_a_job_that_is_back_waits_for_no_pages(void **sta
 static int setup(void **state)
 {
 	return scene_setup_with(
-		&(struct scene_options){ .host_budget = 2 * GIB, .capacity = UINT64_C(2) * GIB });
+		&(struct scene_options){ .host_budget = 2 * GIB, .capacity = UINT64_C(3) * GIB });
 }
 
 #define TEST(name) SCENE_TEST(name, setup)
@@ -139,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(first_values_wait_for_their_pages_alone),
 		TEST(a_job_that_ends_waits_for_pages_that_are_coming),
+		TEST(a_broken_job_gets_no_more_pages),
 		TEST(what_is_gathered_of_a_job_that_is_back_waits_for_no_pages),
 	};
 

@@ -46,12 +46,17 @@ static void open_job(struct actor *actor, const char *name, uint64_t host_budget
 	define_units(actor);
 }
 
+static uint64_t bytes_to_come(const struct job *job)
+{
+	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING);
+}
+
 /* With all the cache that it was given. */
 static void start(struct actor *actor, const char *name, uint64_t host_budget)
 {
 	open_job(actor, name, host_budget);
 	assert_int_equal(actor_ready(actor), 0);
-	while (segment_bytes(find(name), SEGMENT_COMING) > 0)
+	while (bytes_to_come(find(name)) > 0)
 		scene_wait(&scene);
 }
 
@@ -84,7 +89,7 @@ static bool is_draining(const struct job *job)
 
 static bool is_moving(const struct job *job)
 {
-	return job->residency->cache_moves > 0 || is_draining(job) || segment_bytes(job, SEGMENT_COMING) > 0;
+	return job->residency->cache_moves > 0 || is_draining(job) || bytes_to_come(job) > 0;
 }
 
 /* More and more segments are to become empty, none does. */
@@ -154,24 +159,52 @@ static void caches_shrink_for_a_job_that_opens(void **state)
 	expect_consistent();
 }
 
-static void a_cache_that_is_still_coming_shrinks_once_it_is_here(void **state)
+/* The job is ready, and one segment of its cache at most has its pages; until the blockade ends nothing of
+ * the others comes. */
+static void start_without_cache(struct actor *actor, const char *name, struct blockade *blockade)
+{
+	uint32_t ready;
+
+	open_job(actor, name, 0);
+	ready = actor_send_ready(actor, -1);
+	while (!find(name)->residency->directory)
+		scene_wait(&scene);
+	blockade_begin(&scene, scene.node->slow_workers, blockade);
+	assert_int_equal(actor_finish_ready(actor, ready), 0);
+	assert_true(segment_bytes(find(name), SEGMENT_PLANNED) > budget_cache_bytes(find(name)) / 2);
+}
+
+static void what_is_only_planned_is_given_up_at_once(void **state)
 {
 	static struct blockade blockade;
-	uint32_t first_ready, second_ready;
+	uint64_t before;
+	uint32_t ready;
 
-	open_job(&first, "first", 0);
-	first_ready = actor_send_ready(&first, -1);
-	while (!find("first")->residency->directory)
-		scene_wait(&scene);
-	blockade_begin(&scene, scene.node->slow_workers, &blockade);
-	assert_int_equal(actor_finish_ready(&first, first_ready), 0);
-	assert_true(segment_bytes(find("first"), SEGMENT_COMING) > residency_slots(find("first"))->cache / 2);
+	start_without_cache(&first, "first", &blockade);
+	before = segment_bytes(find("first"), SEGMENT_PLANNED);
+	/* A rank that has leased what there is does not keep it. */
+	for (uint32_t unit = 0; unit < residency_slots(find("first"))->here; unit++)
+		assert_int_equal(actor_gather(&first, unit, 0, NULL), 0);
 	open_job(&second, "second", 0);
-	second_ready = actor_send_ready(&second, -1);
+	ready = actor_send_ready(&second, -1);
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
-	assert_true(shortage_is_awaited(scene.node));
+	assert_in_range(segment_bytes(find("first"), SEGMENT_PLANNED), 1, before - 1);
+	assert_int_equal(segment_bytes(find("first"), SEGMENT_DRAINING), 0);
+	assert_false(shortage_is_awaited(scene.node));
 	blockade_end(&blockade);
-	assert_int_equal(actor_finish_ready(&second, second_ready), 0);
+	assert_int_equal(actor_finish_ready(&second, ready), 0);
+	expect_consistent();
+}
+
+static void a_job_without_ranks_fetches_no_more(void **state)
+{
+	static struct blockade blockade;
+
+	start_without_cache(&first, "first", &blockade);
+	actor_die(&first);
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	assert_int_equal(segment_bytes(find("first"), SEGMENT_PLANNED), 0);
+	blockade_end(&blockade);
 	expect_consistent();
 }
 
@@ -524,7 +557,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(caches_shrink_for_a_job_that_opens),
-		TEST(a_cache_that_is_still_coming_shrinks_once_it_is_here),
+		TEST(what_is_only_planned_is_given_up_at_once),
+		TEST(a_job_without_ranks_fetches_no_more),
 		TEST(what_is_leased_stays_until_it_is_released),
 		TEST(who_keeps_everything_leased_is_named),
 		TEST(what_is_reserved_is_not_taken),
