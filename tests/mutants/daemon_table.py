@@ -810,12 +810,6 @@ MUTANTS = (
         (("if (job_is_ending(job) || job_is_broken(job))", "if (job_is_ending(job))"),),
     ),
     (
-        "a job that ends not kept while pages of its arena come",
-        "arena",
-        "daemon/residency/arena.c",
-        (("\tcache_begin_move(job);\n", ""), ("\tcache_end_move(job);\n", "")),
-    ),
-    (
         "segments that are planned kept from who needs the memory",
         "cache",
         "daemon/residency/cache.c",
