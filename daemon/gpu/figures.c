@@ -5,7 +5,7 @@
 /* For who has imported it memory is there longer; the daemon's part ends with the tier. */
 static uint64_t tier_bytes(const struct gpu_tier *tier)
 {
-	return tier->memory.address != 0 ? tier->memory.bytes : 0;
+	return tier->has_memory ? tier->memory.bytes : 0;
 }
 
 static uint64_t ranks_bytes(const struct gpu_tier *tier)

@@ -248,7 +248,8 @@ struct gpu_tier {
 	bool has_gradients; /* the budget is for them, too */
 	struct gpu_in_use *gpu;
 	struct gpu_opening opening;
-	struct gpu_memory memory;
+	struct gpu_memory memory; /* while that is asked for, the engine's thread writes to it */
+	bool has_memory;
 	struct gpu_pin pin;  /* of what is reserved of the arena */
 	bool is_pin_put_off; /* until all its pages are there: a driver makes small ones of those that lack */
 	struct gpu_segment *segments;

@@ -291,6 +291,7 @@ static void on_memory(struct gpu_request *request, int status)
 	uint64_t tried = plan_bytes(&tier->slots);
 
 	tier->outstanding--;
+	tier->has_memory = status == 0;
 	if (tier->state != GPU_TIER_OPENING) {
 		job_settle(tier->job);
 		return;
@@ -380,6 +381,7 @@ static void on_memory_gone(struct gpu_request *request, int status)
 	struct gpu_tier *tier = container_of(memory, struct gpu_tier, memory);
 
 	tier->state = GPU_TIER_GONE;
+	tier->has_memory = false;
 	job_settle(tier->job);
 }
 

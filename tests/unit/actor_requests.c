@@ -9,6 +9,7 @@
 #include "common/bfloat16.h"
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
+#include "daemon/residency/residency.h"
 #include "daemon/update/update.h"
 #include "daemon/values/values.h"
 
@@ -154,6 +155,13 @@ int actor_define_units(struct actor *actor, unsigned count, uint64_t elements)
 	return r;
 }
 
+bool actor_lacks_cache(const struct scene *scene, const char *name)
+{
+	const struct job *job = job_find(scene->node, geteuid(), name);
+
+	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING) > 0;
+}
+
 struct job *actor_play(struct scene *scene, struct actor *actor)
 {
 	int r = actor_enter(scene, actor);
@@ -165,6 +173,8 @@ struct job *actor_play(struct scene *scene, struct actor *actor)
 	if (r == 0)
 		r = actor_ready(actor);
 	assert(r == 0);
+	while (actor_lacks_cache(scene, "play"))
+		scene_wait(scene);
 	return job_find(scene->node, geteuid(), "play");
 }
 

@@ -185,8 +185,10 @@ int actor_define_sizes(struct actor *actor, uint32_t format, const uint64_t *ele
 /* So many units of one bf16 tensor each. */
 int actor_define_units(struct actor *actor, unsigned count, uint64_t elements);
 
-/* A job on NVMe, "play", whose units are packs of their own, with room in host memory for some; its only rank
- * is ready. */
+/* Some of the memory that a job was given for its cache is still to come. */
+bool actor_lacks_cache(const struct scene *scene, const char *name);
+/* A job on NVMe, "play", whose units are packs of their own, with room in host memory for some, all of which
+ * is there; its only rank is ready. */
 #define PLAY_UNITS 8
 #define PLAY_ELEMENTS (UINT64_C(1) << 20)
 #define PLAY_HOST_BUDGET (46 * MIB)

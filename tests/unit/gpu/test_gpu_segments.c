@@ -265,7 +265,7 @@ static bool has_asked_for_all_else(const struct job *job)
 			? NULL
 			: queue_entry(queue_first(&job->gpu->tiers), struct gpu_tier, link);
 
-	return tier && tier->memory.address != 0 && tier->outstanding <= 1;
+	return tier && tier->pin.bytes > 0 && tier->outstanding <= 1;
 }
 
 /* Returns the request of its rank to attach to a GPU, while pages of the arena are still to come. */

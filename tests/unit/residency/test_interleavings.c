@@ -152,6 +152,8 @@ static void interleave_with(void (*daemon)(void), void (*prepare)(void))
 	job = actor_play(&scene, &actor);
 	client_attach((struct directory_header *)actor.directory.base,
 		      (struct lease_header *)actor.leases.base, actor.buffer_count);
+	if (residency_has_slot(job, UNIT))
+		assert_true(residency_evict(job, UNIT));
 	load(residency_version(job, UNIT));
 	taken = moved = both = neither = 0;
 	orders = interleave(&interleaving);
