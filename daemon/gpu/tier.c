@@ -389,7 +389,7 @@ static void on_memory_gone(struct gpu_request *request, int status)
 static void give_memory_back(struct gpu_tier *tier)
 {
 	tier->memory.request.done = on_memory_gone;
-	if (tier->memory.address == 0)
+	if (!tier->has_memory)
 		on_memory_gone(&tier->memory.request, 0);
 	else
 		gpu_memory_destroy(tier->gpu->engine, &tier->memory);

@@ -61,12 +61,6 @@ static uint64_t segments_here(const struct job *job)
 	return bytes;
 }
 
-/* They may be given up at once, or when they are here. */
-static uint64_t segments_to_come(const struct job *job)
-{
-	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING);
-}
-
 static uint64_t warm_here(const struct job *job)
 {
 	return job->residency->cache_tenant->bytes_here(job);
@@ -116,10 +110,11 @@ static uint64_t cache_bytes_on_the_way(const struct claim *claim)
 	return sum_of_givers(claim, bytes_leaving);
 }
 
+/* Segments that are to come may be given up at once, or when they are here. */
 static uint64_t bytes_at_most(const struct claim *claim)
 {
 	return cache_bytes_on_the_way(claim) + sum_of_givers(claim, warm_here) +
-	       sum_of_givers(claim, segments_to_come) + sum_of_givers(claim, segments_here);
+	       sum_of_givers(claim, segment_bytes_to_come) + sum_of_givers(claim, segments_here);
 }
 
 /* False: nobody has anything left. */
@@ -430,7 +425,7 @@ static bool is_helped(struct job *job)
 
 bool cache_help_stuck(struct job *job)
 {
-	if (segments_to_come(job) > 0)
+	if (segment_bytes_to_come(job) > 0)
 		return true;
 	if (segment_bytes(job, SEGMENT_DRAINING) > 0) {
 		keep_all(job);

@@ -19,6 +19,11 @@ uint64_t segment_bytes(const struct job *job, enum segment_state state)
 	return bytes;
 }
 
+uint64_t segment_bytes_to_come(const struct job *job)
+{
+	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING);
+}
+
 static int fetch_pages(struct engine *engine, const struct memory *cache, const struct slot_segment *segment)
 {
 	memory_populate(cache, segment->offset, segment->bytes);

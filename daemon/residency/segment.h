@@ -15,6 +15,8 @@ struct segment_listener {
 };
 
 uint64_t segment_bytes(const struct job *job, enum segment_state state);
+/* Of those that are charged, and not here yet. */
+uint64_t segment_bytes_to_come(const struct job *job);
 
 /* Of one that is away or planned, and charged: it is here later, and the job settled. False: out of memory.
  */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/bfloat16.h"
+#include "daemon/life/idle.h"
 #include "daemon/life/life.h"
 #include "daemon/model/job.h"
 #include "daemon/residency/residency.h"
@@ -155,13 +156,6 @@ int actor_define_units(struct actor *actor, unsigned count, uint64_t elements)
 	return r;
 }
 
-bool actor_lacks_cache(const struct scene *scene, const char *name)
-{
-	const struct job *job = job_find(scene->node, geteuid(), name);
-
-	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING) > 0;
-}
-
 struct job *actor_play(struct scene *scene, struct actor *actor)
 {
 	int r = actor_enter(scene, actor);
@@ -173,9 +167,31 @@ struct job *actor_play(struct scene *scene, struct actor *actor)
 	if (r == 0)
 		r = actor_ready(actor);
 	assert(r == 0);
-	while (actor_lacks_cache(scene, "play"))
+	struct job *job = job_find(scene->node, geteuid(), "play");
+
+	while (segment_bytes_to_come(job) > 0)
 		scene_wait(scene);
-	return job_find(scene->node, geteuid(), "play");
+	return job;
+}
+
+void actor_join_in_host_memory(struct scene *scene, struct actor *actor, unsigned units, uint64_t elements)
+{
+	const struct actor_job job = { .name = "play", .parameter_placement = PLACEMENT_HOST };
+	int r = actor_join(scene, actor, &job);
+
+	for (unsigned i = 0; i < units && r == 0; i++)
+		r = define_unit(actor, i, FORMAT_FP32, elements);
+	assert(r == 0);
+}
+
+void actor_leave_released(struct scene *scene, struct actor *actor)
+{
+	struct job *job = job_find(scene->node, geteuid(), "play");
+
+	actor_die(actor);
+	while (!idle_give(job))
+		scene_wait(scene);
+	scene_await_disposals(scene);
 }
 
 uint32_t actor_send_ready(struct actor *actor, int timeout_ms)

@@ -3,6 +3,7 @@
 #include "daemon/life/own.h"
 #include "daemon/model/job.h"
 #include "daemon/recovery/recovery.h"
+#include "daemon/residency/residency.h"
 #include "daemon/resources/loop.h"
 #include "daemon/resources/own.h"
 #include "daemon/scrub/scrub.h"
@@ -209,6 +210,13 @@ void blockade_begin(struct scene *scene, struct workers *workers, struct blockad
 	}
 	for (unsigned i = 0; i < blockade->count; i++)
 		await_semaphore(&blockade->started);
+}
+
+void blockade_begin_for_pages(struct scene *scene, const struct job *job, struct blockade *blockade)
+{
+	while (!arena_share(job).directory->base)
+		scene_wait(scene);
+	blockade_begin(scene, scene->node->slow_workers, blockade);
 }
 
 void blockade_end(struct blockade *blockade)

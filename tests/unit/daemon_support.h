@@ -73,6 +73,9 @@ struct blockade {
 
 /* When it returns, what was submitted before has been run, and nothing else will be. */
 void blockade_begin(struct scene *scene, struct workers *workers, struct blockade *blockade);
+/* Waits until the job has its memory. Of that one further piece or segment may have its pages, or none; those
+ * of the others do not come. */
+void blockade_begin_for_pages(struct scene *scene, const struct job *job, struct blockade *blockade);
 /* Again, or of one that has not begun: does nothing. */
 void blockade_end(struct blockade *blockade);
 
@@ -185,14 +188,16 @@ int actor_define_sizes(struct actor *actor, uint32_t format, const uint64_t *ele
 /* So many units of one bf16 tensor each. */
 int actor_define_units(struct actor *actor, unsigned count, uint64_t elements);
 
-/* Some of the memory that a job was given for its cache is still to come. */
-bool actor_lacks_cache(const struct scene *scene, const char *name);
 /* A job on NVMe, "play", whose units are packs of their own, with room in host memory for some, all of which
  * is there; its only rank is ready. */
 #define PLAY_UNITS 8
 #define PLAY_ELEMENTS (UINT64_C(1) << 20)
 #define PLAY_HOST_BUDGET (46 * MIB)
 struct job *actor_play(struct scene *scene, struct actor *actor);
+/* The job "play" in host memory, of so many fp32 units, of ones, which are packs of their own. */
+void actor_join_in_host_memory(struct scene *scene, struct actor *actor, unsigned units, uint64_t elements);
+/* It is durable, and its only rank is ready: that dies, and the job gives its host memory back. */
+void actor_leave_released(struct scene *scene, struct actor *actor);
 
 uint32_t actor_send_ready(struct actor *actor, int timeout_ms);
 /* Maps what the answer brought. */

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include "daemon/gpu/own.h"
-#include "daemon/life/idle.h"
 #include "daemon/residency/own.h"
 #include "daemon/resources/own.h"
 #include "tests/lib/gpu/script.h"
@@ -96,7 +95,7 @@ static bool is_at_rest(const struct job *job)
 		if (queue_entry(link, struct gpu_tier, link)->outstanding > 0)
 			return false;
 	return cache_is_quiet(job) && segment_bytes(job, SEGMENT_DRAINING) == 0 &&
-	       segment_bytes(job, SEGMENT_PLANNED) == 0;
+	       segment_bytes_to_come(job) == 0;
 }
 
 static void come_to_rest(const struct job *job)
@@ -247,17 +246,6 @@ static void memory_that_is_not_unregistered_is_not_given_back(void **state)
 #define ARENA_UNITS 20
 #define ARENA_ELEMENTS (UINT64_C(2) << 20) /* a pack each, of 8 MiB of fp32 */
 
-static void start_in_arena(void)
-{
-	const struct actor_job options = { .name = "play", .parameter_placement = PLACEMENT_HOST };
-	uint64_t sizes[ARENA_UNITS];
-
-	for (unsigned i = 0; i < ARENA_UNITS; i++)
-		sizes[i] = ARENA_ELEMENTS;
-	assert_int_equal(actor_join(&scene, &first, &options), 0);
-	assert_int_equal(actor_define_sizes(&first, FORMAT_FP32, sizes, ARENA_UNITS), 0);
-}
-
 static bool has_asked_for_all_else(const struct job *job)
 {
 	const struct gpu_tier *tier =
@@ -274,18 +262,13 @@ static uint32_t attach_before_all_pages(struct blockade *blockade)
 	struct job *job;
 	uint32_t attach, ready;
 
-	start_in_arena();
+	actor_join_in_host_memory(&scene, &first, ARENA_UNITS, ARENA_ELEMENTS);
 	assert_int_equal(actor_ready(&first), 0);
 	job = find_job("play");
-	actor_die(&first);
-	while (!idle_give(job))
-		scene_wait(&scene);
-	scene_await_disposals(&scene);
-	start_in_arena();
+	actor_leave_released(&scene, &first);
+	actor_join_in_host_memory(&scene, &first, ARENA_UNITS, ARENA_ELEMENTS);
 	ready = actor_send_ready(&first, -1);
-	while (!job->residency->directory)
-		scene_wait(&scene);
-	blockade_begin(&scene, scene.node->slow_workers, blockade);
+	blockade_begin_for_pages(&scene, job, blockade);
 	assert_int_equal(actor_finish_ready(&first, ready), 0);
 	attach = gpu_actor_send_attach(&peer, &first, uuid, 0);
 	while (!has_asked_for_all_else(job))

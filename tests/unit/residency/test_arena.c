@@ -1,11 +1,8 @@
 /* The pages of an arena come while its job's values are computed and read: what is updated has its pages,
  * what cannot wait gets them as it touches them, and a job that ends waits for those that are coming. */
-#include "daemon/gradients/gradients.h"
-#include "daemon/life/idle.h"
 #include "daemon/residency/own.h"
 #include "daemon/update/own.h"
 #include "daemon/update/sweep.h"
-#include "daemon/update/update.h"
 #include "tests/unit/scene_test.h"
 #include "tests/unit/test.h"
 
@@ -26,13 +23,7 @@ static uint64_t pages_here(const struct job *job)
 
 static uint32_t enter(void)
 {
-	const struct actor_job options = { .name = "play", .parameter_placement = PLACEMENT_HOST };
-	uint64_t sizes[UNITS];
-
-	for (unsigned i = 0; i < UNITS; i++)
-		sizes[i] = ELEMENTS;
-	assert_int_equal(actor_join(&scene, &rank, &options), 0);
-	assert_int_equal(actor_define_sizes(&rank, FORMAT_FP32, sizes, UNITS), 0);
+	actor_join_in_host_memory(&scene, &rank, UNITS, ELEMENTS);
 	return actor_send_ready(&rank, -1);
 }
 
@@ -43,9 +34,7 @@ static uint32_t enter_without_the_last_pages(void)
 	uint32_t ready = enter();
 	struct job *job = scene_job("play");
 
-	while (!job->residency->directory)
-		scene_wait(&scene);
-	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	blockade_begin_for_pages(&scene, job, &blockade);
 	while (job->residency->arena_here < PACKS_AFTER_TWO_PIECES * UNIT_BYTES)
 		scene_wait(&scene);
 	return ready;
@@ -138,10 +127,7 @@ static void what_is_gathered_of_a_job_that_is_back_waits_for_no_pages(void **sta
 
 	assert_int_equal(actor_finish_ready(&rank, enter()), 0);
 	job = scene_job("play");
-	actor_die(&rank);
-	while (!idle_give(job))
-		scene_wait(&scene);
-	scene_await_disposals(&scene);
+	actor_leave_released(&scene, &rank);
 	ready = enter_without_the_last_pages();
 	assert_int_equal(actor_finish_ready(&rank, ready), 0);
 	expect_ones(UNITS - 1);

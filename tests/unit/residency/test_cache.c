@@ -46,17 +46,12 @@ static void open_job(struct actor *actor, const char *name, uint64_t host_budget
 	define_units(actor);
 }
 
-static uint64_t bytes_to_come(const struct job *job)
-{
-	return segment_bytes(job, SEGMENT_PLANNED) + segment_bytes(job, SEGMENT_COMING);
-}
-
 /* With all the cache that it was given. */
 static void start(struct actor *actor, const char *name, uint64_t host_budget)
 {
 	open_job(actor, name, host_budget);
 	assert_int_equal(actor_ready(actor), 0);
-	while (bytes_to_come(find(name)) > 0)
+	while (segment_bytes_to_come(find(name)) > 0)
 		scene_wait(&scene);
 }
 
@@ -89,7 +84,7 @@ static bool is_draining(const struct job *job)
 
 static bool is_moving(const struct job *job)
 {
-	return job->residency->cache_moves > 0 || is_draining(job) || bytes_to_come(job) > 0;
+	return job->residency->cache_moves > 0 || is_draining(job) || segment_bytes_to_come(job) > 0;
 }
 
 /* More and more segments are to become empty, none does. */
@@ -167,9 +162,7 @@ static void start_without_cache(struct actor *actor, const char *name, struct bl
 
 	open_job(actor, name, 0);
 	ready = actor_send_ready(actor, -1);
-	while (!find(name)->residency->directory)
-		scene_wait(&scene);
-	blockade_begin(&scene, scene.node->slow_workers, blockade);
+	blockade_begin_for_pages(&scene, find(name), blockade);
 	assert_int_equal(actor_finish_ready(actor, ready), 0);
 	assert_true(segment_bytes(find(name), SEGMENT_PLANNED) > budget_cache_bytes(find(name)) / 2);
 }
