@@ -70,9 +70,9 @@ static uint32_t enter_and_write_first_values(void)
 	for (uint32_t pack = 0; pack < PACKS_AFTER_TWO_PIECES; pack++)
 		while (residency_state(job, pack) != DIRECTORY_RESIDENT || residency_is_in_use(job, pack))
 			scene_wait(&scene);
-	assert_non_null(job->update->sweep);
-	while (job->update->sweep->running > 0)
+	while (job->update->sweep && job->update->sweep->running > 0)
 		scene_wait(&scene);
+	assert_non_null(job->update->sweep);
 	return ready;
 }
 
