@@ -90,6 +90,12 @@ static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_
 		format_widen(kind, sum, count, values);
 }
 
+/* Where values are made: those that are kept in fp32 need no copy. */
+static float *values_of(enum master_kind kind, const struct optimizer_arrays *arrays, float tile[SUM_TILE])
+{
+	return kind == MASTER_ITSELF ? arrays->parameter : tile;
+}
+
 /* Elements first … of the section get values of its own. */
 static bool has_drawn(const struct chunk *chunk, const struct tensor *tensor, uint64_t first, uint64_t count,
 		      uint64_t *ret_first, uint64_t *ret_count)
@@ -119,7 +125,8 @@ static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t 
 	const struct job *job = chunk->sweep->job;
 	const struct unit *unit = &job->catalog.units[index];
 	struct optimizer_arrays arrays = chunk_arrays_at(chunk, at);
-	float values[SUM_TILE];
+	enum master_kind kind = state_master_kind(chunk->section);
+	float tile[SUM_TILE], *values = values_of(kind, &arrays, tile);
 
 	if (!are_all_drawn(chunk, unit, first, count))
 		take_first_values(chunk, index, first, count, arrays.master, values);
@@ -131,7 +138,8 @@ static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t 
 			sweep_fill_tensor(job, tensor, from - tensor->layout.first, length,
 					  values + (from - first));
 	}
-	format_keep(state_master_kind(chunk->section), values, count, arrays.parameter, arrays.master);
+	if (values == tile)
+		format_keep(kind, tile, count, arrays.parameter, arrays.master);
 }
 
 /* Elements first … of the unit's section; their place in the chunk is at. */
@@ -223,14 +231,16 @@ static void for_runs(const struct chunk *chunk, uint32_t index, uint64_t first, 
 static void take_written(const struct chunk *chunk, uint32_t index, uint64_t from, uint64_t count,
 			 uint64_t at)
 {
+	enum master_kind kind = state_master_kind(chunk->section);
+
 	for (uint64_t done = 0, length; done < count; done += length) {
 		struct optimizer_arrays arrays = chunk_arrays_at(chunk, at + done);
-		float values[SUM_TILE];
+		float tile[SUM_TILE], *values = values_of(kind, &arrays, tile);
 
 		length = count - done < SUM_TILE ? count - done : SUM_TILE;
 		take_first_values(chunk, index, from + done, length, arrays.master, values);
-		format_keep(state_master_kind(chunk->section), values, length, arrays.parameter,
-			    arrays.master);
+		if (values == tile)
+			format_keep(kind, tile, length, arrays.parameter, arrays.master);
 	}
 }
 

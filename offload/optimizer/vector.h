@@ -13,9 +13,7 @@
  * and `words`, the bits of each lane, for
  *   bits_of(x), from_bits(x), all_words(x)
  *   lanes()                    0, 1, …
- *   load_words(from), store_words(to, x)
  *   add, multiply_low, greatest, of numbers without sign
- *   multiply_wide(x, y, ret_high)   both halves of each product of numbers without sign: returns the lower
  *   both, either, differ       and, or, exclusive or
  *   shift_left(x, places), shift_right(x, places)
  *   add_where_less(x, y, a, b) x + y where a is less than b, both below 2^31; else x
@@ -34,7 +32,10 @@
  *   pack_uppers(x, y)          the upper half of each
  *   pack_signs(x, y)           halves whose highest bits are theirs
  *   all_halves(x), subtract_halves, least_halves, shift_right_halves
- *   store_packed(to, x)        a byte of each, in the order of the elements; above 255: that */
+ *   store_packed(to, x)        a byte of each, in the order of the elements; above 255: that
+ * `wides` are numbers of 64 bits, WIDE_LANES of them:
+ *   all_wides(x), load_wides(from), store_wides(to, x), differ_wides, shift_right_wides(x, places)
+ *   multiply_lower_halves(x, y) */
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 

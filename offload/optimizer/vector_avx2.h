@@ -7,9 +7,11 @@
 
 #define VECTOR_LEVEL avx2
 #define VECTOR_LANES 8
+#define WIDE_LANES 4
 
 typedef __m256 vector;
 typedef __m256i words;
+typedef __m256i wides;
 
 static inline vector all(float x)
 {
@@ -113,16 +115,6 @@ static inline words lanes(void)
 	return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-static inline words load_words(const uint32_t *from)
-{
-	return _mm256_loadu_si256((const __m256i *)from);
-}
-
-static inline void store_words(uint32_t *to, words x)
-{
-	_mm256_storeu_si256((__m256i *)to, x);
-}
-
 static inline words add(words a, words b)
 {
 	return _mm256_add_epi32(a, b);
@@ -131,16 +123,6 @@ static inline words add(words a, words b)
 static inline words multiply_low(words a, words b)
 {
 	return _mm256_mullo_epi32(a, b);
-}
-
-/* Of even lanes and odd ones. */
-static inline words multiply_wide(words a, words b, words *ret_high)
-{
-	words even = _mm256_mul_epu32(a, b);
-	words odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
-
-	*ret_high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
-	return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
 }
 
 static inline words both(words a, words b)
@@ -283,6 +265,36 @@ static inline void store_packed(uint8_t *to, words x)
 	words bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(x, x), fours);
 
 	_mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(bytes));
+}
+
+static inline wides all_wides(uint64_t x)
+{
+	return _mm256_set1_epi64x((long long)x);
+}
+
+static inline wides load_wides(const uint64_t *from)
+{
+	return _mm256_loadu_si256((const __m256i *)from);
+}
+
+static inline void store_wides(uint64_t *to, wides x)
+{
+	_mm256_storeu_si256((__m256i *)to, x);
+}
+
+static inline wides differ_wides(wides a, wides b)
+{
+	return _mm256_xor_si256(a, b);
+}
+
+static inline wides shift_right_wides(wides x, unsigned places)
+{
+	return _mm256_srli_epi64(x, (int)places);
+}
+
+static inline wides multiply_lower_halves(wides a, wides b)
+{
+	return _mm256_mul_epu32(a, b);
 }
 
 #endif

@@ -7,9 +7,11 @@
 
 #define VECTOR_LEVEL avx512
 #define VECTOR_LANES 16
+#define WIDE_LANES 8
 
 typedef __m512 vector;
 typedef __m512i words;
+typedef __m512i wides;
 
 static inline vector all(float x)
 {
@@ -121,16 +123,6 @@ static inline words lanes(void)
 	return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-static inline words load_words(const uint32_t *from)
-{
-	return _mm512_loadu_si512(from);
-}
-
-static inline void store_words(uint32_t *to, words x)
-{
-	_mm512_storeu_si512(to, x);
-}
-
 static inline words add(words a, words b)
 {
 	return _mm512_add_epi32(a, b);
@@ -139,16 +131,6 @@ static inline words add(words a, words b)
 static inline words multiply_low(words a, words b)
 {
 	return _mm512_mullo_epi32(a, b);
-}
-
-/* Of even lanes and odd ones. */
-static inline words multiply_wide(words a, words b, words *ret_high)
-{
-	words even = _mm512_mul_epu32(a, b);
-	words odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
-
-	*ret_high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
-	return _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
 }
 
 static inline words both(words a, words b)
@@ -278,6 +260,36 @@ static inline words shift_right_halves(words x, unsigned places)
 static inline void store_packed(uint8_t *to, words x)
 {
 	_mm256_storeu_si256((__m256i *)to, _mm512_cvtusepi16_epi8(x));
+}
+
+static inline wides all_wides(uint64_t x)
+{
+	return _mm512_set1_epi64((long long)x);
+}
+
+static inline wides load_wides(const uint64_t *from)
+{
+	return _mm512_loadu_si512(from);
+}
+
+static inline void store_wides(uint64_t *to, wides x)
+{
+	_mm512_storeu_si512(to, x);
+}
+
+static inline wides differ_wides(wides a, wides b)
+{
+	return _mm512_xor_si512(a, b);
+}
+
+static inline wides shift_right_wides(wides x, unsigned places)
+{
+	return _mm512_srli_epi64(x, places);
+}
+
+static inline wides multiply_lower_halves(wides a, wides b)
+{
+	return _mm512_mul_epu32(a, b);
 }
 
 #endif

@@ -14,9 +14,11 @@ static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
 
 #define VECTOR_LEVEL scalar
 #define VECTOR_LANES 1
+#define WIDE_LANES 1
 
 typedef float vector;
 typedef uint32_t words;
+typedef uint64_t wides;
 
 static inline vector all(float x)
 {
@@ -104,16 +106,6 @@ static inline words lanes(void)
 	return 0;
 }
 
-static inline words load_words(const uint32_t *from)
-{
-	return *from;
-}
-
-static inline void store_words(uint32_t *to, words x)
-{
-	*to = x;
-}
-
 static inline words add(words a, words b)
 {
 	return a + b;
@@ -122,14 +114,6 @@ static inline words add(words a, words b)
 static inline words multiply_low(words a, words b)
 {
 	return a * b;
-}
-
-static inline words multiply_wide(words a, words b, words *ret_high)
-{
-	uint64_t product = (uint64_t)a * b;
-
-	*ret_high = (words)(product >> 32);
-	return (words)product;
 }
 
 static inline words both(words a, words b)
@@ -256,6 +240,36 @@ static inline words shift_right_halves(words x, unsigned places)
 static inline void store_packed(uint8_t *to, words x)
 {
 	*to = x < 255 ? (uint8_t)x : 255;
+}
+
+static inline wides all_wides(uint64_t x)
+{
+	return x;
+}
+
+static inline wides load_wides(const uint64_t *from)
+{
+	return *from;
+}
+
+static inline void store_wides(uint64_t *to, wides x)
+{
+	*to = x;
+}
+
+static inline wides differ_wides(wides a, wides b)
+{
+	return a ^ b;
+}
+
+static inline wides shift_right_wides(wides x, unsigned places)
+{
+	return x >> places;
+}
+
+static inline wides multiply_lower_halves(wides a, wides b)
+{
+	return (a & UINT32_MAX) * (b & UINT32_MAX);
 }
 
 #endif

@@ -185,26 +185,47 @@ static void the_values_of_a_seed_are_fixed(void **state)
 	assert_memory_equal(values, expected, sizeof(values));
 }
 
-/* Also where the counter's upper half begins to count. */
+/* Also where the counter's upper half begins to count, between two rows and within one. */
 static void every_level_gives_the_same_bits(void **state)
 {
 	static const struct {
 		const struct initializer *initializer;
-		uint64_t hash;
-	} cases[] = { { &normal, UINT64_C(0x5006478fa883ef78) }, { &uniform, UINT64_C(0x131c1e3af7e7df59) } };
+		uint64_t first, hash;
+	} cases[] = { { &normal, (UINT64_C(1) << 34) - 1024, UINT64_C(0x5006478fa883ef78) },
+		      { &normal, (UINT64_C(1) << 34) - 1100, UINT64_C(0xca7f9a78adbb8915) },
+		      { &uniform, (UINT64_C(1) << 34) - 1024, UINT64_C(0x131c1e3af7e7df59) },
+		      { &uniform, (UINT64_C(1) << 34) - 1100, UINT64_C(0xccec6ef538dd5cb2) } };
 	static float values[256 * INITIALIZER_ROW];
-	uint64_t first = (UINT64_C(1) << 34) - 1024;
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
 		FOREACH_LEVEL(level)
 		{
 			for (size_t at = 0; at < ARRAY_LENGTH(values); at += INITIALIZER_ROW)
-				initializer_find_kernel(level)(cases[i].initializer, (first + at) / 4,
-							       values + at);
+				initializer_find_kernel(level)(cases[i].initializer,
+							       (cases[i].first + at) / 4, values + at);
 			assert_true(XXH3_64bits(values, sizeof(values)) == cases[i].hash);
 		}
-		initializer_fill(cases[i].initializer, first, ARRAY_LENGTH(values), values);
+		initializer_fill(cases[i].initializer, cases[i].first, ARRAY_LENGTH(values), values);
 		assert_true(XXH3_64bits(values, sizeof(values)) == cases[i].hash);
+	}
+}
+
+/* Its logarithm is 0. A search has found where there is one. */
+static void the_largest_word_gives_the_mean(void **state)
+{
+	struct initializer with = normal;
+	uint64_t block = UINT64_C(5501267591);
+
+	with.a = 1.5;
+	assert_int_equal(word_of(&with, 4 * block + 2), UINT32_MAX);
+	FOREACH_LEVEL(level)
+	{
+		float values[INITIALIZER_ROW];
+
+		initializer_find_kernel(level)(&with, block - 1, values);
+		assert_true(values[4 + 1] != 1.5f);
+		assert_true(values[4 + 2] == 1.5f);
+		assert_true(values[4 + 3] == 1.5f);
 	}
 }
 
@@ -221,6 +242,7 @@ int main(void)
 		cmocka_unit_test(zeros_and_ones_are_that),
 		cmocka_unit_test(the_values_of_a_seed_are_fixed),
 		cmocka_unit_test(every_level_gives_the_same_bits),
+		cmocka_unit_test(the_largest_word_gives_the_mean),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
