@@ -210,7 +210,7 @@ static int make_memory(struct setup *setup)
 	if (r == 0 && setup->sums_bytes > 0) {
 		r = memory_new_private(setup->sums_bytes, &setup->made.sums);
 		if (r == 0)
-			memory_make_huge(&setup->made.sums, false);
+			memory_make_huge(&setup->made.sums, setup->job->location.has_nvme_sums);
 		if (r == 0 && setup->job->location.has_nvme_sums)
 			note_pinning(setup, &setup->made.sums);
 	}

@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "offload/device/engine_backend.h"
+#include "offload/device/memory.h"
 
 #define MAX_QUEUE_DEPTH 4096
 #define MAX_IN_FLIGHT 16384 /* io_uring takes twice that */
@@ -133,9 +134,14 @@ void engine_file_remove(struct engine *engine, int file)
 	engine->files[file].fd = -1;
 }
 
+/* Pages that are not there would be made by the kernel while it has the ring locked, and nobody could submit
+ * anything: two seconds for a GiB on a virtual machine whose host had yet to find memory. */
 int engine_buffer_add(struct engine *engine, void *base, size_t length)
 {
-	return engine->ops->buffer_add ? engine->ops->buffer_add(engine, base, length) : 0;
+	if (!engine->ops->buffer_add)
+		return 0;
+	memory_touch(base, length);
+	return engine->ops->buffer_add(engine, base, length);
 }
 
 void engine_buffer_remove(struct engine *engine, void *base, size_t length)

@@ -41,11 +41,12 @@ int engine_file_add(struct engine *engine, int fd, unsigned device, const struct
 void engine_file_weigh(struct engine *engine, int file, const struct tier_share *share);
 void engine_file_remove(struct engine *engine, int file);
 
-/* Pins a region, in pieces of at most 1 GiB, so that transfers need not; may be slow, and may be called from
- * another thread than the loop's. -ENOMEM or -EPERM (RLIMIT_MEMLOCK), -ENOSPC (no slots): nothing is pinned,
- * and transfers there still work. A transfer whose buffer lies in no region, or only partly, works without
- * it. The plain backend has nothing to pin, and returns 0; a kernel without such tables, -EOPNOTSUPP. No
- * transfer may be on its way there when a region is removed. */
+/* Pins a region, in pieces of at most 1 GiB, so that transfers need not; allocates its pages before that. May
+ * be slow, and may be called from another thread than the loop's, whose transfers go on meanwhile. base:
+ * page-aligned. -ENOMEM or -EPERM (RLIMIT_MEMLOCK), -ENOSPC (no slots): nothing is pinned, and transfers
+ * there still work. A transfer whose buffer lies in no region, or only partly, works without it. The plain
+ * backend has nothing to pin, and returns 0; a kernel without such tables, -EOPNOTSUPP. No transfer may be on
+ * its way there when a region is removed. */
 int engine_buffer_add(struct engine *engine, void *base, size_t length);
 void engine_buffer_remove(struct engine *engine, void *base, size_t length);
 

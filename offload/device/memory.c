@@ -18,6 +18,9 @@
 /* At most, and of how much memory each has a part at least. */
 #define POPULATE_THREADS 8
 #define POPULATE_LEAST_BYTES ((size_t)64 << 20)
+/* While the kernel allocates pages in one call, mmap() and munmap() of other threads wait, and behind those
+ * everything that needs a page. It lets them in between huge pages that it collapses. */
+#define TOUCH_BYTES ((size_t)8 << 20)
 
 /* Newer than the C library's headers. */
 #ifndef MADV_POPULATE_WRITE
@@ -179,6 +182,15 @@ static bool collapse(const struct memory *memory, size_t begin, size_t length)
 	return first < end && madvise(memory->base + first, end - first, MADV_COLLAPSE) == 0;
 }
 
+void memory_touch(void *base, size_t length)
+{
+	for (size_t offset = 0, step; offset < length; offset += step) {
+		step = length - offset < TOUCH_BYTES ? length - offset : TOUCH_BYTES;
+		if (madvise((char *)base + offset, step, MADV_POPULATE_WRITE) < 0)
+			return;
+	}
+}
+
 struct part {
 	const struct memory *memory;
 	size_t offset, length;
@@ -191,7 +203,7 @@ static void *populate_part(void *argument)
 	struct part *part = argument;
 
 	part->is_huge = collapse(part->memory, part->offset, part->length);
-	(void)madvise(part->memory->base + part->offset, part->length, MADV_POPULATE_WRITE);
+	memory_touch(part->memory->base + part->offset, part->length);
 	return NULL;
 }
 

@@ -46,6 +46,10 @@ void memory_make_huge(struct memory *memory, bool should_populate);
 /* Allocates every page of a part now. True: the kernel gave huge ones. */
 bool memory_populate(const struct memory *memory, size_t offset, size_t length);
 
+/* Allocates the pages of a range that are not there, in the size that the kernel chooses, as far as there is
+ * memory. base: page-aligned. */
+void memory_touch(void *base, size_t length);
+
 /* Frees the pages of a part of shared memory, which is zero afterwards. Pages come back as they are touched.
  * Nothing of it may be pinned. */
 int memory_discard(const struct memory *memory, size_t offset, size_t length);

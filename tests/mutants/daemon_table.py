@@ -557,6 +557,12 @@ MUTANTS = (
         (("#define PIECE_BYTES (HUGE_BYTES / 2)", "#define PIECE_BYTES HUGE_BYTES"),),
     ),
     (
+        "pages left to the kernel to make while it has the ring locked",
+        "engine",
+        "offload/device/engine.c",
+        (("\tmemory_touch(base, length);\n", ""),),
+    ),
+    (
         "what a living process reads taken from it",
         "leaving",
         "daemon/resources/disposal.c",

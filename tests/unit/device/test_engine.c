@@ -4,9 +4,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "common/clock.h"
+#include "offload/device/engine_backend.h"
 #include "offload/device/memory.h"
 #include "offload/device/schedule.h"
 #include "tests/unit/io_support.h"
@@ -362,6 +364,48 @@ static void buffers_are_pinned_from_another_thread_meanwhile(void **state)
 	free(pages);
 }
 
+#define PAGES 5121 /* in steps of several sizes */
+#define PAGE ((size_t)4096)
+
+static unsigned count_pages(const void *base)
+{
+	static unsigned char is_there[PAGES];
+	unsigned count = 0;
+
+	assert_int_equal(mincore((void *)base, PAGES * PAGE, is_there), 0);
+	for (unsigned i = 0; i < PAGES; i++)
+		count += is_there[i] & 1;
+	return count;
+}
+
+static int add_what_is_there(struct engine *engine, void *base, size_t length)
+{
+	assert_int_equal(length, PAGES * PAGE);
+	return (int)count_pages(base);
+}
+
+static void pages_are_there_before_a_backend_pins_them(void **state)
+{
+	struct memory memory = MEMORY_INIT;
+	const struct engine_ops *ops;
+	struct engine_ops counting;
+	struct fixture fixture;
+
+	open_fixture(&fixture, 1);
+	ops = fixture.loop.engine->ops;
+	counting = *ops;
+	counting.buffer_add = add_what_is_there;
+	assert_int_equal(memory_new_private(PAGES * PAGE, &memory), 0);
+	memory.base[7 * PAGE] = 1;
+	assert_true(count_pages(memory.base) < PAGES);
+	fixture.loop.engine->ops = &counting;
+	assert_int_equal(engine_buffer_add(fixture.loop.engine, memory.base, memory.length), PAGES);
+	fixture.loop.engine->ops = ops;
+	assert_int_equal(memory.base[7 * PAGE], 1);
+	memory_free(&memory);
+	close_fixture(&fixture);
+}
+
 static void a_flush_among_transfers_is_done_once(void **state)
 {
 	unsigned char *pages = pages_new(CHUNKS * CHUNK);
@@ -426,6 +470,7 @@ int main(void)
 		cmocka_unit_test(done_may_submit),
 		cmocka_unit_test(every_file_slot_can_be_used_again),
 		cmocka_unit_test(buffers_are_pinned_from_another_thread_meanwhile),
+		cmocka_unit_test(pages_are_there_before_a_backend_pins_them),
 		cmocka_unit_test(a_flush_among_transfers_is_done_once),
 		cmocka_unit_test(a_queue_depth_out_of_range_is_refused),
 		cmocka_unit_test(the_engine_says_what_it_is),
