@@ -7,6 +7,9 @@
 /* The least of a task: enough to be worth handing over. Tasks begin at whole blocks. */
 #define TASK_ELEMENTS UINT64_C(65536)
 #define BLOCK_ELEMENTS UINT64_C(256)
+/* The most, of all ranks together: work that is more urgent, of whatever job, waits for what a worker has
+ * begun. */
+#define MOST_ELEMENTS (UINT64_C(1) << 20)
 /* Of all ranks together: they are summed in a microsecond or two, as soon as a worker would wake. */
 #define BRIEF_ELEMENTS UINT64_C(16384)
 
@@ -50,11 +53,32 @@ static void run_task(struct work *work)
 	}
 }
 
+static void on_task_done(struct work *work);
+
+/* The next elements of the push, of which there are some, or it has none at all. */
+static void start_task(struct collective_task *task)
+{
+	struct collective_push *push = task->push;
+	uint64_t left = push->elements - push->started;
+
+	task->work.run = run_task;
+	task->work.done = on_task_done;
+	task->first = push->started;
+	task->count = left < push->each ? left : push->each;
+	push->started += task->count;
+	workers_submit(task->collective->workers, &task->work);
+}
+
 static void on_task_done(struct work *work)
 {
-	struct collective_push *push = container_of(work, struct collective_task, work)->push;
+	struct collective_task *task = container_of(work, struct collective_task, work);
+	struct collective_push *push = task->push;
 
-	if (--push->tasks_left == 0)
+	if (push->worked)
+		push->worked(push, work, task->count);
+	if (push->started < push->elements)
+		start_task(task);
+	else if (--push->tasks_left == 0)
 		push->done(push);
 }
 
@@ -67,38 +91,35 @@ static uint64_t count_elements(const struct collective_push *push)
 	return elements;
 }
 
-void collective_push(struct collective *collective, struct collective_push *push)
+/* How many elements a task has at once, of as many tasks as are worth it: whole blocks. */
+static uint64_t find_each(uint64_t elements, unsigned rank_count)
 {
-	uint64_t elements = count_elements(push);
-	uint64_t tasks = elements / TASK_ELEMENTS;
-	uint64_t each;
+	uint64_t tasks = elements / TASK_ELEMENTS, most = MOST_ELEMENTS / rank_count, each;
 
-	assert(push->done && push->rank_count <= REDUCE_MAX_RANKS);
-	if (tasks == 0)
-		tasks = 1;
 	if (tasks > COLLECTIVE_TASKS)
 		tasks = COLLECTIVE_TASKS;
-	each = elements / tasks / BLOCK_ELEMENTS * BLOCK_ELEMENTS;
-	push->task_count = push->tasks_left = (unsigned)tasks;
-	for (uint64_t i = 0; i < tasks; i++) {
-		push->tasks[i] = (struct collective_task){
-			.work = { .run = run_task,
-				  .done = on_task_done,
-				  .urgency = WORK_NORMAL,
-				  .is_brief = elements * push->rank_count <= BRIEF_ELEMENTS,
-				  .is_timed = push->is_timed },
-			.push = push,
-			.collective = collective,
-			.first = i * each,
-			.count = i + 1 < tasks ? each : elements - i * each,
-		};
-		workers_submit(collective->workers, &push->tasks[i].work);
-	}
+	each = tasks > 0 ? (elements + tasks - 1) / tasks : elements;
+	return ((each < most ? each : most) + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS * BLOCK_ELEMENTS;
 }
 
-const struct work *collective_push_work(const struct collective_push *push, unsigned n)
+void collective_push(struct collective *collective, struct collective_push *push)
 {
-	return n < push->task_count ? &push->tasks[n].work : NULL;
+	assert(push->done && push->rank_count > 0 && push->rank_count <= REDUCE_MAX_RANKS);
+	push->elements = count_elements(push);
+	push->each = find_each(push->elements, push->rank_count);
+	push->started = 0;
+	push->task_count = 0;
+	do {
+		push->tasks[push->task_count] = (struct collective_task){
+			.work = { .urgency = WORK_NORMAL,
+				  .is_brief = push->elements * push->rank_count <= BRIEF_ELEMENTS,
+				  .is_timed = push->worked != NULL },
+			.push = push,
+			.collective = collective,
+		};
+		start_task(&push->tasks[push->task_count++]);
+	} while (push->task_count < COLLECTIVE_TASKS && push->started < push->elements);
+	push->tasks_left = push->task_count;
 }
 
 int collective_new(struct workers *workers, struct collective **ret_collective)

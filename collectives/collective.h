@@ -20,7 +20,8 @@ struct collective_segment {
  * done() runs, once, on the loop thread. Contributions may change while they are read. */
 struct collective_push {
 	void (*done)(struct collective_push *push);
-	bool is_timed;			  /* its tasks are, as work is */
+	/* NULL, or called for each piece that has been added, with its work, which is timed then. */
+	void (*worked)(const struct collective_push *push, const struct work *work, uint64_t elements);
 	const void *const *contributions; /* by rank; NULL: absent; at least one is there */
 	unsigned rank_count;		  /* at most REDUCE_MAX_RANKS */
 	const struct collective_segment *segments;
@@ -28,13 +29,15 @@ struct collective_push {
 	float *sum;
 	bool is_added; /* else the sum is overwritten */
 
-	struct collective_task { /* private: what one worker does of it */
+	/* Private. */
+	struct collective_task { /* some elements, which one worker adds, and then the next ones */
 		struct work work;
 		struct collective_push *push;
 		const struct collective *collective;
-		uint64_t first, count; /* elements */
+		uint64_t first, count;
 	} tasks[COLLECTIVE_TASKS];
 	unsigned task_count, tasks_left;
+	uint64_t elements, started, each; /* started: some task has them, or had */
 };
 
 /* workers: borrowed; done() runs when they are reaped. -ENOMEM. */
@@ -45,8 +48,5 @@ DEFINE_FREEP(struct collective *, collective_free)
 
 /* done() never runs inside this call; it runs for a push of no elements, too. */
 void collective_push(struct collective *collective, struct collective_push *push);
-
-/* The work of the n-th worker that had some of a push that is done; NULL: there were not as many. */
-const struct work *collective_push_work(const struct collective_push *push, unsigned n);
 
 #endif

@@ -26,14 +26,12 @@ static void run_waiting_sums(struct job *job)
 	}
 }
 
-/* Each worker's part of it. */
-static void note_reduction(const struct reduction *reduction)
+static void note_piece(const struct collective_push *push, const struct work *work, uint64_t elements)
 {
-	const struct work *work;
+	const struct reduction *reduction = container_of(push, const struct reduction, push);
 
-	for (unsigned i = 0; (work = collective_push_work(&reduction->push, i)); i++)
-		trace_worked(reduction->job, reduction->sum ? TRACE_REDUCE : TRACE_FOLD, reduction->unit,
-			     reduction->push.tasks[i].count, work);
+	trace_worked(reduction->job, reduction->sum ? TRACE_REDUCE : TRACE_FOLD, reduction->unit, elements,
+		     work);
 }
 
 static void give_contributions_back(struct reduction *reduction)
@@ -126,7 +124,6 @@ static void on_reduced(struct collective_push *push)
 	struct reduction *reduction = container_of(push, struct reduction, push);
 	struct job *job = reduction->job;
 
-	note_reduction(reduction);
 	if (reduction->is_combined && combined_add_next(reduction))
 		return;
 	if (reduction->sum) {
@@ -137,9 +134,10 @@ static void on_reduced(struct collective_push *push)
 		finish(reduction);
 		return;
 	}
-	reduction->measuring = (struct work){
-		.run = run_measuring, .done = on_measured, .urgency = WORK_NORMAL, .is_timed = push->is_timed
-	};
+	reduction->measuring = (struct work){ .run = run_measuring,
+					      .done = on_measured,
+					      .urgency = WORK_NORMAL,
+					      .is_timed = push->worked != NULL };
 	workers_submit(job->node->workers, &reduction->measuring);
 }
 
@@ -156,7 +154,7 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 	reduction->unit = unit;
 	reduction->is_combined = false;
 	reduction->push.done = on_reduced;
-	reduction->push.is_timed = trace_is_on(job);
+	reduction->push.worked = trace_is_on(job) ? note_piece : NULL;
 	reduction->push.contributions = reduction->pointers;
 	reduction->push.rank_count = job->options.world_size;
 	reduction->push.segments = reduction->segments;

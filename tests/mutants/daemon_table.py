@@ -563,6 +563,12 @@ MUTANTS = (
         (("\tmemory_touch(base, length);\n", ""),),
     ),
     (
+        "a sum of a huge unit begun as a whole",
+        "collective",
+        "collectives/collective.c",
+        (("(UINT64_C(1) << 20)", "(UINT64_C(1) << 40)"),),
+    ),
+    (
         "what a living process reads taken from it",
         "leaving",
         "daemon/resources/disposal.c",

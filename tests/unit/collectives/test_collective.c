@@ -181,6 +181,40 @@ static void a_large_push_is_summed(void **state)
 	assert_push(*state, (const uint64_t[]){ 1500000, 300, 70000 });
 }
 
+/* So that what is more urgent waits for a million elements at most, of all ranks. */
+static void a_huge_push_is_begun_in_part(void **state)
+{
+	const uint64_t task = UINT64_C(1) << 20, count = 18 * task + 77;
+	struct fixture *fixture = *state;
+	float *values = calloc(count, sizeof(*values));
+	struct trial trial = { .sum = calloc(count, sizeof(*trial.sum)) };
+	const void *contributions[] = { values };
+	const struct collective_segment segment = { REDUCE_FP32, 0, count };
+	uint64_t started, largest;
+
+	assert_non_null(values);
+	assert_non_null(trial.sum);
+	for (uint64_t i = 0; i < count; i += 1021)
+		values[i] = (float)i;
+	values[count - 1] = 3;
+	trial.push = (struct collective_push){ .done = trial_done,
+					       .contributions = contributions,
+					       .rank_count = 1,
+					       .segments = &segment,
+					       .segment_count = 1,
+					       .sum = trial.sum };
+	collective_push(fixture->collective, &trial.push);
+	started = trial.push.started;
+	largest = trial.push.tasks[0].count;
+	reap_until_done(fixture, &trial.done_count);
+	assert_int_equal(started, COLLECTIVE_TASKS * task);
+	assert_int_equal(largest, task);
+	assert_int_equal(trial.done_count, 1);
+	assert_memory_equal(trial.sum, values, count * sizeof(*values));
+	free(trial.sum);
+	free(values);
+}
+
 static void a_push_of_nothing_is_done_too(void **state)
 {
 	assert_push(*state, (const uint64_t[]){ 0, 0, 0 });
@@ -208,9 +242,9 @@ static void pushes_do_not_disturb_each_other(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_small_push_is_summed),		TEST(tasks_straddle_segments),
-		TEST(a_large_push_is_summed),		TEST(a_push_of_nothing_is_done_too),
-		TEST(pushes_do_not_disturb_each_other),
+		TEST(a_small_push_is_summed),	    TEST(tasks_straddle_segments),
+		TEST(a_large_push_is_summed),	    TEST(a_push_of_nothing_is_done_too),
+		TEST(a_huge_push_is_begun_in_part), TEST(pushes_do_not_disturb_each_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
