@@ -53,16 +53,12 @@ static void run_task(struct work *work)
 	}
 }
 
-static void on_task_done(struct work *work);
-
 /* The next elements of the push, of which there are some, or it has none at all. */
 static void start_task(struct collective_task *task)
 {
 	struct collective_push *push = task->push;
 	uint64_t left = push->elements - push->started;
 
-	task->work.run = run_task;
-	task->work.done = on_task_done;
 	task->first = push->started;
 	task->count = left < push->each ? left : push->each;
 	push->started += task->count;
@@ -108,18 +104,21 @@ void collective_push(struct collective *collective, struct collective_push *push
 	push->elements = count_elements(push);
 	push->each = find_each(push->elements, push->rank_count);
 	push->started = 0;
-	push->task_count = 0;
+	push->tasks_left = 0;
 	do {
-		push->tasks[push->task_count] = (struct collective_task){
-			.work = { .urgency = WORK_NORMAL,
+		struct collective_task *task = &push->tasks[push->tasks_left++];
+
+		*task = (struct collective_task){
+			.work = { .run = run_task,
+				  .done = on_task_done,
+				  .urgency = WORK_NORMAL,
 				  .is_brief = push->elements * push->rank_count <= BRIEF_ELEMENTS,
 				  .is_timed = push->worked != NULL },
 			.push = push,
 			.collective = collective,
 		};
-		start_task(&push->tasks[push->task_count++]);
-	} while (push->task_count < COLLECTIVE_TASKS && push->started < push->elements);
-	push->tasks_left = push->task_count;
+		start_task(task);
+	} while (push->tasks_left < COLLECTIVE_TASKS && push->started < push->elements);
 }
 
 int collective_new(struct workers *workers, struct collective **ret_collective)

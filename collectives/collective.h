@@ -36,7 +36,7 @@ struct collective_push {
 		const struct collective *collective;
 		uint64_t first, count;
 	} tasks[COLLECTIVE_TASKS];
-	unsigned task_count, tasks_left;
+	unsigned tasks_left;
 	uint64_t elements, started, each; /* started: some task has them, or had */
 };
 

@@ -182,13 +182,12 @@ static void a_large_push_is_summed(void **state)
 }
 
 /* So that what is more urgent waits for a million elements at most, of all ranks. */
-static void a_huge_push_is_begun_in_part(void **state)
+static void assert_begun_in_part(struct fixture *fixture, unsigned rank_count)
 {
-	const uint64_t task = UINT64_C(1) << 20, count = 18 * task + 77;
-	struct fixture *fixture = *state;
+	const uint64_t task = (UINT64_C(1) << 20) / rank_count, count = 18 * task + 77;
 	float *values = calloc(count, sizeof(*values));
 	struct trial trial = { .sum = calloc(count, sizeof(*trial.sum)) };
-	const void *contributions[] = { values };
+	const void *contributions[16];
 	const struct collective_segment segment = { REDUCE_FP32, 0, count };
 	uint64_t started, largest;
 
@@ -197,9 +196,11 @@ static void a_huge_push_is_begun_in_part(void **state)
 	for (uint64_t i = 0; i < count; i += 1021)
 		values[i] = (float)i;
 	values[count - 1] = 3;
+	for (unsigned rank = 0; rank < rank_count; rank++)
+		contributions[rank] = values;
 	trial.push = (struct collective_push){ .done = trial_done,
 					       .contributions = contributions,
-					       .rank_count = 1,
+					       .rank_count = rank_count,
 					       .segments = &segment,
 					       .segment_count = 1,
 					       .sum = trial.sum };
@@ -210,9 +211,17 @@ static void a_huge_push_is_begun_in_part(void **state)
 	assert_int_equal(started, COLLECTIVE_TASKS * task);
 	assert_int_equal(largest, task);
 	assert_int_equal(trial.done_count, 1);
+	for (uint64_t i = 0; i < count; i++)
+		values[i] *= (float)rank_count;
 	assert_memory_equal(trial.sum, values, count * sizeof(*values));
 	free(trial.sum);
 	free(values);
+}
+
+static void a_huge_push_is_begun_in_part(void **state)
+{
+	assert_begun_in_part(*state, 1);
+	assert_begun_in_part(*state, 16);
 }
 
 static void a_push_of_nothing_is_done_too(void **state)

@@ -364,7 +364,7 @@ static void buffers_are_pinned_from_another_thread_meanwhile(void **state)
 	free(pages);
 }
 
-#define PAGES 5121 /* in steps of several sizes */
+#define PAGES 5121 /* more than one call allocates */
 #define PAGE ((size_t)4096)
 
 static unsigned count_pages(const void *base)
